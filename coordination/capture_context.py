@@ -11,11 +11,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from conf.settings import SessionSettings
-from coordination import deadline
-from coordination.clock import Clock
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, EtcdClient
-from coordination.fence import CaptureIdentity, Fence, Trust
 from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import RunningError
 from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
@@ -25,8 +22,11 @@ from coordination.ports import DataPlane
 from coordination.running_errors import running_error
 from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.scheduler.transport import Transport
+from coordination.trust import deadline
+from coordination.trust.clock import Clock
+from coordination.trust.fence import CaptureIdentity, Fence, Trust
+from coordination.trust.watchdog import Watchdog
 from coordination.version import tidelake_version
-from coordination.watchdog import Watchdog
 
 FLUSH_INTERVAL_S: Final = 0.05  # owner-flush-interval, processor-flush-interval
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo, FeedState, RunningError
 from coordination.model import NO_TS, ChangefeedID, Ownership, TermNumber, Ts
 from coordination.scheduler.barrier import Barrier, PendingDdl
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, Span, TableStatus
+from coordination.trust.fence import Trust
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

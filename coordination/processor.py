@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordination.capture_context import SessionContext
-from coordination.closing import Closings
 from coordination.errors import Fenced, TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_state import ChangefeedReactorState
@@ -35,6 +34,7 @@ from coordination.scheduler.messages import (
     Message,
     TableState,
 )
+from coordination.trust.close_deadlines import Closings
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from coordination.clock import Clock
 from coordination.errors import ConfigError
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, Delete, EtcdClient
@@ -27,6 +26,7 @@ from coordination.metadata.lookup import find_changefeed, read_changefeeds
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.model import CaptureID, Revision
 from coordination.orchestrator.commit_once import commit_once
+from coordination.trust.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -28,13 +28,13 @@ from typing import Final
 
 from coordination.capture import Capture
 from coordination.capture_context import CaptureContext
-from coordination.clock import Clock
 from coordination.errors import TidelakeError
 from coordination.metadata.errors import MetadataError
 from coordination.model import CaptureID, LeaseID
 from coordination.owner.jobs import OwnerJobs
 from coordination.reset_limit import ResetLimit
-from coordination.watchdog import end_with
+from coordination.trust.clock import Clock
+from coordination.trust.watchdog import end_with
 
 logger = logging.getLogger(__name__)
 

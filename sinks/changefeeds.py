@@ -19,9 +19,9 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 
 from conf.masking import masked
-from coordination.clock import Clock, SystemClock
 from coordination.errors import Stop, TidelakeError
 from coordination.model import Ownership
+from coordination.trust.clock import Clock, SystemClock
 from sinks.control_schema import INT32, INT64, TEXT, from_rows, schema_of
 from sinks.control_table import Change, ControlTable, TableView, replaced, rows_of
 from sinks.earlier_owner import (

@@ -22,8 +22,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
-from coordination.clock import Clock, SystemClock
 from coordination.errors import TidelakeError, TryAgain
+from coordination.trust.clock import Clock, SystemClock
 from sinks.control_schema import fitted, lacking, names_in, to_rows, with_columns
 from sinks.control_upkeep import NO_HOOKS, ONCE, Upkeep, keep_up
 from sinks.storage_errors import STORAGE_ERRORS, storage_error

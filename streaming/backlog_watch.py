@@ -14,7 +14,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from coordination.clock import Clock, SystemClock
+from coordination.trust.clock import Clock, SystemClock
 from sinks.jvm_errors import line
 from streaming.backlog import Backlog, BacklogMeter
 from streaming.cluster.reads import Offsets, texts

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from coordination.clock import Clock, SystemClock
+from coordination.trust.clock import Clock, SystemClock
 from sinks.changefeeds import ChangefeedRow
 
 NOT_RUNNING: Final = "not running"

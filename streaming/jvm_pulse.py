@@ -14,7 +14,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from coordination.errors import Stop
-from coordination.watchdog import Watched
+from coordination.trust.watchdog import Watched
 from streaming.session import CONTEXT_GONE, SparkOnDemand
 
 ASK_EVERY_S: Final = 5.0

@@ -18,7 +18,6 @@ from typing import Final
 from conf.settings import SessionSettings, Settings
 from coordination.capture import Capture
 from coordination.capture_context import CaptureContext, new_uuid
-from coordination.clock import Clock, SystemClock
 from coordination.errors import (
     ConfigError,
     SinkUriInvalid,
@@ -28,7 +27,6 @@ from coordination.errors import (
 )
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
-from coordination.fence import Fence
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.lookup import read_captures
 from coordination.metadata.model import ChangefeedInfo, FeedState
@@ -42,7 +40,9 @@ from coordination.run_admission import (
 from coordination.scheduler.grpc_calls import is_answered
 from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.server import DRAIN_S, CaptureServer
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import Clock, SystemClock
+from coordination.trust.fence import Fence
+from coordination.trust.watchdog import Watchdog
 from streaming import logs
 from streaming.admission import (
     info_of,

@@ -12,16 +12,16 @@ from typing import Any, Final
 from conf.settings import CaptureSettings
 from coordination.capture import Capture
 from coordination.capture_context import CaptureContext
-from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
 from coordination.etcd.keys import ChangefeedName
-from coordination.fence import Fence
 from coordination.model import CaptureID, ChangefeedID, TableName
 from coordination.owner.jobs import JobContext, OwnerJob
 from coordination.scheduler.grpc_calls import CallRefused, check_free
 from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.server import CaptureServer
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import SystemClock
+from coordination.trust.fence import Fence
+from coordination.trust.watchdog import Watchdog
 from streaming import logs
 from streaming.admission import refuse_beside_other_versions
 from streaming.bootstrap import connected_etcd

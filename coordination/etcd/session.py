@@ -25,10 +25,10 @@ from enum import StrEnum
 from typing import Final
 
 from conf.settings import SessionSettings
-from coordination.clock import Clock
-from coordination.deadline import trusted_until
 from coordination.errors import LeaseGone, TidelakeError
 from coordination.etcd.client import NO_LEASE, EtcdClient
+from coordination.trust.clock import Clock
+from coordination.trust.deadline import trusted_until
 
 logger = logging.getLogger(__name__)
 

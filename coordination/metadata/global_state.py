@@ -5,15 +5,14 @@
                                └──────── put ◄────────┘
 
 During the grace a capture may come back without losing its spans, and a write that a dead capture
-began has time to end (`coordination/deadline.py`). The grace is counted from the first tick after
-the deletion was seen.
+began has time to end (`coordination/trust/deadline.py`). The grace is counted from the first tick
+after the deletion was seen.
 """
 
 from __future__ import annotations
 
 import logging
 
-from coordination import deadline
 from coordination.etcd import keys
 from coordination.etcd.client import KeyValue
 from coordination.etcd.keys import ChangefeedName
@@ -21,6 +20,7 @@ from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.errors import BrokenValue
 from coordination.model import CaptureID, CaptureInfo, LeaseID
 from coordination.orchestrator.transaction import PatchGroup
+from coordination.trust import deadline
 
 logger = logging.getLogger(__name__)
 

@@ -28,12 +28,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from coordination.clock import Clock
 from coordination.errors import TryAgain
 from coordination.etcd.client import EtcdClient, KeyValue, Watch, WatchBatch
 from coordination.model import Revision
 from coordination.orchestrator.snapshot import Plan, Snapshot, counter_compare, counter_put
 from coordination.orchestrator.transaction import PatchGroup
+from coordination.trust.clock import Clock
 
 logger = logging.getLogger(__name__)
 

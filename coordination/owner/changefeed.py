@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from coordination.capture_context import SessionContext
-from coordination.closing import Closings
 from coordination.errors import (
     CaptureSuicide,
     ConfigError,
@@ -54,6 +53,7 @@ from coordination.ports import Standing
 from coordination.running_errors import OWNER_UNKNOWN
 from coordination.scheduler.coordinator import Coordinator
 from coordination.scheduler.messages import Message
+from coordination.trust.close_deadlines import Closings
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 
-from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
+from coordination.trust.clock import SystemClock
 from sinks.merge_on_write.actions import JSON, DataFile, Json, Metadata, Protocol
 from sinks.merge_on_write.intervals import ORPHAN_AGE_MS, file_retention_ms, log_retention_ms
 from sinks.merge_on_write.located import folders_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 
-from coordination.clock import SystemClock
+from coordination.trust.clock import SystemClock
 from sinks.merge_on_write.actions import Metadata
 from sinks.merge_on_write.commit import commit, create_table
 from sinks.merge_on_write.located import absolute

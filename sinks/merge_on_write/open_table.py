@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordination.clock import SystemClock
 from coordination.errors import TryAgain
 from coordination.model import NO_TS, Ts
+from coordination.trust.clock import SystemClock
 from sinks.apply import LastSeen
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile, Json

@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
+from coordination.trust.clock import SystemClock
 from sinks.merge_on_write.actions import Metadata
 from sinks.merge_on_write.commit import LostRace, commit
 from sinks.merge_on_write.log_reader import read_log

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Final
 
 from coordination.model import TableName, Ts, lowest
-from coordination.watchdog import Watched
+from coordination.trust.watchdog import Watched
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from streaming.cluster.held_spans import Assignment

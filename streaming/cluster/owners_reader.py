@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 from coordination.errors import Stop, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts, lowest
-from coordination.watchdog import Watched
+from coordination.trust.watchdog import Watched
 from streaming.apply.row_block import RowBlock
 from streaming.apply.shape import NewestWholeRow, Untold, WholeRow
 from streaming.cluster.blocked_tables import BlockedTables

@@ -16,11 +16,11 @@ from py4j.protocol import Py4JError
 
 from conf.settings import BatchSettings, Changefeed, SessionSettings
 from coordination.errors import Stop, TidelakeError
-from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing, Wake
-from coordination.watchdog import Watchdog, Watched
+from coordination.trust.fence import Trust
+from coordination.trust.watchdog import Watchdog, Watched
 from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.changefeed_settings import changefeed_settings
 from streaming.cluster.control_writer import DeltaControlWriter

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coordination.errors import Stop, TryAgain
-from coordination.fence import CaptureIdentity
 from coordination.model import TableName
 from coordination.ports import Wake
 from coordination.secrets import revealed_options
-from coordination.watchdog import Watch
+from coordination.trust.fence import CaptureIdentity
+from coordination.trust.watchdog import Watch
 from sinks.changefeeds import ChangefeedRow
 from sinks.dead_letters import DeadLetters, LetterWriter
 from sinks.progress import ProgressRow

@@ -22,10 +22,10 @@ from typing import Final
 
 from conf.settings import DeltaSink
 from coordination.errors import Fenced, TermRefused, TidelakeError
-from coordination.fence import Trust
 from coordination.metadata.model import FeedState
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing, Wake
+from coordination.trust.fence import Trust
 from sinks.changefeeds import ChangefeedRow, ChangefeedState
 from sinks.earlier_owner import ENDED
 from streaming.control_tables import ControlTables

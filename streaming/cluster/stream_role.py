@@ -10,8 +10,8 @@ from functools import partial
 from pyspark import SparkContext
 
 from conf.settings import BatchSettings, Changefeed
-from coordination.fence import Trust
-from coordination.watchdog import Watch
+from coordination.trust.fence import Trust
+from coordination.trust.watchdog import Watch
 from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.reads import Offsets, Read
 from streaming.concerns import Concerns

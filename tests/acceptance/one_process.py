@@ -31,10 +31,10 @@ from conf.settings import (
     Settings,
 )
 from coordination import failpoint
-from coordination.clock import SystemClock
 from coordination.errors import TryAgain
 from coordination.etcd.client import EtcdClient
 from coordination.model import Ts
+from coordination.trust.clock import SystemClock
 from sinks.apply import TableWrite
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.progress import Progress, ProgressRow

@@ -20,13 +20,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from conf.settings import EtcdSettings
-from coordination.clock import SystemClock
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import Snapshot
 from coordination.orchestrator.transaction import Patch, PatchGroup
+from coordination.trust.clock import SystemClock
 
 WORKERS = (1, 10)
 WARM_UP_S = 0.5

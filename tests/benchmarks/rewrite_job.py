@@ -12,8 +12,8 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
-from coordination.clock import SystemClock
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import SystemClock
+from coordination.trust.watchdog import Watchdog
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.parts import Part, Result
 from streaming.cluster.part_mapper import RewriteMapper

@@ -17,13 +17,11 @@ import pytest
 
 from conf.settings import EtcdSettings, SessionSettings
 from coordination.capture_context import CaptureContext
-from coordination.clock import SystemClock
 from coordination.errors import TryAgain
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient, delete
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
-from coordination.fence import Fence
 from coordination.metadata.changefeed_writes import create_writes
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import Ownership, TermNumber, Ts
@@ -32,7 +30,9 @@ from coordination.ports import Claim
 from coordination.reset_limit import ResetLimit
 from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.server import CaptureServer
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import SystemClock
+from coordination.trust.fence import Fence
+from coordination.trust.watchdog import Watchdog
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_source import FakeSource, ts_at

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from coordination.clock import SystemClock
 from coordination.errors import Fenced
-from coordination.fence import Fence
 from coordination.model import CaptureID, Ownership, ProcessorEpoch, Revision
+from coordination.trust.clock import SystemClock
+from coordination.trust.fence import Fence
 from tests.coordination.test_server import Cluster, life_id
 from tests.simulation.world import SESSION, STEP_S, SimCapture
 
@@ -44,7 +44,9 @@ def test_trust_is_over_after_a_suspension(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_clock_is_the_kernels_that_counts_suspension() -> None:
     """In a time namespace whose machine has slept for 1,000 s more than it was awake."""
-    look = "import time; from coordination.clock import SystemClock as C; print(C().monotonic())"
+    look = (
+        "import time; from coordination.trust.clock import SystemClock as C; print(C().monotonic())"
+    )
     command = ["unshare", "--time", "--boottime", "1000", sys.executable, "-c", look]
     try:
         found = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)

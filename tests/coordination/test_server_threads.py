@@ -9,14 +9,14 @@ import threading
 
 from conf.settings import SessionSettings
 from coordination.capture_context import CaptureContext
-from coordination.clock import SystemClock
 from coordination.etcd import keys
-from coordination.fence import Fence
 from coordination.metadata.changefeed_writes import create_writes
 from coordination.metadata.model import ChangefeedInfo
 from coordination.orchestrator.commit_once import commit_once
 from coordination.server import CaptureServer, Phase
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import SystemClock
+from coordination.trust.fence import Fence
+from coordination.trust.watchdog import Watchdog
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_source import FakeSource
@@ -73,10 +73,11 @@ def test_a_server_runs_until_it_is_asked_to_stop() -> None:
 WEDGED = """
 import threading
 from conf.settings import SessionSettings
-from coordination import server, watchdog
+from coordination import server
+from coordination.trust import watchdog
 from coordination.capture_context import CaptureContext
-from coordination.clock import SystemClock
-from coordination.fence import Fence
+from coordination.trust.clock import SystemClock
+from coordination.trust.fence import Fence
 from tests.fakes.fake_etcd import FakeEtcd
 
 class Transport:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coordination.errors import TidelakeError
-from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import Ownership, Ts, lowest
 from coordination.ports import (
@@ -21,6 +20,7 @@ from coordination.ports import (
     Wake,
 )
 from coordination.scheduler.barrier import PendingDdl
+from coordination.trust.fence import Trust
 from streaming.cluster.progress_rows import merged
 from streaming.cluster.reads import Offsets, texts
 from streaming.source.ranges import TopicPartition

@@ -9,10 +9,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing, Wake
+from coordination.trust.fence import Trust
 from tests.fakes.fake_control_writer import FakeControlWriter
 from tests.fakes.fake_replica import FakeReplica, Sent
 from tests.fakes.fake_source import ts_at

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from coordination.clock import Clock
 from coordination.errors import LeaseGone, TidelakeError, TryAgain
 from coordination.etcd.client import (
     MAX_TXN_OPS,
@@ -30,6 +29,7 @@ from coordination.etcd.client import (
     WatchEvent,
 )
 from coordination.model import LeaseID, Revision
+from coordination.trust.clock import Clock
 
 Callback = Callable[[WatchBatch], None]
 Delivery = tuple[Callback, WatchBatch]

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from coordination.errors import Fenced
-from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo, RunningError
 from coordination.model import Ts, lowest
 from coordination.ports import Trouble, Wake
@@ -27,6 +26,7 @@ from coordination.scheduler.messages import (
     TableState,
     TableStatus,
 )
+from coordination.trust.fence import Trust
 from streaming.apply.carry import TableBlocks
 from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans

@@ -7,7 +7,6 @@ from __future__ import annotations
 from coordination.errors import Fenced
 from coordination.etcd import keys
 from coordination.etcd.election import REREAD_S
-from coordination.fence import Fence
 from coordination.metadata.model import (
     ChangefeedInfo,
     ChangefeedStatus,
@@ -18,6 +17,7 @@ from coordination.metadata.model import (
 )
 from coordination.scheduler.replication_manager import ReplicationManager
 from coordination.scheduler.replication_set import ReplicationState
+from coordination.trust.fence import Fence
 from tests.coordination.scheduler.invariants import check_invariants
 from tests.fakes.fake_replica import PLAYED, FakeReplica
 from tests.fakes.fake_warehouse import InvariantBroken, Start, require

@@ -17,11 +17,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from conf.settings import SessionSettings
-from coordination import deadline
 from coordination.capture_context import CaptureContext
 from coordination.errors import TidelakeError
 from coordination.etcd.keys import ChangefeedName
-from coordination.fence import Fence
 from coordination.model import ChangefeedID
 from coordination.orchestrator.etcd_worker import REST_S
 from coordination.owner.owner import OwnerReactor
@@ -29,7 +27,9 @@ from coordination.reset_limit import ResetLimit
 from coordination.scheduler.coordinator import Coordinator
 from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.server import CaptureServer, Phase
-from coordination.watchdog import Watchdog
+from coordination.trust import deadline
+from coordination.trust.fence import Fence
+from coordination.trust.watchdog import Watchdog
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace, Sent
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_replica import PLAYED

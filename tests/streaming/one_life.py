@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordination.clock import SystemClock
 from coordination.errors import Fenced
 from coordination.failpoint import Failpoint
 from coordination.model import TableName, Ts
-from coordination.watchdog import Watchdog, Watched
+from coordination.trust.clock import SystemClock
+from coordination.trust.watchdog import Watchdog, Watched
 
 STEPS = (
     *(Failpoint.BEFORE_DDL, Failpoint.AMID_RENAME, Failpoint.AMID_REWRITE, Failpoint.AFTER_DDL),

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from conf.settings import Changefeed, DeltaSink, EtcdSettings, KafkaSource
-from coordination.clock import SystemClock
 from coordination.errors import ConfigError, TidelakeError, TopicMissing
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
@@ -22,6 +21,7 @@ from coordination.metadata.lookup import read_changefeeds
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 from coordination.run_admission import RunAdmission
+from coordination.trust.clock import SystemClock
 from streaming import cli_cluster, operations, preflight
 from streaming.admission import info_of, refuse_a_clusters, refuse_beside_other_versions
 from streaming.cluster.changefeed_settings import changefeed_settings

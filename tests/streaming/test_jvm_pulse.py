@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from coordination.clock import SystemClock
 from coordination.errors import Stop
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import SystemClock
+from coordination.trust.watchdog import Watchdog
 from streaming import jvm_pulse
 from streaming.jvm_pulse import JvmPulse, tasks
 from streaming.session import SparkOnDemand

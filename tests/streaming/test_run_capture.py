@@ -19,10 +19,8 @@ from conf.settings import (
     TransportSettings,
 )
 from coordination.capture_context import CaptureContext
-from coordination.clock import SystemClock
 from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd import keys
-from coordination.fence import Fence
 from coordination.metadata.changefeed_writes import create_writes
 from coordination.metadata.lookup import read_captures, read_changefeeds
 from coordination.metadata.model import ChangefeedInfo, FeedState
@@ -30,7 +28,9 @@ from coordination.model import ChangefeedID
 from coordination.orchestrator.commit_once import commit_once
 from coordination.ports import Standing
 from coordination.server import CaptureServer
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import SystemClock
+from coordination.trust.fence import Fence
+from coordination.trust.watchdog import Watchdog
 from streaming.cluster.changefeed_settings import changefeed_config
 from streaming.run_capture import RunCapture
 from streaming.session import SparkOnDemand

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from conf.settings import SessionSettings
-from coordination.clock import Clock, SystemClock
 from coordination.errors import TryAgain
 from coordination.etcd.client import EtcdClient, Lease, delete
 from coordination.etcd.session import Session
 from coordination.model import LeaseID
+from coordination.trust.clock import Clock, SystemClock
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 

@@ -19,12 +19,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from conf.settings import EtcdSettings
-from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
 from coordination.etcd.client import Compare, EtcdClient, Op, TxnResult
 from coordination.etcd.etcd3_client import connect
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import Snapshot
+from coordination.trust.clock import SystemClock
 from tests.coordination.orchestrator.ground import MapState, run
 
 ACCOUNTS = 25

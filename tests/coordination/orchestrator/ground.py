@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from coordination.clock import Clock, SystemClock
 from coordination.errors import TryAgain
 from coordination.etcd.client import (
     NOW,
@@ -25,6 +24,7 @@ from coordination.model import Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import Snapshot
 from coordination.orchestrator.transaction import Patch, PatchGroup
+from coordination.trust.clock import Clock, SystemClock
 from tests.fakes.fake_clock import FakeClock
 
 PATIENCE_S = 60.0

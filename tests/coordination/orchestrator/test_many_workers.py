@@ -14,11 +14,11 @@ from functools import partial
 import pytest
 
 from conf.settings import EtcdSettings
-from coordination.clock import SystemClock
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.orchestrator.etcd_worker import EtcdWorker
+from coordination.trust.clock import SystemClock
 from tests.coordination.orchestrator import bank
 from tests.coordination.orchestrator.ground import Ground, MapState, Ticks, real_ground
 from tests.fakes.fake_clock import FakeClock

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from coordination.clock import SystemClock
+from coordination.trust.clock import SystemClock
 from sinks.merge_on_write.actions import (
     AppTransaction,
     DataFile,

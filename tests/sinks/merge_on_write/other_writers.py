@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from coordination.clock import SystemClock
+from coordination.trust.clock import SystemClock
 from sinks.merge_on_write.actions import DataFile, DeletionVectorDescriptor, Json
 from sinks.merge_on_write.commit import commit
 from sinks.merge_on_write.deletion_vector import (

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from coordination.clock import SystemClock
 from coordination.errors import Fenced, TryAgain
+from coordination.trust.clock import SystemClock
 from sinks.apply import OP_COLUMN, Applied, Skipped, TableWrite
 from sinks.creation import create
 from sinks.merge_on_write import commit as commits

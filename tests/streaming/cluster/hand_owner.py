@@ -19,8 +19,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from conf.settings import BatchSettings, SessionSettings
-from coordination.clock import SystemClock
-from coordination.fence import CaptureIdentity, Fence, Trust
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import (
     CaptureID,
@@ -37,7 +35,9 @@ from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, Span, TableState
 from coordination.scheduler.replication_set import ReplicationState
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import SystemClock
+from coordination.trust.fence import CaptureIdentity, Fence, Trust
+from coordination.trust.watchdog import Watchdog
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.plane import SparkDataPlane
 from streaming.cluster.replica import StreamReplica

@@ -21,9 +21,9 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from coordination.clock import SystemClock
 from coordination.errors import Fenced
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import SystemClock
+from coordination.trust.watchdog import Watchdog
 from sinks.merge_on_write import rewrite
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.parts import Part, Result

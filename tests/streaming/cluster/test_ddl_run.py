@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 from conf.settings import Changefeed, DeltaSink, KafkaSource
-from coordination.clock import SystemClock
 from coordination.errors import Stop
 from coordination.model import TableName, Ts
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import SystemClock
+from coordination.trust.watchdog import Watchdog
 from sinks.apply import TableHeld
 from sinks.ddl.partitions import read_partitioning
 from sinks.ddl.words import read_words

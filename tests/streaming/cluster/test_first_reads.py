@@ -12,7 +12,7 @@ import pytest
 
 from coordination.errors import Stop, TidelakeError
 from coordination.model import TableName, Ts
-from coordination.watchdog import Watchdog
+from coordination.trust.watchdog import Watchdog
 from streaming.cluster import quiet, stream_run
 from streaming.cluster.stream_run import StreamRun
 from streaming.concerns import Concerns

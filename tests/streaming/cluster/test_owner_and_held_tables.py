@@ -15,8 +15,6 @@ import pyarrow as pa
 import pytest
 
 from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSource
-from coordination.clock import SystemClock
-from coordination.fence import CaptureIdentity
 from coordination.model import (
     CaptureID,
     Ownership,
@@ -30,7 +28,9 @@ from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint
 from coordination.scheduler.replication_set import ReplicationState
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import SystemClock
+from coordination.trust.fence import CaptureIdentity
+from coordination.trust.watchdog import Watchdog
 from sinks.progress import Progress
 from streaming.cluster import control_writer, role_context
 from streaming.cluster.control_writer import DeltaControlWriter

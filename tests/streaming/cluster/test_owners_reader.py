@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from conf.settings import FilterSettings
-from coordination.clock import SystemClock
 from coordination.errors import TryAgain
 from coordination.model import TableName, Ts
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import SystemClock
+from coordination.trust.watchdog import Watchdog
 from sinks.blocked_ddls import BlockedDdl
 from sinks.schema import schema_from_mysql_types
 from streaming.apply.shape import Untold, WholeRow

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from conf.settings import BatchSettings
-from coordination.clock import SystemClock
 from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, stored_table_id
-from coordination.watchdog import Watchdog
+from coordination.trust.clock import SystemClock
+from coordination.trust.watchdog import Watchdog
 from streaming.apply.carry import Carry
 from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import Assignment, HeldSpans

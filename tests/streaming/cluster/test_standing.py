@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from conf.settings import DeltaSink
-from coordination.clock import SystemClock
-from coordination.fence import CaptureIdentity, Fence, Trust
 from coordination.metadata.model import FeedState
 from coordination.model import CaptureID, ChangefeedID, Ownership, ProcessorEpoch, Revision
 from coordination.ports import Standing
+from coordination.trust.clock import SystemClock
+from coordination.trust.fence import CaptureIdentity, Fence, Trust
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.progress import Progress, ProgressRow
 from sinks.storage_errors import StorageAway

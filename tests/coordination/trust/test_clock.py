@@ -7,11 +7,11 @@ import sys
 import threading
 import time
 
-from coordination.clock import SystemClock
+from coordination.trust.clock import SystemClock
 
 TICKER = """
 import sys
-from coordination.clock import SystemClock
+from coordination.trust.clock import SystemClock
 for _ in sys.stdin:
     print(SystemClock().monotonic(), flush=True)
 """

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from coordination.errors import Fenced
-from coordination.fence import Fence
 from coordination.model import CaptureID, Ownership, ProcessorEpoch, Revision
+from coordination.trust.fence import Fence
 from tests.fakes.fake_clock import FakeClock
 
 OWNER = Ownership(

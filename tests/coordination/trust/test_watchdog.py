@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from coordination.watchdog import Watchdog, end_with
+from coordination.trust.watchdog import Watchdog, end_with
 from tests.fakes.fake_clock import FakeClock
 
 

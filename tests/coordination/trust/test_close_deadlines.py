@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.closing import Closings
 from coordination.errors import CaptureSuicide
+from coordination.trust.close_deadlines import Closings
 
 
 class Role:

@@ -19,9 +19,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from coordination.clock import Clock
 from coordination.errors import Fenced
 from coordination.model import CaptureID, ProcessorEpoch
+from coordination.trust.clock import Clock
 
 NEVER_OPENED = "this capture has not won its election"
 

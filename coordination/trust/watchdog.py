@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from coordination.clock import Clock
+from coordination.trust.clock import Clock
 
 logger = logging.getLogger(__name__)
 

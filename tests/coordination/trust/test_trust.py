@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordination.errors import Fenced
-from coordination.fence import CaptureIdentity, Fence, Trust
 from coordination.model import CaptureID, Ownership, ProcessorEpoch, Revision
+from coordination.trust.fence import CaptureIdentity, Fence, Trust
 from tests.fakes.fake_clock import FakeClock
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordination import deadline
+from coordination.trust import deadline
 
 TTL_S, MARGIN_S = 10, 2.0
 
