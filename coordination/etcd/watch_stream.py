@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 
 from coordination.etcd.client import WatchBatch
-from coordination.etcd.moments import Moments
+from coordination.etcd.whole_revisions import Moments
 from coordination.model import Revision
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from coordination.etcd.client import KeyValue, WatchEvent
-from coordination.etcd.moments import Moments
+from coordination.etcd.whole_revisions import Moments
 from coordination.model import Revision
 
 Moment = tuple[int, tuple[int, ...]]  # a revision, and the watches that see it
