@@ -22,7 +22,7 @@ from coordination.etcd.election import Candidate
 from coordination.etcd.keys import ChangefeedName
 from coordination.etcd.session import Session
 from coordination.leadership import Leadership
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
 from coordination.owner.jobs import OwnerJobs
 from coordination.owner.owner import OwnerReactor

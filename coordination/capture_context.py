@@ -14,19 +14,19 @@ from conf.settings import SessionSettings
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, EtcdClient
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.metadata.model import RunningError
+from coordination.metadata.records import RunningError
+from coordination.metadata.running_errors import running_error
+from coordination.metadata.version import tidelake_version
 from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
 from coordination.orchestrator.etcd_worker import REST_S, EtcdWorker, Reactor
 from coordination.orchestrator.snapshot import Snapshot
 from coordination.ports import DataPlane
-from coordination.running_errors import running_error
 from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.scheduler.transport import Transport
 from coordination.trust import deadline
 from coordination.trust.clock import Clock
 from coordination.trust.fence import CaptureIdentity, Fence, Trust
 from coordination.trust.watchdog import Watchdog
-from coordination.version import tidelake_version
 
 FLUSH_INTERVAL_S: Final = 0.05  # owner-flush-interval, processor-flush-interval
 

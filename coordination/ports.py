@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from coordination.metadata.model import ChangefeedInfo, FeedState, RunningError
+from coordination.metadata.records import ChangefeedInfo, FeedState, RunningError
 from coordination.model import NO_TS, ChangefeedID, Ownership, TermNumber, Ts
 from coordination.scheduler.barrier import Barrier, PendingDdl
 from coordination.scheduler.coordinator import SpanProgress

@@ -23,9 +23,9 @@ from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.metadata.model import ChangefeedInfo, RunningError, SchedState, TaskPosition
+from coordination.metadata.records import ChangefeedInfo, RunningError, SchedState, TaskPosition
+from coordination.metadata.running_errors import PROCESSOR_UNKNOWN, log_failure
 from coordination.ports import Replica
-from coordination.running_errors import PROCESSOR_UNKNOWN, log_failure
 from coordination.scheduler.agent import Agent, OwnerInfo
 from coordination.scheduler.messages import (
     AddTable,

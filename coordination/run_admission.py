@@ -23,7 +23,7 @@ from coordination.etcd.client import Compare, Delete, EtcdClient
 from coordination.metadata.changefeed_writes import anew_writes
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.lookup import find_changefeed, read_changefeeds
-from coordination.metadata.model import ChangefeedInfo, FeedState
+from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import CaptureID, Revision
 from coordination.orchestrator.commit_once import commit_once
 from coordination.trust.clock import Clock

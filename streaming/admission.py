@@ -20,10 +20,10 @@ from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.lookup import find_changefeed, read_captures
-from coordination.metadata.model import ChangefeedInfo, rfc3339
+from coordination.metadata.records import ChangefeedInfo, rfc3339
+from coordination.metadata.version import tidelake_version, work_together
 from coordination.model import ChangefeedID, Ts
 from coordination.run_admission import RUN
-from coordination.version import tidelake_version, work_together
 from streaming.cluster.changefeed_settings import DELTA_URI
 from streaming.schema_file import definitions_of, digest
 

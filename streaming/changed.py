@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from conf.masking import MASK, is_secret_name, masked, masked_uri, masked_values
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from streaming.cluster.changefeed_settings import DELTA_URI, SCHEMA_TEXT
 
 CHANGED: Final = "changed"

@@ -22,8 +22,8 @@ import typer
 from conf.load import load_settings, load_sink
 from conf.masking import masked
 from conf.settings import SettingError
-from coordination.duration import duration_ms
-from coordination.version import tidelake_version
+from coordination.metadata.duration import duration_ms
+from coordination.metadata.version import tidelake_version
 from streaming import cli_cluster, cli_ddl, cli_letters, logs
 from streaming.cli_options import (
     AdvertiseAddr,

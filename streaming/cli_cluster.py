@@ -17,8 +17,8 @@ from conf.changefeed_file import with_schema_text
 from conf.load import changefeed_document, load_server, load_settings, load_sink
 from conf.setting_keys import CHANGEFEED_FILE
 from conf.settings import SettingError
-from coordination.duration import duration_ms
 from coordination.errors import NotInTime
+from coordination.metadata.duration import duration_ms
 from streaming import logs
 from streaming.cli_options import (
     AdvertiseAddr,

@@ -12,7 +12,7 @@ from typing import Any
 
 from conf.settings import DeltaSink
 from coordination.errors import ConfigError
-from coordination.metadata.model import FeedState
+from coordination.metadata.records import FeedState
 from coordination.model import TableName, Ts, tso_time
 from sinks.blocked_ddls import BlockedDdl, DdlAction
 from sinks.changefeeds import ChangefeedRow

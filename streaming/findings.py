@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordination.errors import ConfigError, TidelakeError
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from streaming.cluster.changefeed_settings import changefeed_settings
 
 ELSEWHERE = "if that is so here alone, and not for the captures: --no-check"

@@ -19,6 +19,7 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import ChangefeedName, check_cluster_id
+from coordination.metadata.changefeed_operator import ChangefeedOperator
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.changefeed_writes import check_updatable
 from coordination.metadata.errors import (
@@ -31,8 +32,7 @@ from coordination.metadata.lookup import (
     read_changefeed,
     read_changefeeds,
 )
-from coordination.metadata.model import ChangefeedInfo, FeedState
-from coordination.metadata.operator import ChangefeedOperator
+from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ts, tso_time
 from coordination.secrets import revealed_options
 from streaming.admission import refuse_a_runs

@@ -29,7 +29,7 @@ from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.lookup import read_captures
-from coordination.metadata.model import ChangefeedInfo, FeedState
+from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import CaptureID, Revision
 from coordination.run_admission import (
     MARGIN_S,

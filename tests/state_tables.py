@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from coordination.metadata.feed_state import NEW_EPOCH, TRANSITIONS
-from coordination.metadata.model import FeedState
+from coordination.metadata.records import FeedState
 from coordination.scheduler.messages import TableState
 from coordination.scheduler.replication_set import OUTSIDE, ROWS
 

@@ -28,7 +28,6 @@ NOT_YET: Final[tuple[str, ...]] = (
     "conf",
     "coordination",
     "coordination/etcd",
-    "coordination/metadata",
     "coordination/owner",
     "coordination/scheduler",
     "sinks",

@@ -15,7 +15,8 @@ from coordination.etcd.client import KeyValue
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_writes import POSITIONS_PER_GROUP, ChangefeedWrites
 from coordination.metadata.errors import ChangefeedNotFound
-from coordination.metadata.model import (
+from coordination.metadata.record_patch import deleted, only_in_epoch, record_patch
+from coordination.metadata.records import (
     NO_ROW,
     ChangefeedInfo,
     ChangefeedStatus,
@@ -25,7 +26,6 @@ from coordination.metadata.model import (
     TaskPosition,
     load,
 )
-from coordination.metadata.record_patch import deleted, only_in_epoch, record_patch
 from coordination.model import CaptureID
 from coordination.orchestrator.transaction import Patch, PatchGroup
 

@@ -36,7 +36,8 @@ from coordination.metadata.feed_state import (
     known_state,
     next_state,
 )
-from coordination.metadata.model import (
+from coordination.metadata.record_patch import deleted, only_in_epoch, record_patch, unless_broken
+from coordination.metadata.records import (
     NO_PROGRESS,
     NO_ROW,
     AdminJobType,
@@ -47,7 +48,6 @@ from coordination.metadata.model import (
     SchedState,
     ScheduleRow,
 )
-from coordination.metadata.record_patch import deleted, only_in_epoch, record_patch, unless_broken
 from coordination.model import CaptureID, Ts
 from coordination.orchestrator.transaction import Patch, PatchGroup
 

@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from coordination.duration import duration_ms
 from coordination.error_codes import GC_ERRORS, UNRETRYABLE, UNRETRYABLE_ERRORS
+from coordination.metadata.duration import duration_ms
 from coordination.metadata.errors import InvalidTransition
-from coordination.metadata.model import (
+from coordination.metadata.records import (
     AdminJobType,
     ChangefeedInfo,
     ChangefeedStatus,

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from coordination.metadata.errors import BrokenValue
 from coordination.metadata.feed_state import known_state
-from coordination.metadata.model import ChangefeedInfo, Record, dump, load
+from coordination.metadata.records import ChangefeedInfo, Record, dump, load
 from coordination.orchestrator.transaction import Patch, PatchGroup
 
 R = TypeVar("R", bound=Record)

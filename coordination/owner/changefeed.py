@@ -39,7 +39,7 @@ from coordination.metadata.feed_state import (
     next_state,
 )
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.metadata.model import (
+from coordination.metadata.records import (
     NO_ROW,
     ChangefeedInfo,
     FeedState,
@@ -47,10 +47,10 @@ from coordination.metadata.model import (
     SchedState,
     ScheduleRow,
 )
+from coordination.metadata.running_errors import OWNER_UNKNOWN
 from coordination.model import NO_TS, Ownership
 from coordination.owner.term import UNSEEN, Term
 from coordination.ports import Standing
-from coordination.running_errors import OWNER_UNKNOWN
 from coordination.scheduler.coordinator import Coordinator
 from coordination.scheduler.messages import Message
 from coordination.trust.close_deadlines import Closings

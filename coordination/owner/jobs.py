@@ -2,8 +2,8 @@
 
     gRPC ── post ──► inbox ── tick: `carry_out` ──► the future has a result or an error
 
-A pause or a resume is written to etcd, which needs no owner (`metadata/operator.py`). The jobs here
-have no keys in etcd (docs/cluster.md 15).
+A pause or a resume is written to etcd, which needs no owner (`metadata/changefeed_operator.py`).
+The jobs here have no keys in etcd (docs/cluster.md 15).
 """
 
 from __future__ import annotations

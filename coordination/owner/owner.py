@@ -17,12 +17,12 @@ from coordination.capture_context import SessionContext
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.global_state import GlobalReactorState
+from coordination.metadata.version import work_together
 from coordination.model import CaptureID, Ownership
 from coordination.orchestrator.transaction import Patch
 from coordination.owner.changefeed import ChangefeedOwner
 from coordination.owner.jobs import JobContext, OwnerJobs
 from coordination.scheduler.messages import Message
-from coordination.version import work_together
 
 logger = logging.getLogger(__name__)
 

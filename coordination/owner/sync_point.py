@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from coordination.duration import duration_ms
+from coordination.metadata.duration import duration_ms
 from coordination.model import TSO_LOGICAL_BITS, Ts
 
 DEFAULT_INTERVAL_MS: Final = 600_000  # sync-point-interval

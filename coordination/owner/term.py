@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from coordination.model import NO_TS, CaptureID, CaptureInfo, Ts, lowest
 from coordination.owner.sync_point import interval_ms, next_sync_point
 from coordination.ports import Advance, Claim, ControlWriter, DdlScan

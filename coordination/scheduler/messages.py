@@ -7,8 +7,9 @@ The messages are TiCDC's. Added are a fence in dispatches (docs/cluster.md 2), s
 that a heartbeat carries only changes (docs/cluster.md 17), and how far a capture has read. A span
 is a whole table; on the wire its table ID stands for it.
 
-Captures of other versions read these bytes (`coordination.version`). So unknown fields are ignored,
-of a list only the known elements are read, and a field that a message can do without has a default.
+Captures of other versions read these bytes (`coordination.metadata.version`). So unknown fields are
+ignored, of a list only the known elements are read, and a field that a message can do without has a
+default.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from conf.masking import masked_uri
 from conf.setting_keys import OWN_KEYS
 from conf.settings import Changefeed, SettingError
 from coordination.errors import ConfigError, SinkUriInvalid, SourceUriInvalid
-from coordination.metadata.model import ChangefeedInfo, rfc3339
+from coordination.metadata.records import ChangefeedInfo, rfc3339
+from coordination.metadata.version import tidelake_version
 from coordination.model import ChangefeedID, Ts
-from coordination.version import tidelake_version
 from streaming.schema_file import stored_text
 
 DELTA_URI: Final = "delta-uri"

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 
 from conf.settings import BatchSettings, Changefeed, SessionSettings
 from coordination.errors import Stop, TidelakeError
-from coordination.metadata.model import ChangefeedInfo, FeedState
+from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing, Wake
 from coordination.trust.fence import Trust

@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from py4j.protocol import Py4JError
 
 from coordination.errors import Fenced, Stop, TableSealed, TidelakeError, TryAgain
-from coordination.metadata.model import RunningError
+from coordination.metadata.records import RunningError
+from coordination.metadata.running_errors import PROCESSOR_UNKNOWN, log_failure, running_error
 from coordination.ports import Trouble
-from coordination.running_errors import PROCESSOR_UNKNOWN, log_failure, running_error
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableStatus
 from sinks.jvm_errors import line

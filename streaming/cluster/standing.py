@@ -22,7 +22,7 @@ from typing import Final
 
 from conf.settings import DeltaSink
 from coordination.errors import Fenced, TermRefused, TidelakeError
-from coordination.metadata.model import FeedState
+from coordination.metadata.records import FeedState
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing, Wake
 from coordination.trust.fence import Trust

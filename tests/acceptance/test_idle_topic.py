@@ -11,7 +11,7 @@ from rich.console import Console
 
 from coordination.etcd import keys
 from coordination.metadata.lookup import read_changefeed
-from coordination.metadata.model import ChangefeedInfo, FeedState
+from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID
 from sinks.changefeeds import ChangefeedRow
 from streaming import views

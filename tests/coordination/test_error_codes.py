@@ -16,7 +16,7 @@ from conf.settings import SettingError
 from coordination.error_codes import GC_ERRORS, UNRETRYABLE_ERRORS
 from coordination.errors import TidelakeError
 from coordination.metadata.feed_state import ERROR_STUCK
-from coordination.metadata.model import ChangefeedInfo, FeedState
+from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID
 from streaming.cluster.changefeed_settings import changefeed_settings
 from tests.coordination.test_server import Cluster

@@ -23,7 +23,7 @@ from coordination.etcd.client import EtcdClient, delete
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.metadata.changefeed_writes import create_writes
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from coordination.model import Ownership, TermNumber, Ts
 from coordination.orchestrator.commit_once import commit_once
 from coordination.ports import Claim

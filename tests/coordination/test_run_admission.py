@@ -12,7 +12,7 @@ from coordination.errors import ConfigError
 from coordination.etcd import keys
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.lookup import read_changefeed
-from coordination.metadata.model import (
+from coordination.metadata.records import (
     ChangefeedInfo,
     ChangefeedStatus,
     FeedState,

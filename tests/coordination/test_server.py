@@ -9,10 +9,10 @@ import pytest
 
 from coordination.etcd import keys
 from coordination.etcd.client import KeyValue, delete
+from coordination.metadata.changefeed_operator import ChangefeedOperator
 from coordination.metadata.errors import MetadataError
 from coordination.metadata.lookup import read_captures
-from coordination.metadata.model import ChangefeedInfo, FeedState, load
-from coordination.metadata.operator import ChangefeedOperator
+from coordination.metadata.records import ChangefeedInfo, FeedState, load
 from coordination.model import CaptureID, Revision, TableName
 from coordination.owner.jobs import NotOwner, OwnerJob, R
 from coordination.ports import Standing

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from coordination.errors import ConfigError, TermRefused, TopicMissing
-from coordination.metadata.model import FeedState
+from coordination.metadata.records import FeedState
 from tests.coordination.test_server import PATIENCE, Cluster, life_id
 from tests.simulation.feeds import NAME
 

@@ -11,7 +11,7 @@ from conf.settings import SessionSettings
 from coordination.capture_context import CaptureContext
 from coordination.etcd import keys
 from coordination.metadata.changefeed_writes import create_writes
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from coordination.orchestrator.commit_once import commit_once
 from coordination.server import CaptureServer, Phase
 from coordination.trust.clock import SystemClock

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coordination.errors import TidelakeError
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from coordination.model import Ownership, Ts, lowest
 from coordination.ports import (
     Advance,

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing, Wake
 from coordination.trust.fence import Trust

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from coordination.errors import Fenced
-from coordination.metadata.model import ChangefeedInfo, RunningError
+from coordination.metadata.records import ChangefeedInfo, RunningError
 from coordination.model import Ts, lowest
 from coordination.ports import Trouble, Wake
 from coordination.scheduler.barrier import Barrier

@@ -8,7 +8,7 @@ from random import Random
 
 from coordination.etcd import keys
 from coordination.etcd.client import delete
-from coordination.metadata.model import RunningError
+from coordination.metadata.records import RunningError
 from coordination.model import Revision
 from coordination.owner.jobs import JobContext
 from tests.fakes.fake_replica import PLAYED

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from coordination.errors import TidelakeError
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
-from coordination.metadata.model import (
+from coordination.metadata.changefeed_operator import ChangefeedOperator
+from coordination.metadata.records import (
     ChangefeedInfo,
     ChangefeedStatus,
     FeedState,
     ScheduleRow,
     load,
 )
-from coordination.metadata.operator import ChangefeedOperator
 from coordination.model import ChangefeedID, Ts
 from tests.fakes.fake_source import FakeSource, ts_at
 from tests.fakes.fake_warehouse import FakeWarehouse

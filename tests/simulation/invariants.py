@@ -7,7 +7,7 @@ from __future__ import annotations
 from coordination.errors import Fenced
 from coordination.etcd import keys
 from coordination.etcd.election import REREAD_S
-from coordination.metadata.model import (
+from coordination.metadata.records import (
     ChangefeedInfo,
     ChangefeedStatus,
     FeedState,

@@ -18,7 +18,7 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.metadata.changefeed_writes import ChangefeedWrites
 from coordination.metadata.lookup import read_changefeeds
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 from coordination.run_admission import RunAdmission
 from coordination.trust.clock import SystemClock

@@ -22,7 +22,7 @@ from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.feed_state import Decision, FeedEvent
 from coordination.metadata.lookup import read_changefeed
-from coordination.metadata.model import FeedState, RunningError
+from coordination.metadata.records import FeedState, RunningError
 from coordination.model import ChangefeedID, Ownership, Ts
 from coordination.orchestrator.commit_once import commit_once
 from sinks.blocked_ddls import BlockedDdl, BlockedDdls

@@ -18,7 +18,7 @@ from coordination.etcd import keys
 from coordination.etcd.client import Delete, EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.metadata.lookup import read_changefeeds
-from coordination.metadata.model import ScheduleRow, dump
+from coordination.metadata.records import ScheduleRow, dump
 from coordination.model import CaptureID, CaptureInfo
 from coordination.scheduler.grpc_calls import CallRefused
 from coordination.scheduler.grpc_transport import GrpcTransport

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from streaming import preflight
 from streaming.cli import main
 from streaming.cluster.changefeed_settings import changefeed_settings

@@ -23,7 +23,7 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd import keys
 from coordination.metadata.changefeed_writes import create_writes
 from coordination.metadata.lookup import read_captures, read_changefeeds
-from coordination.metadata.model import ChangefeedInfo, FeedState
+from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID
 from coordination.orchestrator.commit_once import commit_once
 from coordination.ports import Standing

@@ -7,11 +7,12 @@ import uuid
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.changefeed_operator import ChangefeedOperator
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.changefeed_writes import ChangefeedWrites
 from coordination.metadata.feed_state import Decision, FeedEvent
 from coordination.metadata.lookup import read_changefeed
-from coordination.metadata.model import (
+from coordination.metadata.records import (
     NO_PROGRESS,
     NO_ROW,
     ChangefeedInfo,
@@ -19,7 +20,6 @@ from coordination.metadata.model import (
     RunningError,
     ScheduleRow,
 )
-from coordination.metadata.operator import ChangefeedOperator
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID, Ts
 from coordination.orchestrator.commit_once import commit_once
 from coordination.orchestrator.transaction import PatchGroup

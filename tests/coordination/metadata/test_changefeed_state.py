@@ -15,7 +15,8 @@ from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.errors import BrokenValue, ChangefeedNotFound, MetadataError
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.metadata.model import (
+from coordination.metadata.record_patch import record_patch, unless_broken
+from coordination.metadata.records import (
     ChangefeedInfo,
     ChangefeedStatus,
     FeedState,
@@ -26,7 +27,6 @@ from coordination.metadata.model import (
     dump,
     load,
 )
-from coordination.metadata.record_patch import record_patch, unless_broken
 from coordination.model import CaptureID, ChangefeedID, Ts
 from coordination.orchestrator.commit_once import commit_once
 from coordination.orchestrator.transaction import Patch

@@ -21,7 +21,7 @@ from coordination.metadata.errors import (
 )
 from coordination.metadata.feed_state import FeedEvent
 from coordination.metadata.lookup import read_changefeeds
-from coordination.metadata.model import (
+from coordination.metadata.records import (
     AdminJobType,
     ChangefeedInfo,
     FeedState,

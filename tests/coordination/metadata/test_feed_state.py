@@ -19,12 +19,7 @@ from coordination.metadata.feed_state import (
     FeedStateManager,
     next_state,
 )
-from coordination.metadata.model import (
-    ChangefeedInfo,
-    ChangefeedStatus,
-    FeedState,
-    RunningError,
-)
+from coordination.metadata.records import ChangefeedInfo, ChangefeedStatus, FeedState, RunningError
 from coordination.model import ChangefeedID, Ts
 
 NORMAL, WARNING, PENDING = FeedState.NORMAL, FeedState.WARNING, FeedState.PENDING

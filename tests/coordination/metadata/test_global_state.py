@@ -8,7 +8,7 @@ from coordination.etcd import keys
 from coordination.etcd.client import KeyValue
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.metadata.model import (
+from coordination.metadata.records import (
     ChangefeedInfo,
     ChangefeedStatus,
     SchedState,

@@ -7,7 +7,7 @@ import pytest
 from coordination.etcd import keys
 from coordination.metadata.feed_state import FeedStateManager
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.metadata.model import FeedState, RunningError, TaskPosition, dump
+from coordination.metadata.records import FeedState, RunningError, TaskPosition, dump
 from coordination.model import Ts
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import Snapshot

@@ -17,7 +17,7 @@ from coordination.metadata.errors import (
 )
 from coordination.metadata.feed_state import FeedEvent
 from coordination.metadata.lookup import read_captures, read_changefeeds, read_controller
-from coordination.metadata.model import (
+from coordination.metadata.records import (
     FeedState,
     RunningError,
     SchedState,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, Ts
 from coordination.owner.term import Term
 from coordination.ports import Advance, Changes, DdlScan

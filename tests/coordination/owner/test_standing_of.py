@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordination.metadata.feed_state import Decision, FeedEvent
-from coordination.metadata.model import ChangefeedInfo, FeedState, RunningError
+from coordination.metadata.records import ChangefeedInfo, FeedState, RunningError
 from coordination.model import ChangefeedID
 from coordination.owner.changefeed import standing_of
 

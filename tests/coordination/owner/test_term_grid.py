@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from coordination.model import (
     TSO_LOGICAL_BITS,
     CaptureID,

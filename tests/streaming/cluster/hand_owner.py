@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from conf.settings import BatchSettings, SessionSettings
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from coordination.model import (
     CaptureID,
     ChangefeedID,

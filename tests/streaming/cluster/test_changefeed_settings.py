@@ -10,7 +10,7 @@ import pytest
 from conf.changefeed_file import read_checked
 from conf.load import load_settings
 from coordination.errors import ConfigError
-from coordination.metadata.model import ChangefeedInfo, dump, load
+from coordination.metadata.records import ChangefeedInfo, dump, load
 from coordination.model import ChangefeedID, Ts
 from streaming.cluster.changefeed_settings import changefeed_config, changefeed_settings
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coordination.errors import TermRefused
-from coordination.metadata.model import FeedState
+from coordination.metadata.records import FeedState
 from coordination.model import TableName, Ts
 from coordination.ports import Advance, Standing
 from coordination.scheduler.barrier import PendingDdl

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conf.settings import DeltaSink
-from coordination.metadata.model import FeedState
+from coordination.metadata.records import FeedState
 from coordination.model import CaptureID, ChangefeedID, Ownership, ProcessorEpoch, Revision
 from coordination.ports import Standing
 from coordination.trust.clock import SystemClock

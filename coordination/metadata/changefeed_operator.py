@@ -13,7 +13,7 @@ from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.changefeed_writes import create_writes
 from coordination.metadata.feed_state import Decision, FeedEvent
 from coordination.metadata.lookup import read_changefeed
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo
 from coordination.model import Ts
 from coordination.orchestrator.commit_once import commit_once
 from coordination.orchestrator.transaction import PatchGroup

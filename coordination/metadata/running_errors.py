@@ -8,7 +8,7 @@ from typing import Final
 
 from conf.masking import masked
 from coordination.errors import TidelakeError
-from coordination.metadata.model import RunningError, rfc3339
+from coordination.metadata.records import RunningError, rfc3339
 
 # TiCDC's codes for errors without a code of their own.
 PROCESSOR_UNKNOWN: Final = "CDC:ErrProcessorUnknown"

@@ -6,8 +6,8 @@ import pytest
 
 from coordination.etcd import keys
 from coordination.etcd.client import delete
+from coordination.metadata.version import tidelake_version, work_together
 from coordination.model import CaptureID, CaptureInfo
-from coordination.version import tidelake_version, work_together
 from tests.coordination.test_server import Cluster
 from tests.simulation.world import CLUSTER
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from coordination.metadata.errors import BrokenValue
-from coordination.metadata.model import (
+from coordination.metadata.records import (
     ChangefeedInfo,
     ChangefeedStatus,
     FeedState,
