@@ -22,7 +22,7 @@ from coordination.orchestrator.etcd_worker import REST_S, EtcdWorker, Reactor
 from coordination.orchestrator.snapshot import Snapshot
 from coordination.ports import DataPlane
 from coordination.scheduler.schedulers import SchedulerSettings
-from coordination.scheduler.transport import Transport
+from coordination.transport.transport import Transport
 from coordination.trust import deadline
 from coordination.trust.clock import Clock
 from coordination.trust.fence import CaptureIdentity, Fence, Trust

@@ -14,7 +14,7 @@ from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import check_cluster_id
-from coordination.scheduler.grpc_calls import check_free
+from coordination.transport.grpc_calls import check_free
 from streaming.imports import importing
 from streaming.jvm import DriverJvm
 from streaming.preflight import check_changefeed, has_finished

@@ -14,7 +14,7 @@ from coordination.etcd.client import EtcdClient
 from coordination.metadata.errors import CaptureNotFound, OwnerNotFound
 from coordination.metadata.lookup import read_captures, read_controller
 from coordination.model import CaptureID, CaptureInfo, TableName
-from coordination.scheduler.grpc_calls import CallRefused
+from coordination.transport.grpc_calls import CallRefused
 from streaming.changed import CHANGED, between
 from streaming.owner_calls import OwnerCalls
 

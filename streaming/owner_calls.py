@@ -18,7 +18,7 @@ from coordination.errors import TryAgain
 from coordination.etcd.client import EtcdClient
 from coordination.metadata.errors import OwnerNotFound
 from coordination.metadata.lookup import read_captures, read_controller
-from coordination.scheduler.grpc_calls import Unanswered, call_owner
+from coordination.transport.grpc_calls import Unanswered, call_owner
 
 CALL_S: Final = 10.0
 WAIT_S: Final = 20.0  # a killed owner's lease ends (10 s by default), and the next one takes over

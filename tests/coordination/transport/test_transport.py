@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from coordination.model import CaptureID
-from coordination.scheduler import grpc_transport
-from coordination.scheduler.grpc_transport import _Peer
 from coordination.scheduler.messages import MalformedMessage, encode
-from coordination.scheduler.transport import (
+from coordination.transport import grpc_transport
+from coordination.transport.grpc_transport import _Peer
+from coordination.transport.transport import (
     Batch,
     dump_answer,
     dump_batch,
@@ -19,7 +19,7 @@ from coordination.scheduler.transport import (
     load_batch,
     load_messages,
 )
-from tests.coordination.scheduler.grpc_captures import (
+from tests.coordination.transport.grpc_captures import (
     A,
     B,
     C,

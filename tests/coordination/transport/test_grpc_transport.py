@@ -15,23 +15,10 @@ import pytest
 from conf.settings import SettingError, TransportSettings
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.model import CaptureID
-from coordination.scheduler import grpc_transport
-from coordination.scheduler.grpc_calls import (
-    DELIVER,
-    NO_TLS,
-    CallRefused,
-    call_owner,
-    open_channel,
-)
-from coordination.scheduler.grpc_transport import MAX_CALLS, GrpcTransport
-from tests.coordination.scheduler.grpc_captures import (
-    FREE,
-    A,
-    B,
-    GrpcCaptures,
-    dispatch,
-    numbers,
-)
+from coordination.transport import grpc_transport
+from coordination.transport.grpc_calls import DELIVER, NO_TLS, CallRefused, call_owner, open_channel
+from coordination.transport.grpc_transport import MAX_CALLS, GrpcTransport
+from tests.coordination.transport.grpc_captures import FREE, A, B, GrpcCaptures, dispatch, numbers
 
 OWN = Path(__file__).parent / "tls"
 ETCD = Path(__file__).parents[1] / "etcd" / "tls"

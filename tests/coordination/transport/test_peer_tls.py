@@ -14,10 +14,10 @@ import pytest
 from conf.settings import SettingError, TransportSettings
 from coordination.errors import ConfigError, TryAgain
 from coordination.model import CaptureID
-from coordination.scheduler import grpc_transport
-from coordination.scheduler.grpc_calls import CallRefused, call_owner
-from coordination.scheduler.grpc_transport import GrpcTransport
-from tests.coordination.scheduler.grpc_captures import A, B, dispatch
+from coordination.transport import grpc_transport
+from coordination.transport.grpc_calls import CallRefused, call_owner
+from coordination.transport.grpc_transport import GrpcTransport
+from tests.coordination.transport.grpc_captures import A, B, dispatch
 from tests.services.certificates import Authority, Files
 
 FREE = "127.0.0.1:0"

@@ -27,8 +27,8 @@ from conf.masking import masked
 from conf.settings import TransportSettings
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.etcd.endpoints import read_file
-from coordination.scheduler.peer_tls import why_no_answer
-from coordination.scheduler.transport import MAX_BATCH_RECEIVED_BYTES
+from coordination.transport.peer_tls import why_no_answer
+from coordination.transport.transport import MAX_BATCH_RECEIVED_BYTES
 
 logger = logging.getLogger(__name__)
 

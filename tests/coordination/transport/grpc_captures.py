@@ -9,7 +9,6 @@ from typing import Any
 
 from conf.settings import TransportSettings
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Ts
-from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.scheduler.messages import (
     AddTable,
     Body,
@@ -22,6 +21,7 @@ from coordination.scheduler.messages import (
     TableState,
     TableStatus,
 )
+from coordination.transport.grpc_transport import GrpcTransport
 from tests.services.message_proxy import MessageProxy
 
 FREE = "127.0.0.1:0"
