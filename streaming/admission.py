@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 from conf.load import warehouse_of
 from conf.settings import Changefeed, SettingError
+from coordination.capture.run_admission import RUN
 from coordination.errors import ConfigError
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
@@ -23,7 +24,6 @@ from coordination.metadata.lookup import find_changefeed, read_captures
 from coordination.metadata.records import ChangefeedInfo, rfc3339
 from coordination.metadata.version import tidelake_version, work_together
 from coordination.model import ChangefeedID, Ts
-from coordination.run_admission import RUN
 from streaming.cluster.changefeed_settings import DELTA_URI
 from streaming.schema_file import definitions_of, digest
 

@@ -16,8 +16,10 @@ from collections.abc import Callable
 from typing import Final
 
 from conf.settings import SessionSettings, Settings
-from coordination.capture import Capture
-from coordination.capture_context import CaptureContext, new_uuid
+from coordination.capture.capture import Capture
+from coordination.capture.context import CaptureContext, new_uuid
+from coordination.capture.run_admission import MARGIN_S, RunAdmission, clean_up, waits_for_the_dead
+from coordination.capture.server import DRAIN_S, CaptureServer
 from coordination.errors import (
     ConfigError,
     SinkUriInvalid,
@@ -31,13 +33,6 @@ from coordination.metadata.feed_state import known_state
 from coordination.metadata.lookup import read_captures
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import CaptureID, Revision
-from coordination.run_admission import (
-    MARGIN_S,
-    RunAdmission,
-    clean_up,
-    waits_for_the_dead,
-)
-from coordination.server import DRAIN_S, CaptureServer
 from coordination.transport.grpc_calls import is_answered
 from coordination.transport.grpc_transport import GrpcTransport
 from coordination.trust.clock import Clock, SystemClock

@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any, Final
 
 from conf.settings import CaptureSettings
-from coordination.capture import Capture
-from coordination.capture_context import CaptureContext
+from coordination.capture.capture import Capture
+from coordination.capture.context import CaptureContext
+from coordination.capture.server import CaptureServer
 from coordination.errors import TidelakeError, TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.model import CaptureID, ChangefeedID, TableName
 from coordination.owner.jobs import JobContext, OwnerJob
-from coordination.server import CaptureServer
 from coordination.transport.grpc_calls import CallRefused, check_free
 from coordination.transport.grpc_transport import GrpcTransport
 from coordination.trust.clock import SystemClock

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from coordination.capture_context import SessionContext
+from coordination.capture.context import SessionContext
 from coordination.errors import (
     CaptureSuicide,
     ConfigError,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from coordination.capture_context import SessionContext
+from coordination.capture.context import SessionContext
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.global_state import GlobalReactorState

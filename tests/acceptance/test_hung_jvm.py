@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from coordination.capture.server import DRAIN_S, STOP_AFTER_SUICIDE_S
 from coordination.etcd.embedded import EmbeddedEtcd
-from coordination.server import DRAIN_S, STOP_AFTER_SUICIDE_S
 from streaming.jvm import STOP_S as JVM_STOP_S
 from streaming.jvm_pulse import ASK_EVERY_S
 from tests.acceptance.live_feed import LiveFeed
@@ -64,7 +64,7 @@ def test_who_has_a_hung_jvm_lets_go_of_its_tables_and_doubles_nothing(
         stage.assert_equal(feed.events)
 
 
-@pytest.mark.soak  # in make test without processes: tests/coordination/test_server_ends.py
+@pytest.mark.soak  # in make test without processes: tests/coordination/capture/test_server_ends.py
 def test_a_stop_ends_who_has_a_hung_jvm(broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path):
     with (
         Stage(broker, etcd.endpoint, tmp_path) as stage,

@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from conf.settings import EtcdSettings, SessionSettings
-from coordination.capture_context import CaptureContext
+from coordination.capture.context import CaptureContext
+from coordination.capture.reset_limit import ResetLimit
+from coordination.capture.server import CaptureServer
 from coordination.errors import TryAgain
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient, delete
@@ -27,9 +29,7 @@ from coordination.metadata.records import ChangefeedInfo
 from coordination.model import Ownership, TermNumber, Ts
 from coordination.orchestrator.commit_once import commit_once
 from coordination.ports import Claim
-from coordination.reset_limit import ResetLimit
 from coordination.scheduler.schedulers import SchedulerSettings
-from coordination.server import CaptureServer
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog

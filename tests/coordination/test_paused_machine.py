@@ -13,7 +13,7 @@ from coordination.errors import Fenced
 from coordination.model import CaptureID, Ownership, ProcessorEpoch, Revision
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
-from tests.coordination.test_server import Cluster, life_id
+from tests.coordination.capture.test_server import Cluster, life_id
 from tests.simulation.world import SESSION, STEP_S, SimCapture
 
 OWNERSHIP = Ownership(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from conf.settings import Changefeed, DeltaSink, EtcdSettings, KafkaSource
+from coordination.capture.run_admission import RunAdmission
 from coordination.errors import ConfigError, TidelakeError, TopicMissing
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
@@ -20,7 +21,6 @@ from coordination.metadata.changefeed_writes import ChangefeedWrites
 from coordination.metadata.lookup import read_changefeeds
 from coordination.metadata.records import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
-from coordination.run_admission import RunAdmission
 from coordination.trust.clock import SystemClock
 from streaming import cli_cluster, operations, preflight
 from streaming.admission import info_of, refuse_a_clusters, refuse_beside_other_versions

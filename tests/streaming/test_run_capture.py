@@ -18,7 +18,8 @@ from conf.settings import (
     Settings,
     TransportSettings,
 )
-from coordination.capture_context import CaptureContext
+from coordination.capture.context import CaptureContext
+from coordination.capture.server import CaptureServer
 from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd import keys
 from coordination.metadata.changefeed_writes import create_writes
@@ -27,7 +28,6 @@ from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID
 from coordination.orchestrator.commit_once import commit_once
 from coordination.ports import Standing
-from coordination.server import CaptureServer
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog

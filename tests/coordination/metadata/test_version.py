@@ -8,7 +8,7 @@ from coordination.etcd import keys
 from coordination.etcd.client import delete
 from coordination.metadata.version import tidelake_version, work_together
 from coordination.model import CaptureID, CaptureInfo
-from tests.coordination.test_server import Cluster
+from tests.coordination.capture.test_server import Cluster
 from tests.simulation.world import CLUSTER
 
 

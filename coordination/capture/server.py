@@ -26,13 +26,13 @@ from concurrent.futures import Future
 from enum import StrEnum
 from typing import Final
 
-from coordination.capture import Capture
-from coordination.capture_context import CaptureContext
+from coordination.capture.capture import Capture
+from coordination.capture.context import CaptureContext
+from coordination.capture.reset_limit import ResetLimit
 from coordination.errors import TidelakeError
 from coordination.metadata.errors import MetadataError
 from coordination.model import CaptureID, LeaseID
 from coordination.owner.jobs import OwnerJobs
-from coordination.reset_limit import ResetLimit
 from coordination.trust.clock import Clock
 from coordination.trust.watchdog import end_with
 

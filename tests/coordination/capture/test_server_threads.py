@@ -8,12 +8,12 @@ import sys
 import threading
 
 from conf.settings import SessionSettings
-from coordination.capture_context import CaptureContext
+from coordination.capture.context import CaptureContext
+from coordination.capture.server import CaptureServer, Phase
 from coordination.etcd import keys
 from coordination.metadata.changefeed_writes import create_writes
 from coordination.metadata.records import ChangefeedInfo
 from coordination.orchestrator.commit_once import commit_once
-from coordination.server import CaptureServer, Phase
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
@@ -73,9 +73,9 @@ def test_a_server_runs_until_it_is_asked_to_stop() -> None:
 WEDGED = """
 import threading
 from conf.settings import SessionSettings
-from coordination import server
+from coordination.capture import server
 from coordination.trust import watchdog
-from coordination.capture_context import CaptureContext
+from coordination.capture.context import CaptureContext
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from tests.fakes.fake_etcd import FakeEtcd

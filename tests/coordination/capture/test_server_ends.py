@@ -7,10 +7,10 @@ import logging
 import pytest
 
 from conf.settings import SessionSettings
+from coordination.capture.server import STOP_AFTER_SUICIDE_S, STOP_S, Phase
 from coordination.errors import TidelakeError
 from coordination.model import CaptureID
-from coordination.server import STOP_AFTER_SUICIDE_S, STOP_S, Phase
-from tests.coordination.test_server import Cluster, life_id
+from tests.coordination.capture.test_server import Cluster, life_id
 from tests.simulation.feeds import NAME
 from tests.simulation.world import STEP_S, SimCapture
 

@@ -14,19 +14,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from coordination.capture_context import CaptureContext, SessionContext
+from coordination.capture.context import CaptureContext, SessionContext
+from coordination.capture.leadership import Leadership
+from coordination.capture.processor import ProcessorReactor
 from coordination.errors import CaptureSuicide, LeaseGone, TryAgain
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, EtcdClient, Put, get
 from coordination.etcd.election import Candidate
 from coordination.etcd.keys import ChangefeedName
 from coordination.etcd.session import Session
-from coordination.leadership import Leadership
 from coordination.metadata.records import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
 from coordination.owner.jobs import OwnerJobs
 from coordination.owner.owner import OwnerReactor
-from coordination.processor import ProcessorReactor
 from coordination.scheduler.messages import DispatchTableResponse, HeartbeatResponse, Message
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from coordination.etcd import keys
 from coordination.etcd.client import Keys, RangeResult, WatchBatch
 from coordination.metadata.lookup import read_changefeed
 from coordination.metadata.records import FeedState, RunningError, TaskPosition, dump, load
-from tests.coordination.test_server import Cluster, life_id
+from tests.coordination.capture.test_server import Cluster, life_id
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.simulation.feeds import CLUSTER, NAME
 from tests.simulation.world import SimCapture

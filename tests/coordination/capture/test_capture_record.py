@@ -9,7 +9,7 @@ from coordination.etcd import keys
 from coordination.etcd.client import Compare, Op, TxnResult
 from coordination.metadata.lookup import read_captures
 from coordination.model import CaptureInfo
-from tests.coordination.test_server import Cluster, life_id
+from tests.coordination.capture.test_server import Cluster, life_id
 from tests.simulation.etcd_link import EtcdLink
 from tests.simulation.feeds import CLUSTER
 from tests.simulation.world import SimCapture

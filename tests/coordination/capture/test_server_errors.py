@@ -8,7 +8,7 @@ import pytest
 
 from coordination.errors import ConfigError, TermRefused, TopicMissing
 from coordination.metadata.records import FeedState
-from tests.coordination.test_server import PATIENCE, Cluster, life_id
+from tests.coordination.capture.test_server import PATIENCE, Cluster, life_id
 from tests.simulation.feeds import NAME
 
 

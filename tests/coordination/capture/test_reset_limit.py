@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from coordination.reset_limit import ResetLimit
+from coordination.capture.reset_limit import ResetLimit
 
 
 def test_two_at_once_then_one_per_interval() -> None:

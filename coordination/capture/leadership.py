@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from coordination.capture_context import SessionContext
+from coordination.capture.context import SessionContext
 from coordination.errors import CaptureSuicide, TidelakeError, TryAgain
 from coordination.etcd.client import Compare
 from coordination.etcd.election import Candidate

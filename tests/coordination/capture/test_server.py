@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from coordination.capture.server import Phase
 from coordination.etcd import keys
 from coordination.etcd.client import KeyValue, delete
 from coordination.metadata.changefeed_operator import ChangefeedOperator
@@ -16,7 +17,6 @@ from coordination.metadata.records import ChangefeedInfo, FeedState, load
 from coordination.model import CaptureID, Revision, TableName
 from coordination.owner.jobs import NotOwner, OwnerJob, R
 from coordination.ports import Standing
-from coordination.server import Phase
 from tests.fakes.fake_source import ts_at
 from tests.simulation.feeds import CLUSTER, NAME
 from tests.simulation.instruments import instruments

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordination.capture_context import SessionContext
+from coordination.capture.context import SessionContext
 from coordination.errors import Fenced, TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_state import ChangefeedReactorState

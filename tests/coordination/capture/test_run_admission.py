@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coordination.capture.run_admission import MARGIN_S, RUN, RunAdmission, clean_up
 from coordination.errors import ConfigError
 from coordination.etcd import keys
 from coordination.metadata.changefeed_state import ChangefeedReactorState
@@ -21,7 +22,6 @@ from coordination.metadata.records import (
     dump,
 )
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID, Revision, Ts
-from coordination.run_admission import MARGIN_S, RUN, RunAdmission, clean_up
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
