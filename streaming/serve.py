@@ -12,11 +12,11 @@ from typing import Any, Final
 from conf.settings import CaptureSettings
 from coordination.capture.capture import Capture
 from coordination.capture.context import CaptureContext
+from coordination.capture.owner.operator_jobs import JobContext, OwnerJob
 from coordination.capture.server import CaptureServer
 from coordination.errors import TidelakeError, TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.model import CaptureID, ChangefeedID, TableName
-from coordination.owner.jobs import JobContext, OwnerJob
 from coordination.transport.grpc_calls import CallRefused, check_free
 from coordination.transport.grpc_transport import GrpcTransport
 from coordination.trust.clock import SystemClock

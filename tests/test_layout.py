@@ -27,9 +27,7 @@ MOST_ARROWS: Final = {"streaming": 40}
 NOT_YET: Final[tuple[str, ...]] = (
     "conf",
     "coordination",
-    "coordination/capture",
     "coordination/etcd",
-    "coordination/owner",
     "coordination/scheduler",
     "sinks",
     "sinks/ddl",

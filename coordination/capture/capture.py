@@ -16,6 +16,8 @@ from typing import Final
 
 from coordination.capture.context import CaptureContext, SessionContext
 from coordination.capture.leadership import Leadership
+from coordination.capture.owner.operator_jobs import OwnerJobs
+from coordination.capture.owner.owner import OwnerReactor
 from coordination.capture.processor import ProcessorReactor
 from coordination.errors import CaptureSuicide, LeaseGone, TryAgain
 from coordination.etcd import keys
@@ -25,8 +27,6 @@ from coordination.etcd.keys import ChangefeedName
 from coordination.etcd.session import Session
 from coordination.metadata.records import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
-from coordination.owner.jobs import OwnerJobs
-from coordination.owner.owner import OwnerReactor
 from coordination.scheduler.messages import DispatchTableResponse, HeartbeatResponse, Message
 
 logger = logging.getLogger(__name__)

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordination.capture.context import SessionContext
+from coordination.capture.owner.operator_jobs import OwnerJobs
+from coordination.capture.owner.owner import OwnerReactor
 from coordination.errors import CaptureSuicide, TidelakeError, TryAgain
 from coordination.etcd.client import Compare
 from coordination.etcd.election import Candidate
@@ -24,8 +26,6 @@ from coordination.metadata.global_state import GlobalReactorState
 from coordination.model import Ownership, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import GuardLost
-from coordination.owner.jobs import OwnerJobs
-from coordination.owner.owner import OwnerReactor
 
 logger = logging.getLogger(__name__)
 

@@ -28,11 +28,11 @@ from typing import Final
 
 from coordination.capture.capture import Capture
 from coordination.capture.context import CaptureContext
+from coordination.capture.owner.operator_jobs import OwnerJobs
 from coordination.capture.reset_limit import ResetLimit
 from coordination.errors import TidelakeError
 from coordination.metadata.errors import MetadataError
 from coordination.model import CaptureID, LeaseID
-from coordination.owner.jobs import OwnerJobs
 from coordination.trust.clock import Clock
 from coordination.trust.watchdog import end_with
 

@@ -1,7 +1,7 @@
 """What an operator does with changefeeds, from any machine: written to etcd at once.
 
 The changefeed's owner sees the change in etcd and follows it. Requests that have no key in etcd
-(drain, move) go to the owner itself (`owner/jobs.py`).
+(drain, move) go to the owner itself (`owner/operator_jobs.py`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ ENGINES = {True: ("auto",), False: ("auto", "auto", "spark")}  # with other form
 
 @pytest.fixture(autouse=True)
 def short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coordination.owner.term.interval_ms", lambda _config: SYNC_POINT_MS)
+    monkeypatch.setattr(
+        "coordination.capture.owner.term.interval_ms", lambda _config: SYNC_POINT_MS
+    )
 
 
 def opened(lives: Lives, seed: int, transactions: int) -> Books:

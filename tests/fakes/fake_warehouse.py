@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from coordination.capture.owner.sync_point import next_sync_point
 from coordination.errors import TermRefused
 from coordination.model import SEALED_TS, Ownership, TermNumber, Ts
-from coordination.owner.sync_point import next_sync_point
 from coordination.ports import Advance, Claim, RegisteredTable, Standing
 from coordination.scheduler.coordinator import SpanProgress
 from sinks.changefeeds import ChangefeedRow

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 from random import Random
 
+from coordination.capture.owner.operator_jobs import JobContext
 from coordination.etcd import keys
 from coordination.etcd.client import delete
 from coordination.metadata.records import RunningError
 from coordination.model import Revision
-from coordination.owner.jobs import JobContext
 from tests.fakes.fake_replica import PLAYED
 from tests.fakes.fake_source import ts_at
 from tests.simulation.feeds import CLUSTER, SimFeed

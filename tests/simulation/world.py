@@ -18,13 +18,13 @@ from functools import partial
 
 from conf.settings import SessionSettings
 from coordination.capture.context import CaptureContext
+from coordination.capture.owner.owner import OwnerReactor
 from coordination.capture.reset_limit import ResetLimit
 from coordination.capture.server import CaptureServer, Phase
 from coordination.errors import TidelakeError
 from coordination.etcd.keys import ChangefeedName
 from coordination.model import ChangefeedID
 from coordination.orchestrator.etcd_worker import REST_S
-from coordination.owner.owner import OwnerReactor
 from coordination.scheduler.coordinator import Coordinator
 from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.trust import deadline

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from coordination.capture.owner.operator_jobs import NotOwner, OwnerJob, R
 from coordination.capture.server import Phase
 from coordination.etcd import keys
 from coordination.etcd.client import KeyValue, delete
@@ -15,7 +16,6 @@ from coordination.metadata.errors import MetadataError
 from coordination.metadata.lookup import read_captures
 from coordination.metadata.records import ChangefeedInfo, FeedState, load
 from coordination.model import CaptureID, Revision, TableName
-from coordination.owner.jobs import NotOwner, OwnerJob, R
 from coordination.ports import Standing
 from tests.fakes.fake_source import ts_at
 from tests.simulation.feeds import CLUSTER, NAME

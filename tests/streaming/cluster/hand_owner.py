@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from conf.settings import BatchSettings, SessionSettings
+from coordination.capture.owner.term import lowest
 from coordination.metadata.records import ChangefeedInfo
 from coordination.model import (
     CaptureID,
@@ -29,7 +30,6 @@ from coordination.model import (
     Ts,
     fence_number,
 )
-from coordination.owner.term import lowest
 from coordination.ports import Advance, Claim, RegisteredTable, Standing
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import SpanProgress

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from coordination.capture.owner.operator_jobs import OwnerJobs
+from coordination.capture.owner.owner import OwnerReactor
 from coordination.etcd import keys
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.owner.jobs import OwnerJobs
-from coordination.owner.owner import OwnerReactor
 
 
 def test_it_is_written_though_etcd_gave_no_answer_to_the_first_transaction() -> None:

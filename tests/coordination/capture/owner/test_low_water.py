@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from coordination.owner.term import low_water_offsets
+from coordination.capture.owner.term import low_water_offsets
 
 Offsets = Mapping[str, int]
 

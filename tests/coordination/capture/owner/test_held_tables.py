@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from coordination.capture.owner.term import Term
 from coordination.metadata.records import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, Ts
-from coordination.owner.term import Term
 from coordination.ports import Advance, Changes, DdlScan
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.coordinator import CoordinatorTick
 from coordination.scheduler.messages import Checkpoint
 from coordination.scheduler.schedulers import SchedulerSettings
-from tests.coordination.owner.test_term_grid import FIRST_TS, MINUTE, TABLE, begun
+from tests.coordination.capture.owner.test_term_grid import FIRST_TS, MINUTE, TABLE, begun
 
 HELD = PendingDdl(commit_ts=Ts(19), table_ids=(1,), is_held=True)
 OTHER = PendingDdl(commit_ts=Ts(29), table_ids=(2,))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from coordination.capture.owner.changefeed_owner import standing_of
 from coordination.metadata.feed_state import Decision, FeedEvent
 from coordination.metadata.records import ChangefeedInfo, FeedState, RunningError
 from coordination.model import ChangefeedID
-from coordination.owner.changefeed import standing_of
 
 
 def report(code: str, time: str) -> RunningError:

@@ -20,9 +20,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from coordination.capture.owner.sync_point import interval_ms, next_sync_point
 from coordination.metadata.records import ChangefeedInfo
 from coordination.model import NO_TS, CaptureID, CaptureInfo, Ts, lowest
-from coordination.owner.sync_point import interval_ms, next_sync_point
 from coordination.ports import Advance, Claim, ControlWriter, DdlScan
 from coordination.scheduler.barrier import Barrier, PendingDdl, compute_barrier
 from coordination.scheduler.coordinator import Coordinator, CoordinatorInfo, CoordinatorTick

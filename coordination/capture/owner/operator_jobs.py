@@ -15,13 +15,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from coordination.capture.owner.changefeed_owner import ChangefeedOwner
 from coordination.errors import TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.errors import CaptureNotFound, ChangefeedNotFound, MetadataError
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.global_state import GlobalReactorState
 from coordination.model import CaptureID, TableName
-from coordination.owner.changefeed import ChangefeedOwner
 from coordination.scheduler.coordinator import Coordinator
 
 logger = logging.getLogger(__name__)

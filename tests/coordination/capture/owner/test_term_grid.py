@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from coordination.capture.owner.term import Term
 from coordination.metadata.records import ChangefeedInfo
 from coordination.model import (
     TSO_LOGICAL_BITS,
@@ -15,7 +16,6 @@ from coordination.model import (
     TermNumber,
     Ts,
 )
-from coordination.owner.term import Term
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import Span

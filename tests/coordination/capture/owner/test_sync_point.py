@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from coordination.capture.owner.sync_point import DEFAULT_INTERVAL_MS, interval_ms, next_sync_point
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS
-from coordination.owner.sync_point import DEFAULT_INTERVAL_MS, interval_ms, next_sync_point
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from coordination.capture.context import SessionContext
+from coordination.capture.owner.term import UNSEEN, Term
 from coordination.errors import (
     CaptureSuicide,
     ConfigError,
@@ -49,7 +50,6 @@ from coordination.metadata.records import (
 )
 from coordination.metadata.running_errors import OWNER_UNKNOWN
 from coordination.model import NO_TS, Ownership
-from coordination.owner.term import UNSEEN, Term
 from coordination.ports import Standing
 from coordination.scheduler.coordinator import Coordinator
 from coordination.scheduler.messages import Message

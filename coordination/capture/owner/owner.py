@@ -14,14 +14,14 @@ import logging
 from collections.abc import Callable, Sequence
 
 from coordination.capture.context import SessionContext
+from coordination.capture.owner.changefeed_owner import ChangefeedOwner
+from coordination.capture.owner.operator_jobs import JobContext, OwnerJobs
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.version import work_together
 from coordination.model import CaptureID, Ownership
 from coordination.orchestrator.transaction import Patch
-from coordination.owner.changefeed import ChangefeedOwner
-from coordination.owner.jobs import JobContext, OwnerJobs
 from coordination.scheduler.messages import Message
 
 logger = logging.getLogger(__name__)
