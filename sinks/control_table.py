@@ -26,7 +26,7 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.trust.clock import Clock, SystemClock
 from sinks.control_schema import fitted, lacking, names_in, to_rows, with_columns
 from sinks.control_upkeep import NO_HOOKS, ONCE, Upkeep, keep_up
-from sinks.storage_errors import STORAGE_ERRORS, storage_error
+from sinks.storage.errors import STORAGE_ERRORS, storage_error
 
 FOLDER = "_tidelake"
 MAX_TRIES = 200  # each lost try is another writer's success: far beyond any real contention

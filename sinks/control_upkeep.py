@@ -17,7 +17,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import PostCommitHookProperties
 
-from sinks.storage_errors import STORAGE_ERRORS, one_line
+from sinks.storage.errors import STORAGE_ERRORS, one_line
 
 UPKEEP_TRIES = 3  # other writers may commit between a vacuum and its own commit
 ORPHAN_RETENTION_HOURS = 168  # of files that no commit names (failed tries leave them); Delta's

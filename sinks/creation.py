@@ -27,9 +27,9 @@ from sinks.merge_on_write.new_shape import (
     statistics_property,
     with_features,
 )
-from sinks.merge_on_write.storage import open_storage
 from sinks.merge_on_write.table_shape import READER_VERSION, WRITER_VERSION
-from sinks.storage_errors import one_sentence
+from sinks.storage.errors import one_sentence
+from sinks.storage.local_storage import open_storage
 from sinks.tables import (
     CHANGEFEED,
     DDL,

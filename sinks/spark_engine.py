@@ -50,9 +50,9 @@ from sinks.apply import (
 )
 from sinks.delta_types import quoted
 from sinks.merge_on_write.brought_back import LogNow, look
-from sinks.merge_on_write.storage import open_storage
 from sinks.session_conf import COMPILED, SESSION_CONF
-from sinks.storage_errors import is_storage_error, one_sentence, storage_error
+from sinks.storage.errors import is_storage_error, one_sentence, storage_error
+from sinks.storage.local_storage import open_storage
 from sinks.tables import ALTERED, TargetState, inspect
 
 # In Java all others are subclasses of the first one, in Python none is.

@@ -26,7 +26,7 @@ from sinks.merge_on_write.intervals import (
     log_retention_ms,
 )
 from sinks.schema import TableSchema
-from sinks.storage_errors import is_storage_error, one_line, one_sentence, storage_error
+from sinks.storage.errors import is_storage_error, one_line, one_sentence, storage_error
 from sinks.table_form import TableForm
 
 CHANGEFEED = "tidelake.changefeed"

@@ -14,9 +14,9 @@ from coordination.model import NO_TS, TableName, Ts
 from sinks.apply import LastSeen, TableBroughtBack, Target
 from sinks.changefeeds import ChangefeedRow
 from sinks.merge_on_write.brought_back import BroughtBack, LogNow, look
-from sinks.merge_on_write.storage import open_storage
 from sinks.progress import BLOCKED, ProgressRow
-from sinks.storage_errors import one_sentence
+from sinks.storage.errors import one_sentence
+from sinks.storage.local_storage import open_storage
 from sinks.tables import TargetState, inspect
 from streaming.sink_table import NO_DDL, SinkTable
 

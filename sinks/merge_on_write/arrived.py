@@ -24,7 +24,7 @@ from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.new_shape import MAX_COLUMN_ID
 from sinks.merge_on_write.open_table import MAX_RACES, OpenTable, TableGone
 from sinks.merge_on_write.pause import is_paused
-from sinks.storage_errors import one_sentence
+from sinks.storage.errors import one_sentence
 from sinks.tables import (
     ALTERED,
     CHANGEFEED,

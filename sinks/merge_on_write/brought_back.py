@@ -23,7 +23,7 @@ from sinks.apply import LastSeen
 from sinks.merge_on_write.actions import Json, LogFile
 from sinks.merge_on_write.log_reader import VersionGone, read_commit, read_log
 from sinks.merge_on_write.log_state import OURS, commit_info, is_ours, parse_commit
-from sinks.merge_on_write.storage import TableStorage
+from sinks.storage.local_storage import TableStorage
 from sinks.tables import CHANGEFEED, DDL
 
 ACCEPTED = "tidelake.accepted"  # an operator's word: the table is right as it is in this version

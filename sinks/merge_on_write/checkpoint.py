@@ -16,7 +16,7 @@ from sinks.merge_on_write.intervals import file_retention_ms
 from sinks.merge_on_write.log_paths import LAST_CHECKPOINT, checkpoint_path
 from sinks.merge_on_write.log_reader import LogMoved, check_head
 from sinks.merge_on_write.log_state import LogState
-from sinks.merge_on_write.storage import TableStorage
+from sinks.storage.local_storage import TableStorage
 
 ROW_GROUP = 100_000  # a reader that wants only live files skips the groups of tombstones
 _STRINGS = pa.map_(pa.string(), pa.string())

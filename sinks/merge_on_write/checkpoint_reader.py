@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from sinks.merge_on_write.actions import Json
 from sinks.merge_on_write.log_paths import SIDECARS, LogCheckpoint
 from sinks.merge_on_write.log_state import parse_commit
-from sinks.merge_on_write.storage import TableStorage
+from sinks.storage.local_storage import TableStorage
 
 UNREADABLE = (pa.ArrowException, ValueError, KeyError)
 _KEY_FIELD = {  # kind of action that is read -> a field of it that is null in rows of other kinds

@@ -19,7 +19,7 @@ from sinks.merge_on_write.located import folders_of
 from sinks.merge_on_write.log_paths import LOG, classify, commit_path
 from sinks.merge_on_write.log_reader import LogMoved, check_head, read_commit
 from sinks.merge_on_write.log_state import NONCE, LogState, nonce_of
-from sinks.merge_on_write.storage import TEMPORARY_SUFFIX, TableStorage
+from sinks.storage.local_storage import TEMPORARY_SUFFIX, TableStorage
 
 PUT_TRIES = 4
 LEAST_PATIENCE_S = 60.0  # even for a table whose retention is shorter

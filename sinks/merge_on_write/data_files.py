@@ -16,8 +16,8 @@ from sinks.apply import OP_COLUMN
 from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.statistics import rows_in, statistics_text
-from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
+from sinks.storage.local_storage import TableStorage
 
 OURS = "tidelake-"  # how the names of our files begin
 ROW_GROUP_ROWS = 128 * 1024

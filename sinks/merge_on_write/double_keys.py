@@ -24,8 +24,8 @@ from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.parts import PartMapper
 from sinks.merge_on_write.rewrite import PartRewrite
 from sinks.merge_on_write.statistics import rows_in
-from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import ShapeColumn
+from sinks.storage.local_storage import TableStorage
 
 SHARE_KEYS = 16_000_000  # of eight bytes, which are there twice for a moment: 256 MB
 PIECE_ROWS = 1_000_000

@@ -45,10 +45,10 @@ from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
-from sinks.merge_on_write.storage import LocalStorage, StorageOpener, TableStorage
 from sinks.merge_on_write.table_shape import TableShape
 from sinks.merge_on_write.upkeep import TableUpkeep
-from sinks.storage_errors import one_sentence
+from sinks.storage.errors import one_sentence
+from sinks.storage.local_storage import LocalStorage, StorageOpener, TableStorage
 from sinks.tables import ALTERED
 
 INDEX_MEMORY_BYTES = 1 << 30

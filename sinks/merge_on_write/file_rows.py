@@ -23,7 +23,7 @@ from sinks.merge_on_write.key_bounds import Bounds
 from sinks.merge_on_write.key_index import SortedKeys
 from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.statistics import widened
-from sinks.merge_on_write.storage import TableStorage
+from sinks.storage.local_storage import TableStorage
 
 Dead = npt.NDArray[np.bool_]
 

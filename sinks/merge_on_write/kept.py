@@ -16,7 +16,7 @@ from sinks.merge_on_write.commit import commit, create_table
 from sinks.merge_on_write.located import absolute
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.log_state import LogState
-from sinks.merge_on_write.storage import TableStorage
+from sinks.storage.local_storage import TableStorage
 from sinks.tables import DdlIdentity
 
 NEVER_MS = 253_402_300_799_000  # the end of 9999, as the time at which a kept file was taken out

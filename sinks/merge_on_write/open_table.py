@@ -33,8 +33,8 @@ from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log_state import NEVER, LogState
 from sinks.merge_on_write.sorted_files import NewFile
-from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
+from sinks.storage.local_storage import TableStorage
 
 MAX_RACES = 8  # that one write may lose in a row; then the caller must check its permit again
 _CLOCK = SystemClock()

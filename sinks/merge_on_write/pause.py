@@ -15,8 +15,8 @@ from coordination.trust.clock import SystemClock
 from sinks.merge_on_write.actions import Metadata
 from sinks.merge_on_write.commit import LostRace, commit
 from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.storage import open_storage
-from sinks.storage_errors import one_sentence
+from sinks.storage.errors import one_sentence
+from sinks.storage.local_storage import open_storage
 
 PAUSED = "tidelake.paused"
 MAX_TRIES = 20

@@ -24,7 +24,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.log_state import LogState
-from sinks.storage_errors import one_sentence
+from sinks.storage.errors import one_sentence
 from sinks.tables import DROPPED, DdlIdentity, TargetState
 
 WITHOUT_ROWS = (

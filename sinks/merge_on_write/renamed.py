@@ -27,7 +27,7 @@ from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.storage_errors import one_sentence
+from sinks.storage.errors import one_sentence
 from sinks.tables import DdlIdentity
 
 

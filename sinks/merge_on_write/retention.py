@@ -22,7 +22,7 @@ from sinks.merge_on_write.located import files_of, is_in_table
 from sinks.merge_on_write.log_paths import LOG, SIDECARS, LogCheckpoint, classify, whole_checkpoints
 from sinks.merge_on_write.log_reader import check_head
 from sinks.merge_on_write.log_state import LogState
-from sinks.merge_on_write.storage import TEMPORARY_SUFFIX, Entry, TableStorage
+from sinks.storage.local_storage import TEMPORARY_SUFFIX, Entry, TableStorage
 
 LEFT_BEHIND_MS = DAY_MS  # age of temporary files, and of sidecars that no checkpoint names
 MOST_FILES = 10_000  # of the log that one call deletes

@@ -25,8 +25,8 @@ from sinks.merge_on_write.new_shape import NewShape, RewrittenColumn
 from sinks.merge_on_write.parts import PartMapper
 from sinks.merge_on_write.sorted_files import write_sorted
 from sinks.merge_on_write.statistics import rows_in
-from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import NotForThisEngine, TableShape
+from sinks.storage.local_storage import TableStorage
 from sinks.table_form import ROW_DELETED
 from sinks.text_arrays import CastRules
 from sinks.type_changes import CannotConvert

@@ -19,9 +19,9 @@ from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.file_rows import DeletedRows
 from sinks.merge_on_write.located import LocatedFiles, files_of, is_in_table
 from sinks.merge_on_write.log_reader import VersionGone, cleaned_up, read_log
-from sinks.merge_on_write.storage import open_storage
 from sinks.merge_on_write.table_shape import NotForThisEngine, ShapeColumn, TableShape
-from sinks.storage_errors import one_sentence
+from sinks.storage.errors import one_sentence
+from sinks.storage.local_storage import open_storage
 
 MOST_ROWS = 128 * 1024  # in memory at a time; a row group is read as a whole
 

@@ -20,7 +20,7 @@ from sinks.merge_on_write.log_reader import LogMoved
 from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.retention import clean_files, clean_log
-from sinks.storage_errors import STORAGE_ERRORS, one_line
+from sinks.storage.errors import STORAGE_ERRORS, one_line
 
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 MIN_INTERVAL, MAX_INTERVAL = 20, 100  # commits; each after a checkpoint costs a reader 0.3 ms

@@ -40,7 +40,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.progress import BLOCKED
 from sinks.spark_engine import SparkEngine
-from sinks.storage_errors import StorageAway
+from sinks.storage.errors import StorageAway
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.events import events

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sinks.merge_on_write import engine, open_table, sorted_files, storage
+from sinks.merge_on_write import engine, open_table, sorted_files
+from sinks.storage import local_storage
 
 PARTS = ("follow", "sort", "find", "write", "vectors", "put")
 _TIMED = (
@@ -72,17 +73,17 @@ def part_times(clock: Callable[[], float] = time.perf_counter) -> Iterator[PartT
 def bytes_written() -> Iterator[dict[str, int]]:
     """Bytes that go to local disk in this process, of files of each kind."""
     found = dict.fromkeys(("data", "vectors", "log", "checkpoints"), 0)
-    before = storage._write_durably
+    before = local_storage._write_durably
 
     def counted(target: str, data: Any) -> None:
         found[_kind(target)] += memoryview(data).nbytes
         before(target, data)
 
-    storage._write_durably = counted
+    local_storage._write_durably = counted
     try:
         yield found
     finally:
-        storage._write_durably = before
+        local_storage._write_durably = before
 
 
 def _kind(target: str) -> str:

@@ -26,7 +26,7 @@ from sinks.merge_on_write.forgotten import WITHIN_MS
 from sinks.merge_on_write.log_paths import LOG, checkpoint_path
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.log_state import LogState
-from sinks.merge_on_write.storage import LocalStorage
+from sinks.storage.local_storage import LocalStorage
 from tests.sinks.merge_on_write.log_tables import CLOCK, STATS, data_file, make, now_ms
 
 COMMITS_A_DAY = 2 * 24 * 3600

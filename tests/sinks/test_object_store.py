@@ -28,10 +28,10 @@ from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.kept import kept_uri
-from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_version import open_version
 from sinks.schema import Column, MySQLType, TableSchema
-from sinks.storage_errors import StorageAway, StorageRefuses
+from sinks.storage.errors import StorageAway, StorageRefuses
+from sinks.storage.local_storage import TableStorage
 from sinks.tables import DdlIdentity, TargetState, inspect, ownership, seal, table_uri
 from streaming.cli import main
 from streaming.preflight import check_beginning
@@ -239,7 +239,7 @@ def test_a_table_is_altered_emptied_dropped_and_made_again(s3: S3Server) -> None
 
 DIES = """
 import json, os, sys
-from sinks.merge_on_write.object_storage import ObjectStorage
+from sinks.storage.object_storage import ObjectStorage
 from tests.sinks.test_object_store import Lake
 warehouse, options, nth = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
 lake = Lake(warehouse, options)

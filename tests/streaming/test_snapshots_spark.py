@@ -13,7 +13,7 @@ from coordination.errors import TidelakeError
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log_reader import VersionGone, read_log
 from sinks.merge_on_write.retention import clean_files
-from sinks.merge_on_write.storage import LocalStorage
+from sinks.storage.local_storage import LocalStorage
 from streaming.snapshots import register_views, sql_text
 from tests.sinks.merge_on_write.ddls import truncate
 from tests.sinks.merge_on_write.orders import write

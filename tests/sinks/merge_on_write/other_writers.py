@@ -22,7 +22,7 @@ from sinks.merge_on_write.deletion_vector import (
 )
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.log_state import LogState
-from sinks.merge_on_write.storage import LocalStorage
+from sinks.storage.local_storage import LocalStorage
 
 
 def restate_vectors(uri: str, storage_type: str) -> None:

@@ -14,8 +14,8 @@ from sinks.apply import Applied, Skipped, TableAltered
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.storage import LocalStorage
 from sinks.spark_engine import SparkEngine
+from sinks.storage.local_storage import LocalStorage
 from sinks.tables import seal
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column

@@ -26,7 +26,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log_paths import commit_path
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.log_state import LogState
-from sinks.merge_on_write.storage import LocalStorage
+from sinks.storage.local_storage import LocalStorage
 from sinks.tables import CHANGEFEED
 from tests.contracts.engine_contract import origin
 from tests.sinks.merge_on_write.orders import NAME, made, target, write

@@ -18,7 +18,7 @@ from sinks.merge_on_write.deletion_vector import vector_files
 from sinks.merge_on_write.log_paths import LAST_CHECKPOINT, checkpoint_path, commit_path
 from sinks.merge_on_write.log_reader import LogMoved, read_log
 from sinks.merge_on_write.log_state import LogState
-from sinks.merge_on_write.storage import LocalStorage, TableStorage
+from sinks.storage.local_storage import LocalStorage, TableStorage
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.log_tables import (
     DAY_MS,

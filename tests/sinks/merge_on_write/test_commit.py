@@ -24,7 +24,7 @@ from sinks.merge_on_write.commit import (
 from sinks.merge_on_write.log_paths import LOG, checkpoint_path, commit_path
 from sinks.merge_on_write.log_reader import follow, read_log
 from sinks.merge_on_write.log_state import LogState, nonce_of, parse_commit
-from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storage
+from sinks.storage.local_storage import LocalStorage, TableStorage, open_storage
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, failing, once
 from tests.sinks.merge_on_write.log_tables import (

@@ -14,7 +14,7 @@ from sinks.merge_on_write.commit import LostRace
 from sinks.merge_on_write.log_paths import commit_path
 from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log_state import LogState
-from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storage
+from sinks.storage.local_storage import LocalStorage, TableStorage, open_storage
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, failing, once
 from tests.sinks.merge_on_write.log_tables import (
@@ -201,7 +201,7 @@ class TestFrozenWriter:
 DIES = """
 import json, os, sys
 from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.storage import open_storage
+from sinks.storage.local_storage import open_storage
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage
 from tests.sinks.merge_on_write.log_tables import add_files
 storage = FaultyStorage(open_storage(sys.argv[1], json.loads(sys.argv[2])))

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.data_files import _parquet, read_columns
 from sinks.merge_on_write.located import LocatedFiles
-from sinks.merge_on_write.storage import LocalStorage
 from sinks.merge_on_write.table_shape import ShapeColumn
+from sinks.storage.local_storage import LocalStorage
 
 
 def test_a_large_file_has_dictionaries_for_thousands_of_values_that_repeat():

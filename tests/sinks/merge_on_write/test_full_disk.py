@@ -15,7 +15,7 @@ from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.storage import LocalStorage
+from sinks.storage.local_storage import LocalStorage
 from tests.sinks.merge_on_write.log_tables import differences
 from tests.sinks.merge_on_write.orders import UPSERTED, Changes, changed, rows_of, write
 

@@ -16,7 +16,7 @@ from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.located import files_of
 from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.storage import LocalStorage
+from sinks.storage.local_storage import LocalStorage
 from tests.conftest import ROOT
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl

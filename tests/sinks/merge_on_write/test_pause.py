@@ -11,7 +11,7 @@ from sinks.merge_on_write import pause
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.pause import PAUSED, is_paused, set_paused
-from sinks.merge_on_write.storage import LocalStorage
+from sinks.storage.local_storage import LocalStorage
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.log_tables import add_files
 from tests.sinks.merge_on_write.orders import made

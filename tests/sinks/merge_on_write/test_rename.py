@@ -26,7 +26,7 @@ from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.renamed import rename
 from sinks.merge_on_write.retention import clean_files, clean_log
-from sinks.merge_on_write.storage import LocalStorage
+from sinks.storage.local_storage import LocalStorage
 from sinks.tables import DdlIdentity, seal, state_of
 from tests.services.delta_rows import read_rows
 from tests.services.s3_server import S3Server

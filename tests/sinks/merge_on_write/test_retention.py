@@ -19,7 +19,7 @@ from sinks.merge_on_write.log_paths import LOG, checkpoint_path, commit_path
 from sinks.merge_on_write.log_reader import LogMoved, read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.retention import clean_files, clean_log
-from sinks.merge_on_write.storage import LocalStorage, TableStorage
+from sinks.storage.local_storage import LocalStorage, TableStorage
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage
 from tests.sinks.merge_on_write.log_tables import (
     DAY_MS,

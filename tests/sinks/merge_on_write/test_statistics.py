@@ -15,8 +15,8 @@ from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.key_bounds import Bounds, bounds_of, may_hold, told_bounds
 from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.statistics import bounds, rows_in, statistics_text, widened
-from sinks.merge_on_write.storage import LocalStorage
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
+from sinks.storage.local_storage import LocalStorage
 from tests.sinks.merge_on_write.histories import POOLS
 
 KINDS: dict[str, pa.DataType] = {

@@ -21,8 +21,8 @@ from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.log_paths import commit_path
 from sinks.merge_on_write.log_reader import VersionGone, read_log
 from sinks.merge_on_write.retention import clean_files, clean_log
-from sinks.merge_on_write.storage import LocalStorage
 from sinks.merge_on_write.table_version import TableVersion, open_version
+from sinks.storage.local_storage import LocalStorage
 from tests.sinks.merge_on_write.altering import AlteredHistory
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, action, ddl, set_property
 from tests.sinks.merge_on_write.orders import UPSERTED, rows_of, write

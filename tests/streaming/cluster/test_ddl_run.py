@@ -21,7 +21,7 @@ from sinks.ddl.partitions import read_partitioning
 from sinks.ddl.words import read_words
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.progress import DROPPED
-from sinks.storage_errors import StorageAway
+from sinks.storage.errors import StorageAway
 from streaming.cluster.control_rows import EndedSpan, RenamedSpans
 from streaming.cluster.ddl_run import HELD_S, carry_out
 from streaming.cluster.known import Known, pending_ddls

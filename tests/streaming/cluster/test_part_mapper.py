@@ -28,7 +28,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.intervals import DAY_MS
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.retention import clean_files
-from sinks.merge_on_write.storage import LocalStorage
+from sinks.storage.local_storage import LocalStorage
 from streaming.cluster import part_mapper
 from tests.conftest import ROOT
 from tests.services.delta_rows import read_rows

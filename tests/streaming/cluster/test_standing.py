@@ -18,7 +18,7 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.fence import CaptureIdentity, Fence, Trust
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.progress import Progress, ProgressRow
-from sinks.storage_errors import StorageAway
+from sinks.storage.errors import StorageAway
 from streaming.cluster.standing import StandingUpdate, StandingUpdates
 
 FEED = ChangefeedID("shop")

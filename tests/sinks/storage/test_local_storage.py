@@ -14,7 +14,7 @@ import pytest
 
 from coordination.errors import ConfigError, TidelakeError
 from sinks.merge_on_write.commit import prove_put_if_absent
-from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storage
+from sinks.storage.local_storage import LocalStorage, TableStorage, open_storage
 from tests.services.s3_server import S3Server
 
 FIRST = "_delta_log/00000000000000000000.json"
@@ -184,7 +184,7 @@ def test_hadoop_finds_no_checksum_of_other_bytes(local: LocalStorage):
 
 KILLED = """
 import os, sys
-from sinks.merge_on_write.storage import LocalStorage
+from sinks.storage.local_storage import LocalStorage
 def die(*_): os._exit(9)
 os.link = die
 LocalStorage(sys.argv[1]).create("_delta_log/00000000000000000000.json", b"half of a commit")

@@ -18,8 +18,8 @@ from obstore.store import MemoryStore
 
 from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.object_storage import ObjectStorage
-from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storage
+from sinks.storage.local_storage import LocalStorage, TableStorage, open_storage
+from sinks.storage.object_storage import ObjectStorage
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.orders import made
 
@@ -47,7 +47,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> TableStorage:
 @pytest.fixture(autouse=True)
 def disk_that_never_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test here cuts the power; that everything is synced in order has a test of its own."""
-    if request.path.name != "test_storage.py":
+    if request.path.name != "test_local_storage.py":
         monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 

@@ -23,7 +23,7 @@ from sinks.apply import Applied, Engine
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.session_conf import SESSION_CONF
 from sinks.spark_engine import SparkEngine
-from sinks.storage_errors import (
+from sinks.storage.errors import (
     StorageAway,
     StorageRefuses,
     is_storage_error,

@@ -87,7 +87,7 @@ def open_storage(uri: str, storage_options: Mapping[str, str]) -> TableStorage:
         if not uri.startswith("/"):
             raise TidelakeError(f"{uri!r} is no table: give an absolute path or a URI")
         return LocalStorage(uri)
-    from sinks.merge_on_write.object_storage import open_object_storage
+    from sinks.storage.object_storage import open_object_storage
 
     return open_object_storage(uri, storage_options)
 
