@@ -20,9 +20,9 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.delta_types import delta_type, sql_type
-from sinks.schema import KNOWN_TYPES, Column, MySQLType, TableSchema
 from sinks.tables import TargetState
+from sinks.types.delta_types import delta_type, sql_type
+from sinks.types.table_schema import KNOWN_TYPES, Column, MySQLType, TableSchema
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
-from sinks.schema import TableSchema
 from sinks.table_form import UPSERT as UPSERTED
 from sinks.table_form import TableForm
+from sinks.types.table_schema import TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa

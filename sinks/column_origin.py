@@ -12,9 +12,9 @@ from typing import Literal
 import pyarrow as pa
 
 from sinks.ddl.evolve import SchemaChange
-from sinks.schema import MOMENTS, MySQLType
-from sinks.text_arrays import CastRules
-from sinks.type_changes import CannotConvert, converted, fill_values, needs_conversion
+from sinks.types.table_schema import MOMENTS, MySQLType
+from sinks.types.text_arrays import CastRules
+from sinks.types.type_changes import CannotConvert, converted, fill_values, needs_conversion
 
 OnAddDefault = Literal["rewrite", "null"]
 

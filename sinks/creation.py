@@ -16,7 +16,6 @@ from coordination.errors import ConfigError, TidelakeError, TryAgain
 from sinks.apply import TableHeld, Target
 from sinks.change_log import COMMIT_TIME, COMMIT_TS
 from sinks.ddl.evolve import SchemaChange
-from sinks.delta_types import delta_type
 from sinks.merge_on_write.actions import Metadata, Protocol
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.commit import create_table
@@ -43,6 +42,7 @@ from sinks.tables import (
     refuse_other_form,
     retention,
 )
+from sinks.types.delta_types import delta_type
 
 TABLE_FEATURES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
 _FEATURES = frozenset({"columnMapping", "deletionVectors"})

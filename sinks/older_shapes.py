@@ -34,12 +34,12 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.delta_types import arrow_type
-from sinks.partitioning import Partitioning
-from sinks.schema import INTEGER_TYPES, Column, MySQLType, TableSchema
 from sinks.schemas import SchemaRow
-from sinks.text_arrays import CastRules
-from sinks.type_changes import needs_untold
+from sinks.types.delta_types import arrow_type
+from sinks.types.partitioning import Partitioning
+from sinks.types.table_schema import INTEGER_TYPES, Column, MySQLType, TableSchema
+from sinks.types.text_arrays import CastRules
+from sinks.types.type_changes import needs_untold
 
 _OF_COLUMNS = (*(AddColumn, DropColumn, RenameColumn, ModifyColumn, SetDefault, SetCharset),)
 Mask = npt.NDArray[np.bool_]

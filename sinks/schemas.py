@@ -23,8 +23,8 @@ from sinks.apply import GENERATION
 from sinks.control_schema import INT32, TEXT, from_rows, schema_of, to_rows
 from sinks.control_table import Change, ControlTable, TableView
 from sinks.control_upkeep import join_files
-from sinks.delta_types import delta_type
-from sinks.schema import TableSchema
+from sinks.types.delta_types import delta_type
+from sinks.types.table_schema import TableSchema
 
 KEY = ("changefeed_id", "schema_name", "table_name", "generation", "commit_ts")
 _COLUMN = pa.struct(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from coordination.model import Ts, tso_time
 from sinks.column_origin import ColumnOrigin
-from sinks.schema import CURRENT_TIMESTAMP
-from sinks.text_arrays import CastRules
+from sinks.types.table_schema import CURRENT_TIMESTAMP
+from sinks.types.text_arrays import CastRules
 
 _ZERO_DATE = "0000-00-00"
 _TIMES = ("date", "datetime", "timestamp", "time", "year")

@@ -48,12 +48,12 @@ from sinks.apply import (
     TableWrite,
     Target,
 )
-from sinks.delta_types import quoted
 from sinks.merge_on_write.brought_back import LogNow, look
 from sinks.session_conf import COMPILED, SESSION_CONF
 from sinks.storage.errors import is_storage_error, one_sentence, storage_error
 from sinks.storage.local_storage import open_storage
 from sinks.tables import ALTERED, TargetState, inspect
+from sinks.types.delta_types import quoted
 
 # In Java all others are subclasses of the first one, in Python none is.
 CONFLICTS = (

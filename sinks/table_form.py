@@ -15,7 +15,7 @@ from conf.settings import TableRule, WriteMode
 from coordination.errors import ConfigError
 from coordination.model import TSO_LOGICAL_BITS, Ts
 from sinks.change_log import COMMIT_TS, LOG_COLUMNS
-from sinks.schema import TableSchema
+from sinks.types.table_schema import TableSchema
 
 WRITE_MODE: Final = "tidelake.write-mode"  # none: upsert
 EXTRA_COLUMNS: Final = "tidelake.extra-columns"  # none: no such column

@@ -25,9 +25,9 @@ from sinks.merge_on_write.intervals import (
     interval_ms,
     log_retention_ms,
 )
-from sinks.schema import TableSchema
 from sinks.storage.errors import is_storage_error, one_line, one_sentence, storage_error
 from sinks.table_form import TableForm
+from sinks.types.table_schema import TableSchema
 
 CHANGEFEED = "tidelake.changefeed"
 INCARNATION = "tidelake.incarnation"

@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from coordination.model import TableName, Ts
 from sinks.apply import OP_COLUMN, UPSERT, TableWrite, Target
 from sinks.creation import create
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.spark_engine import SparkEngine
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from streaming.cluster.query import ticking_query
 from streaming.jvm import DriverJvm
 from streaming.session import spark_session

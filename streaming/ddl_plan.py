@@ -31,7 +31,7 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.words import TYPED
-from sinks.schema import TableSchema
+from sinks.types.table_schema import TableSchema
 from streaming.ddl_steps import (
     RECOVERS_UNKNOWN,
     DdlEvent,

@@ -27,8 +27,8 @@ from sinks.ddl.effects import (
     Unsupported,
 )
 from sinks.ddl.evolve import SchemaChange, evolved
-from sinks.schema import TableSchema
 from sinks.table_form import UPSERT, TableForm
+from sinks.types.table_schema import TableSchema
 
 DdlKey = tuple[Ts, str, TableName]
 

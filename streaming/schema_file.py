@@ -22,8 +22,8 @@ from coordination.model import TableName
 from sinks.ddl.effects import CreateTable, CreateTableLike, Effect, Unsupported
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.words import Dialect, Words, read_words
-from sinks.delta_types import quoted
-from sinks.schema import MySQLType, TableSchema, schema_from_mysql_types
+from sinks.types.delta_types import quoted
+from sinks.types.table_schema import MySQLType, TableSchema, schema_from_mysql_types
 from streaming.apply.shape import WholeRow
 from streaming.filter import TableFilter
 

@@ -22,7 +22,6 @@ from sinks.apply import Target, app_id
 from sinks.changefeeds import ChangefeedRow
 from sinks.creation import create
 from sinks.progress import DROPPED, ProgressRow
-from sinks.schema import TableSchema
 from sinks.tables import (
     ALTERED,
     INCARNATION,
@@ -37,6 +36,7 @@ from sinks.tables import (
     seal,
     table_uri,
 )
+from sinks.types.table_schema import TableSchema
 from streaming.apply.shape import Untold, WholeRow
 from streaming.brought_back_tables import BroughtBackTables, blocked_table, refuse_unless_healed
 from streaming.ddl_steps import DdlEvent

@@ -34,7 +34,7 @@ from sinks.ddl.effects import (
 from sinks.ddl.keys import PRIMARY
 from sinks.ddl.partitions import read_count, read_partitioning, read_partitions
 from sinks.ddl.words import Word, Words, names_binary_charset, schema_of, split_by_comma
-from sinks.schema import Index
+from sinks.types.table_schema import Index
 
 NOTHING = "it changes neither columns nor rows"
 FROM_UNKNOWN = "it does not say from which database it takes the table"

@@ -28,7 +28,7 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.keys import PRIMARY, can_be_key
 from sinks.ddl.words import same_name
-from sinks.schema import Index, TableSchema
+from sinks.types.table_schema import Index, TableSchema
 
 KEY = "it changes the table's key"
 PARTITIONS = "it changes the table's partitions"

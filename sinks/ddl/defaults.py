@@ -9,7 +9,13 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from sinks.ddl.words import Word, Words
-from sinks.schema import BINARY_TYPES, CURRENT_TIMESTAMP, INTEGER_TYPES, Column, MySQLType
+from sinks.types.table_schema import (
+    BINARY_TYPES,
+    CURRENT_TIMESTAMP,
+    INTEGER_TYPES,
+    Column,
+    MySQLType,
+)
 
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 _TODAY = ("CURRENT_DATE", "CURDATE")  # without a time of the day

@@ -14,7 +14,7 @@ from sinks.ddl.defaults import literal, read_default
 from sinks.ddl.keys import keyed, named
 from sinks.ddl.partitions import read_partitioning
 from sinks.ddl.words import Word, Words, names_binary_charset, split_by_comma
-from sinks.schema import (
+from sinks.types.table_schema import (
     BINARY_FORM,
     KNOWN_TYPES,
     SYNONYMS,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from coordination.model import TableName
-from sinks.partitioning import Partition, Partitioning
-from sinks.schema import Column, Index, TableSchema
+from sinks.types.partitioning import Partition, Partitioning
+from sinks.types.table_schema import Column, Index, TableSchema
 
 FIRST = ""
 """A place in front of all columns; any other text names the column that stands before it."""

@@ -30,8 +30,8 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.keys import PRIMARY, keyed, named
 from sinks.ddl.words import same_name
-from sinks.partitioning import Partitioning
-from sinks.schema import Column, Index, IndexKind, TableSchema
+from sinks.types.partitioning import Partitioning
+from sinks.types.table_schema import Column, Index, IndexKind, TableSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sinks.schema import Column, Index, TableSchema
+from sinks.types.table_schema import Column, Index, TableSchema
 
 PRIMARY = "PRIMARY"
 

@@ -1,7 +1,7 @@
 """The partition clauses of CREATE and ALTER TABLE, read from their words.
 
-Read is what ``sinks.partitioning`` can hold: RANGE and LIST by columns or by one function of a
-column, HASH by a column. All else is None: what is not known is not guessed.
+Read is what ``sinks.types.partitioning`` can hold: RANGE and LIST by columns or by one function of
+a column, HASH by a column. All else is None: what is not known is not guessed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from sinks.ddl.words import Word, Words, split_by_comma
-from sinks.partitioning import Method, Partition, Partitioning, numbered
+from sinks.types.partitioning import Method, Partition, Partitioning, numbered
 
 FUNCTIONS = ("YEAR", "TO_DAYS", "UNIX_TIMESTAMP")
 _DAYS_BEFORE_YEAR_ONE = 365  # MySQL counts days from the year 0

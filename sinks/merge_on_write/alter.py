@@ -44,7 +44,6 @@ from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.rewrite import PartRewrite, rewrite
 from sinks.merge_on_write.sorted_files import write_sorted
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.partitioning import Partitioning
 from sinks.session_values import SessionValues
 from sinks.tables import (
     ALTERED,
@@ -60,7 +59,8 @@ from sinks.tables import (
     DdlIdentity,
     TableNotes,
 )
-from sinks.text_arrays import CastRules
+from sinks.types.partitioning import Partitioning
+from sinks.types.text_arrays import CastRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

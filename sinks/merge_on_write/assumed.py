@@ -12,7 +12,7 @@ from coordination.model import Ts
 from sinks.apply import Target
 from sinks.session_values import SessionValues
 from sinks.tables import ASSUMED, TableNotes
-from sinks.text_arrays import CastRules
+from sinks.types.text_arrays import CastRules
 
 logger = logging.getLogger(__name__)
 

@@ -39,7 +39,6 @@ from sinks.merge_on_write.alter import TableDdl, alter
 from sinks.merge_on_write.commit import prove_no_other_lock, prove_put_if_absent
 from sinks.merge_on_write.file_rows import IndexMemory
 from sinks.merge_on_write.history import Beyond, VersionsAbove, merged
-from sinks.merge_on_write.key_hash import Mask, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, first_double, sort_keys
 from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.open_table import OpenTable, TableGone
@@ -50,6 +49,7 @@ from sinks.merge_on_write.upkeep import TableUpkeep
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import LocalStorage, StorageOpener, TableStorage
 from sinks.tables import ALTERED
+from sinks.types.key_hash import Mask, keys_of
 
 INDEX_MEMORY_BYTES = 1 << 30
 _DELETE = pa.scalar(DELETE)  # made once: to convert it takes longer than to compare few rows

@@ -21,14 +21,14 @@ from pyroaring import BitMap64
 from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.double_keys import ShareOfKeys, doubled, share_of
 from sinks.merge_on_write.file_rows import DeletedRows, mark
-from sinks.merge_on_write.key_hash import Keys, Words
 from sinks.merge_on_write.key_index import Ordinals
-from sinks.merge_on_write.last_of_keys import last_per_key
 from sinks.merge_on_write.parts import PartMapper
 from sinks.merge_on_write.rewrite import PartRewrite
 from sinks.merge_on_write.statistics import rows_in
 from sinks.merge_on_write.table_shape import ShapeColumn
 from sinks.table_form import ROW_DELETED, ROW_TS
+from sinks.types.key_hash import Keys, Words
+from sinks.types.last_per_key import last_per_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

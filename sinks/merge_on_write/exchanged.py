@@ -30,10 +30,10 @@ from sinks.merge_on_write.open_table import OpenTable
 from sinks.merge_on_write.partition_rows import find_partitions
 from sinks.merge_on_write.rewrite import SLICE_ROWS, in_slices
 from sinks.merge_on_write.table_shape import TableShape
-from sinks.schema import TableSchema
 from sinks.table_form import UPSERT
 from sinks.tables import DdlIdentity
-from sinks.text_arrays import CastRules
+from sinks.types.table_schema import TableSchema
+from sinks.types.text_arrays import CastRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from typing import Any
 from coordination.errors import TidelakeError
 from sinks.column_origin import ColumnOrigin, OnAddDefault, column_origins
 from sinks.ddl.evolve import SchemaChange
-from sinks.delta_types import delta_type, log_type, quoted, sql_type
 from sinks.merge_on_write.actions import Json, Metadata, Protocol
 from sinks.merge_on_write.table_shape import (
     INDEXED_COLUMNS,
@@ -25,10 +24,11 @@ from sinks.merge_on_write.table_shape import (
     TableShape,
     listed_columns,
 )
-from sinks.schema import MOMENTS, MySQLType
 from sinks.table_form import TableForm
 from sinks.tables import KEY, SCHEMA
-from sinks.type_changes import keeps_apart, needs_conversion
+from sinks.types.delta_types import delta_type, log_type, quoted, sql_type
+from sinks.types.table_schema import MOMENTS, MySQLType
+from sinks.types.type_changes import keeps_apart, needs_conversion
 
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 STATISTICS = "delta.dataSkippingStatsColumns"

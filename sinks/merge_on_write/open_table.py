@@ -27,7 +27,6 @@ from sinks.merge_on_write.commit import LostRace, TooLate, commit
 from sinks.merge_on_write.file_rows import DeletedRows, FileRows, IndexMemory, mark
 from sinks.merge_on_write.forgotten import WITHIN_MS
 from sinks.merge_on_write.key_bounds import Bounds, bounds_by, may_hold, told_bounds
-from sinks.merge_on_write.key_hash import is_numeric, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, rows_with, sort_keys
 from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
@@ -35,6 +34,7 @@ from sinks.merge_on_write.log_state import NEVER, LogState
 from sinks.merge_on_write.sorted_files import NewFile
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
 from sinks.storage.local_storage import TableStorage
+from sinks.types.key_hash import is_numeric, keys_of
 
 MAX_RACES = 8  # that one write may lose in a row; then the caller must check its permit again
 _CLOCK = SystemClock()

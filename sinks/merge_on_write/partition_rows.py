@@ -22,14 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.errors import TidelakeError
-from sinks.casts_dates import is_zero_date
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.key_index import Ordinals
 from sinks.merge_on_write.open_table import OpenTable
-from sinks.partitioning import Partitioning
-from sinks.schema import INTEGER_TYPES, MOMENTS, TEXT_TYPES, Column, TableSchema
-from sinks.text_arrays import CastRules, as_mask
-from sinks.type_changes import CannotConvert, fill_values
+from sinks.types.casts_dates import is_zero_date
+from sinks.types.partitioning import Partitioning
+from sinks.types.table_schema import INTEGER_TYPES, MOMENTS, TEXT_TYPES, Column, TableSchema
+from sinks.types.text_arrays import CastRules, as_mask
+from sinks.types.type_changes import CannotConvert, fill_values
 
 PIECE_ROWS = 1_000_000
 _EPOCH_DAY = 719_528  # MySQL's TO_DAYS of 1970-01-01

@@ -28,8 +28,8 @@ from sinks.merge_on_write.statistics import rows_in
 from sinks.merge_on_write.table_shape import NotForThisEngine, TableShape
 from sinks.storage.local_storage import TableStorage
 from sinks.table_form import ROW_DELETED
-from sinks.text_arrays import CastRules
-from sinks.type_changes import CannotConvert
+from sinks.types.text_arrays import CastRules
+from sinks.types.type_changes import CannotConvert
 
 SLICE_BYTES = 128 << 20  # of rows in memory, before they are converted
 SLICE_ROWS = 1_000_000

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
-from sinks.delta_types import arrow_of, sql_type
 from sinks.merge_on_write.actions import Metadata, Protocol
+from sinks.types.delta_types import arrow_of, sql_type
 
 WRITER_VERSION, READER_VERSION = 7, 3
 # Features whose rules this engine follows: a table may use them.

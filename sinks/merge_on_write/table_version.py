@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from coordination.errors import TidelakeError
-from sinks.delta_types import sql_type
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.file_rows import DeletedRows
@@ -22,6 +21,7 @@ from sinks.merge_on_write.log_reader import VersionGone, cleaned_up, read_log
 from sinks.merge_on_write.table_shape import NotForThisEngine, ShapeColumn, TableShape
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import open_storage
+from sinks.types.delta_types import sql_type
 
 MOST_ROWS = 128 * 1024  # in memory at a time; a row group is read as a whole
 

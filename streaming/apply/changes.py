@@ -34,9 +34,6 @@ import pyarrow.compute as pc
 
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT
-from sinks.delta_types import arrow_of, arrow_type
-from sinks.merge_on_write.key_hash import Keys, keys_of
-from sinks.schema import TableSchema
 from sinks.table_form import (
     DELETED,
     INSERTED,
@@ -47,6 +44,9 @@ from sinks.table_form import (
     VALID_FROM_TS,
     TableForm,
 )
+from sinks.types.delta_types import arrow_of, arrow_type
+from sinks.types.key_hash import Keys, keys_of
+from sinks.types.table_schema import TableSchema
 from streaming.apply.due_rows import NO_ROWS, Mask, Piece, Rows, due_pieces, origins_of
 from streaming.apply.last_change import LastChanges, last_changes, last_entries
 from streaming.apply.row_block import RowBlock

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from coordination.model import Ts
 from sinks.older_shapes import RowShape
-from sinks.schema import TableSchema
+from sinks.types.table_schema import TableSchema
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import TableTask
 from streaming.protocols.contract import (

@@ -33,11 +33,11 @@ from sinks.change_log import (
     INSERTED,
     LOG_COLUMNS,
 )
-from sinks.delta_types import arrow_of, arrow_type
-from sinks.merge_on_write.key_hash import Keys, keys_of
 from sinks.merge_on_write.sorted_files import gathered
-from sinks.schema import MOMENTS, TableSchema
 from sinks.table_form import moment_us
+from sinks.types.delta_types import arrow_of, arrow_type
+from sinks.types.key_hash import Keys, keys_of
+from sinks.types.table_schema import MOMENTS, TableSchema
 from streaming.apply.changes import TableChanges
 from streaming.apply.due_rows import Mask, Piece, Rows, due_pieces, origins_of
 from streaming.apply.last_change import last_changes, last_entries

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sinks.merge_on_write.key_hash import Keys
-from sinks.merge_on_write.last_of_keys import joined_keys, last_per_key
+from sinks.types.key_hash import Keys
+from sinks.types.last_per_key import joined_keys, last_per_key
 from streaming.apply.due_rows import Piece, Rows
 from streaming.protocols.contract import OP_DELETE
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from coordination.model import TableName, Ts
-from sinks.merge_on_write.key_hash import Keys, keys_of
-from sinks.merge_on_write.last_of_keys import joined_keys
+from sinks.types.key_hash import Keys, keys_of
+from sinks.types.last_per_key import joined_keys
 from streaming.apply.changes import incomplete_rows
 from streaming.apply.due_rows import Piece, Rows, due_pieces
 from streaming.apply.events import event_identities

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import Ts
-from sinks.casts_dates import is_storable
-from sinks.delta_types import delta_type
-from sinks.schema import MOMENTS, Column
+from sinks.types.casts_dates import is_storable
+from sinks.types.delta_types import delta_type
+from sinks.types.table_schema import MOMENTS, Column
 from streaming.apply.due_rows import Piece, Rows, due_pieces, origins_of
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import TableTask

@@ -8,10 +8,10 @@ from typing import Literal
 
 from conf.settings import Changefeed
 from coordination.model import TableName, Ts
-from sinks.casts import CastRules
 from sinks.older_shapes import RowShape
-from sinks.schema import TableSchema
 from sinks.table_form import UPSERT, TableForm
+from sinks.types.casts import CastRules
+from sinks.types.table_schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

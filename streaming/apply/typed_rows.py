@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.casts import CastColumn, CastRules, cast_column, key_values
-from sinks.casts_dates import is_storable, is_zero_date
-from sinks.delta_types import arrow_type
-from sinks.schema import MOMENTS, Column
-from sinks.text_arrays import as_mask
+from sinks.types.casts import CastColumn, CastRules, cast_column, key_values
+from sinks.types.casts_dates import is_storable, is_zero_date
+from sinks.types.delta_types import arrow_type
+from sinks.types.table_schema import MOMENTS, Column
+from sinks.types.text_arrays import as_mask
 from streaming.apply.due_rows import Mask, Piece, Rows
 from streaming.apply.row_errors import (
     NO_DAY_IN_KEY_MESSAGE,

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sinks.delta_types import arrow_of
 from sinks.merge_on_write.data_files import one_array
-from sinks.merge_on_write.key_hash import keys_of
 from sinks.table_form import (
     HISTORY_COLUMNS,
     IS_CURRENT,
@@ -19,6 +17,8 @@ from sinks.table_form import (
     VALID_TO_TS,
     moment_us,
 )
+from sinks.types.delta_types import arrow_of
+from sinks.types.key_hash import keys_of
 
 
 def versions(rows: pa.Table, key: Sequence[str]) -> pa.Table:

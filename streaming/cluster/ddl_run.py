@@ -29,10 +29,10 @@ from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.merge_on_write.table_version import open_version
 from sinks.older_shapes import partitions_then
-from sinks.partitioning import Partitioning
-from sinks.schema import MOMENTS
 from sinks.tables import DdlIdentity
-from sinks.text_arrays import CastRules
+from sinks.types.partitioning import Partitioning
+from sinks.types.table_schema import MOMENTS
+from sinks.types.text_arrays import CastRules
 from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.blocked_tables import noted_row
 from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans

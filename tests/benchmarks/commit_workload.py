@@ -20,10 +20,10 @@ from sinks.apply import OP_COLUMN, TableWrite, Target
 from sinks.creation import create
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.key_hash import keys_of
 from sinks.merge_on_write.sorted_files import write_sorted
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import DdlIdentity, ownership
+from sinks.types.key_hash import keys_of
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.benchmarks.rows import MYSQL_TYPES, Cells, mix, strings_of
 from tests.benchmarks.targets import TablesDiffer
 from tests.benchmarks.workload import DEAD

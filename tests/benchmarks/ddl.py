@@ -25,9 +25,9 @@ from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.partitioning import Partitioning, numbered
 from sinks.storage.local_storage import LocalStorage
 from sinks.tables import DdlIdentity
+from sinks.types.partitioning import Partitioning, numbered
 from tests.benchmarks import messages, rewrites
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.bulk import TABLE, BulkRun, measured, rows_text

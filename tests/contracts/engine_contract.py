@@ -24,9 +24,9 @@ from coordination.errors import Fenced, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite, Target, app_id
 from sinks.creation import create
-from sinks.delta_types import delta_type
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import DdlIdentity, TargetState, inspect, ownership, seal, table_uri
+from sinks.types.delta_types import delta_type
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.contracts.key_types import HARDEST, KEY_TYPES
 from tests.services.delta_rows import first_difference, read_rows
 

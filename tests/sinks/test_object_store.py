@@ -29,10 +29,10 @@ from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.table_version import open_version
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.storage.errors import StorageAway, StorageRefuses
 from sinks.storage.local_storage import TableStorage
 from sinks.tables import DdlIdentity, TargetState, inspect, ownership, seal, table_uri
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from streaming.cli import main
 from streaming.preflight import check_beginning
 from tests.services.s3_server import S3Server

@@ -11,10 +11,10 @@ import pytest
 
 from coordination.model import Ts
 from sinks.older_shapes import RowShape, older_shapes, partitions_then
-from sinks.partitioning import Partition, Partitioning
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.schemas import SchemaRow, columns_of, partitioning_of
-from sinks.text_arrays import CastRules
+from sinks.types.partitioning import Partition, Partitioning
+from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.text_arrays import CastRules
 
 RULES = CastRules(time_zone="UTC", zero_date="null")
 MADE_TS = 10

@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from coordination.model import TableName, time_tso
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.schemas import SCHEMA, SchemaRow, Schemas, columns_of
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 TS = time_tso(AT)

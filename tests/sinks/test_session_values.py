@@ -12,11 +12,11 @@ from coordination.model import TableName, Ts
 from sinks.apply import Target
 from sinks.column_origin import ColumnOrigin
 from sinks.merge_on_write.assumed import assumed
-from sinks.schema import CURRENT_TIMESTAMP, Column, MySQLType, TableSchema
 from sinks.session_values import SessionValues
 from sinks.table_form import TableForm
 from sinks.tables import TableNotes
-from sinks.text_arrays import CastRules
+from sinks.types.table_schema import CURRENT_TIMESTAMP, Column, MySQLType, TableSchema
+from sinks.types.text_arrays import CastRules
 
 UNTOLD = CastRules(time_zone="UTC", zero_date="null")
 TOLD = CastRules(time_zone="UTC", zero_date="null", ddl_time_zone="UTC")

@@ -16,10 +16,10 @@ from sinks.apply import OP_COLUMN, Applied, Skipped, TableWrite, Target
 from sinks.creation import create
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.schema import TableSchema
 from sinks.spark_engine import SparkEngine
 from sinks.table_form import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
 from sinks.tables import DdlIdentity, inspect
+from sinks.types.table_schema import TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write import orders
 from tests.sinks.merge_on_write.event_logs import ORIGIN

@@ -16,8 +16,6 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import Target, app_id
 from sinks.creation import create, table_properties
-from sinks.delta_types import delta_type
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import (
     DdlIdentity,
     TargetState,
@@ -26,6 +24,8 @@ from sinks.tables import (
     seal,
     table_uri,
 )
+from sinks.types.delta_types import delta_type
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.contracts.engine_contract import ODD_NAMES, origin, state
 from tests.contracts.key_types import KEY_TYPES
 

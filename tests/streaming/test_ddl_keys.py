@@ -9,7 +9,7 @@ import pytest
 from conf.settings import EventFilter, FilterSettings, TableRule
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable
-from sinks.schema import TableSchema
+from sinks.types.table_schema import TableSchema
 from streaming.ddl_plan import DdlPlan
 from streaming.ddl_steps import LOSES_KEY, DdlEvent
 from streaming.filter import TableForms

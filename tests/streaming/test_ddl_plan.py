@@ -14,7 +14,7 @@ from sinks.blocked_ddls import BlockedDdl, DdlAction
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable, CreateTableLike
 from sinks.ddl.words import TYPED
-from sinks.schema import TableSchema
+from sinks.types.table_schema import TableSchema
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_refusal import refusal, way_past
 from streaming.ddl_steps import FIRST_KEY, LOSES_KEY, DdlEvent

@@ -11,7 +11,7 @@ from coordination.model import TableName, Ts
 from sinks.ddl.classify import outcome
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
-from sinks.schema import TableSchema
+from sinks.types.table_schema import TableSchema
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_steps import (
     EXCHANGES_UNREAD,

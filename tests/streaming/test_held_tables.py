@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from sinks.ddl.effects import CreateTable
-from sinks.schema import TableSchema
+from sinks.types.table_schema import TableSchema
 from streaming.ddl_plan import DdlPlan, in_order
 from streaming.ddl_steps import DdlEvent
 from tests.streaming.test_ddl_plan import alter, create, ddl, drop, made, order, planned, wall

@@ -14,7 +14,7 @@ from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
-from sinks.schema import TableSchema
+from sinks.types.table_schema import TableSchema
 from streaming import schema_file
 from streaming.apply.shape import WholeRow
 from streaming.schema_file import (

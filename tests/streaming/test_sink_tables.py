@@ -20,7 +20,6 @@ from sinks.creation import create
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.progress import ProgressRow
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import (
     REKEYED,
     SCHEMA,
@@ -30,6 +29,7 @@ from sinks.tables import (
     ownership,
     table_uri,
 )
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from streaming import sink_tables
 from streaming.apply.shape import WholeRow
 from streaming.cluster.newcomers import wanted_of

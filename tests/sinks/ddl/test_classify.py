@@ -22,8 +22,8 @@ from sinks.ddl.effects import (
     Unsupported,
 )
 from sinks.ddl.statements import read_ddl
-from sinks.partitioning import Partition, Partitioning
-from sinks.schema import MySQLType, TableSchema
+from sinks.types.partitioning import Partition, Partitioning
+from sinks.types.table_schema import MySQLType, TableSchema
 
 RECORDED = json.loads(
     gzip.decompress(

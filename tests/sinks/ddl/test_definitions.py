@@ -7,7 +7,7 @@ import pytest
 from coordination.model import TableName
 from sinks.ddl.effects import CreateTable, CreateTableLike, Effect, Unsupported
 from sinks.ddl.statements import read_ddl
-from sinks.schema import TableSchema
+from sinks.types.table_schema import TableSchema
 
 
 def _read(query: str) -> Effect:

@@ -9,9 +9,14 @@ import pytest
 from sinks.ddl.effects import AlterTable, CreateTable
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.schema import CURRENT_TIMESTAMP, MySQLType, TableSchema, schema_from_mysql_types
-from sinks.text_arrays import CastRules
-from sinks.type_changes import fill_values
+from sinks.types.table_schema import (
+    CURRENT_TIMESTAMP,
+    MySQLType,
+    TableSchema,
+    schema_from_mysql_types,
+)
+from sinks.types.text_arrays import CastRules
+from sinks.types.type_changes import fill_values
 
 
 def made(body: str, options: str = "") -> TableSchema:

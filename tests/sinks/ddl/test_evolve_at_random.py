@@ -10,7 +10,7 @@ import pytest
 from sinks.ddl.effects import AlterTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
-from sinks.schema import Column, MySQLType, TableSchema
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 
 TYPES = {  # the zero, a default and what it is on the wire
     "INT": ("0", "7", "7"),

@@ -10,8 +10,8 @@ from sinks.ddl.effects import AddColumn, AlterTable, CreateTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.words import TYPED, Dialect
-from sinks.partitioning import Partitioning
-from sinks.schema import Column, TableSchema
+from sinks.types.partitioning import Partitioning
+from sinks.types.table_schema import Column, TableSchema
 
 PIECES = (
     "\\",

@@ -38,8 +38,8 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.keys import PRIMARY
 from sinks.ddl.words import same_name
-from sinks.partitioning import Partition, Partitioning
-from sinks.schema import Column, Index, TableSchema
+from sinks.types.partitioning import Partition, Partitioning
+from sinks.types.table_schema import Column, Index, TableSchema
 
 SCHEMA = "test"  # where a statement's tables are if it does not say
 

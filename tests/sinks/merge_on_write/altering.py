@@ -26,9 +26,9 @@ from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.parts import PartMapper, one_by_one
 from sinks.merge_on_write.retention import clean_files
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.storage.local_storage import LocalStorage
 from sinks.tables import DdlIdentity, ownership
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.sinks.merge_on_write.histories import NAMES, POOLS, History, Row, chosen_seeds, read
 
 __all__ = ["AlteredHistory", "chosen_seeds", "column"]

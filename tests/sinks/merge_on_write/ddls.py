@@ -18,9 +18,9 @@ from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log_reader import read_log
-from sinks.schema import Column, TableSchema
 from sinks.storage.local_storage import LocalStorage
 from sinks.tables import DdlIdentity
+from sinks.types.table_schema import Column, TableSchema
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.log_tables import differences
 from tests.sinks.merge_on_write.orders import target, write

@@ -14,9 +14,9 @@ from sinks.apply import TableWrite, Target, app_id
 from sinks.change_log import COMMIT_TIME, COMMIT_TS, EVENT
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.table_form import TableForm
 from sinks.tables import DdlIdentity, ownership, seal
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.services.delta_rows import read_rows
 
 NAME = TableName("shop", "orders")

@@ -14,9 +14,9 @@ from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.exchanged import PartitionExchange, exchange
-from sinks.schema import TableSchema
 from sinks.tables import DdlIdentity
-from sinks.text_arrays import CastRules
+from sinks.types.table_schema import TableSchema
+from sinks.types.text_arrays import CastRules
 from tests.sinks.merge_on_write.test_partition_rows import Row, Table, schema_of, target_at
 
 C = 1000

@@ -22,15 +22,15 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from coordination.model import TableName, Ts
 from sinks.apply import OP_COLUMN, Applied, TableWrite, Target, app_id
 from sinks.creation import create
-from sinks.delta_types import delta_type, log_type
 from sinks.merge_on_write import data_files, folding
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.table_shape import arrow_type
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import DdlIdentity, ownership
+from sinks.types.delta_types import delta_type, log_type
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.sinks.merge_on_write.log_tables import differences
 from tests.sinks.merge_on_write.other_writers import restate_vectors, without_statistics
 

@@ -11,7 +11,7 @@ from coordination.model import TableName, Ts
 from sinks.apply import OP_COLUMN, TableWrite, Target, app_id
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.schema import Column, MySQLType, TableSchema
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.services.delta_rows import read_rows
 
 NAME = TableName("shop", "orders")

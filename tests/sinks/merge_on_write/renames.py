@@ -14,8 +14,8 @@ from sinks.apply import Applied, Skipped, Target, app_id
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.renamed import TableRename, rename
-from sinks.schema import TableSchema
 from sinks.tables import DdlIdentity, ownership
+from sinks.types.table_schema import TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.ddls import C, rows

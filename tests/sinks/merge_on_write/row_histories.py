@@ -12,11 +12,11 @@ import pyarrow as pa
 from coordination.model import Ts
 from sinks.apply import OP_COLUMN, TableWrite, Target
 from sinks.creation import create
-from sinks.delta_types import arrow_of
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.table_form import HISTORY_COLUMNS, IS_CURRENT, VALID_FROM_TS, VALID_TO_TS, TableForm
 from sinks.tables import DdlIdentity, seal
+from sinks.types.delta_types import arrow_of
 from streaming.apply.versions import versions
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.event_logs import ORIGIN, log_target

@@ -19,14 +19,14 @@ from sinks.apply import OP_COLUMN, TableWrite, Target, app_id
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.delta_types import arrow_type
 from sinks.merge_on_write import double_keys, folding, rewrite, sorted_files
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.table_form import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
 from sinks.tables import DdlIdentity, inspect
+from sinks.types.delta_types import arrow_type
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.histories import POOLS
 from tests.sinks.merge_on_write.test_rewrite import scattered

@@ -15,8 +15,8 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.pause import set_paused
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.schema import CURRENT_TIMESTAMP, TableSchema
 from sinks.tables import inspect, state_of
+from sinks.types.table_schema import CURRENT_TIMESTAMP, TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.ddls import (

@@ -21,9 +21,9 @@ from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.retention import clean_files
-from sinks.schema import TableSchema
 from sinks.storage.local_storage import LocalStorage
 from sinks.tables import DdlIdentity, ownership, state_of
+from sinks.types.table_schema import TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.ddls import ADD_N, C, ddl, names_of, rows

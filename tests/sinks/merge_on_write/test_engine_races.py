@@ -26,8 +26,8 @@ from sinks.merge_on_write.log_paths import commit_path
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.pause import set_paused
 from sinks.merge_on_write.retention import clean_files, clean_log
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.storage.local_storage import LocalStorage
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.orders import UPSERTED, changed, made, rows_of, target, write

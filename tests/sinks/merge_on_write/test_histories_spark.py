@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from sinks.delta_types import delta_type
+from sinks.types.delta_types import delta_type
 from tests.sinks.merge_on_write.altering import AlteredHistory
 from tests.sinks.merge_on_write.histories import COMPARISONS, History, Row, chosen_seeds, quoted
 from tests.sinks.merge_on_write.kernel_reader import KernelReader

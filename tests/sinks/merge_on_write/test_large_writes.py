@@ -15,8 +15,8 @@ from sinks.apply import DELETE, OP_COLUMN, UPSERT, Applied, TableWrite, Target
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.sorted_files import gathered
-from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import DdlIdentity, ownership
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 
 CHUNK_ROWS, TEXT_BYTES = 1_000, 100_000
 CHUNKS = 25  # of 100 MB, which are one in memory: an array of text ends at 2 GiB

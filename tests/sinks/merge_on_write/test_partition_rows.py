@@ -23,12 +23,12 @@ from sinks.creation import create
 from sinks.ddl.effects import AlterTable, CreateTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
-from sinks.delta_types import arrow_type
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.schema import TableSchema
 from sinks.table_form import TableForm
 from sinks.tables import DdlIdentity
+from sinks.types.delta_types import arrow_type
+from sinks.types.table_schema import TableSchema
 from streaming.ddl_steps import DdlEvent, DdlStep, step_of
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import assert_in_memory

@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from sinks.apply import Applied
-from sinks.delta_types import delta_type
 from sinks.merge_on_write import double_keys, rewrite
 from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.double_keys import ShareOfKeys
@@ -24,8 +23,9 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.parts import Part, PartMapper, Result
 from sinks.merge_on_write.table_shape import ShapeColumn, arrow_type
-from sinks.schema import MySQLType
 from sinks.storage.local_storage import LocalStorage, StorageOpener
+from sinks.types.delta_types import delta_type
+from sinks.types.table_schema import MySQLType
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import AlteredHistory, chosen_seeds, column
 from tests.sinks.merge_on_write.ddls import (

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.model import Ts
-from sinks.delta_types import arrow_of, arrow_type
-from sinks.schema import Column, MySQLType, TableSchema
+from sinks.types.delta_types import arrow_of, arrow_type
+from sinks.types.table_schema import Column, MySQLType, TableSchema
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import ERRORS

@@ -12,8 +12,8 @@ import pytest
 from coordination.model import Ts
 from sinks.column_origin import ColumnOrigin
 from sinks.older_shapes import RowShape, ShapeStep
-from sinks.schema import MySQLType, TableSchema
 from sinks.table_form import ROW_DELETED, TableForm
+from sinks.types.table_schema import MySQLType, TableSchema
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import NO_OLD_ROW_MESSAGE, NO_WHOLE_ROW, UNKNOWN_COLUMN
 from streaming.protocols.canal_json import decode

@@ -14,9 +14,9 @@ import pytest
 
 from coordination.model import Ts
 from sinks.change_log import LOG_COLUMNS
-from sinks.delta_types import arrow_of, arrow_type
-from sinks.schema import TableSchema
 from sinks.table_form import TableForm
+from sinks.types.delta_types import arrow_of, arrow_type
+from sinks.types.table_schema import TableSchema
 from streaming.apply.changes import TableChanges
 from streaming.apply.events import events
 from streaming.apply.row_errors import ERRORS

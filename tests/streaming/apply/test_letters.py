@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordination.model import TableName, Ts
-from sinks.schema import TableSchema
+from sinks.types.table_schema import TableSchema
 from streaming.apply.dead_letter_writer import REASONS, reasons
 from streaming.apply.row_errors import NO_KEY, NO_KEY_MESSAGE, NO_TABLE, keyless_errors
 from streaming.apply.table_task import TableTask

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.schema import Column, MySQLType, TableSchema, schema_from_mysql_types
 from sinks.table_form import TableForm
+from sinks.types.table_schema import Column, MySQLType, TableSchema, schema_from_mysql_types
 from streaming.apply.carry import Carry
 from streaming.apply.changes import changes
 from streaming.apply.events import events

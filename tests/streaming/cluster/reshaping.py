@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sinks.casts import CastRules, cast_column
-from sinks.schema import Column, MySQLType, TableSchema
-from sinks.type_changes import CannotConvert, converted
+from sinks.types.casts import CastRules, cast_column
+from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.type_changes import CannotConvert, converted
 from tests.streaming.apply.blocks import Row, Text
 
 RULES = CastRules(time_zone="Asia/Tokyo", zero_date="null")

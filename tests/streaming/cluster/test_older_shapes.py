@@ -21,9 +21,9 @@ from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_version import open_version
-from sinks.schema import TableSchema
 from sinks.schemas import SchemaRow
 from sinks.tables import DdlIdentity
+from sinks.types.table_schema import TableSchema
 from streaming.apply.changes import changes
 from streaming.apply.events import events
 from streaming.apply.table_task import ChangeRules, TableTask

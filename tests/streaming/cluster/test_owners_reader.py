@@ -18,7 +18,7 @@ from coordination.model import TableName, Ts
 from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from sinks.blocked_ddls import BlockedDdl
-from sinks.schema import schema_from_mysql_types
+from sinks.types.table_schema import schema_from_mysql_types
 from streaming.apply.shape import Untold, WholeRow
 from streaming.cluster.control_rows import EndedSpan
 from streaming.cluster.owners_reader import Known, OwnersReader, in_pairs

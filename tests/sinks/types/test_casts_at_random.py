@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from sinks.casts import CastRules, arrow_type, cast_column
-from sinks.schema import Column, MySQLType
-from tests.sinks.cast_oracle import FAILED, value_of, zone_of
-from tests.sinks.nasty_texts import TYPES, texts, values
+from sinks.types.casts import CastRules, arrow_type, cast_column
+from sinks.types.table_schema import Column, MySQLType
+from tests.sinks.types.cast_oracle import FAILED, value_of, zone_of
+from tests.sinks.types.nasty_texts import TYPES, texts, values
 
 ROWS = 3000
 ZONES = ("UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Shanghai", "-03:30", "+14:00")

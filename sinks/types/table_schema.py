@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from sinks.partitioning import Partitioning
+from sinks.types.partitioning import Partitioning
 
 Generated = Literal["", "virtual", "stored"]
 IndexKind = Literal["primary", "unique", "plain"]

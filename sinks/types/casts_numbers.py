@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.delta_types import arrow_type, whole_range
-from sinks.schema import MySQLType
-from sinks.text_arrays import (
+from sinks.types.delta_types import arrow_type, whole_range
+from sinks.types.table_schema import MySQLType
+from sinks.types.text_arrays import (
     CastColumn,
     Mask,
     as_mask,

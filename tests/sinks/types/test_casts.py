@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sinks.casts import CastRules, arrow_type, cast_column, key_values
-from sinks.delta_types import delta_type, log_type
 from sinks.merge_on_write import table_shape
-from sinks.schema import Column, MySQLType
-from tests.sinks.cast_cases import DATES, DELTA_TYPES, FAIL, NUMBERS, TEXTS, ZERO
+from sinks.types.casts import CastRules, arrow_type, cast_column, key_values
+from sinks.types.delta_types import delta_type, log_type
+from sinks.types.table_schema import Column, MySQLType
+from tests.sinks.types.cast_cases import DATES, DELTA_TYPES, FAIL, NUMBERS, TEXTS, ZERO
 
 CASES = NUMBERS | TEXTS | DATES
 

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sinks.schema import MySQLType
-from tests.sinks.cast_cases import DATES, NUMBERS, TEXTS
+from sinks.types.table_schema import MySQLType
+from tests.sinks.types.cast_cases import DATES, NUMBERS, TEXTS
 
 TYPES = (
     *("tinyint", "tinyint unsigned", "smallint", "smallint unsigned", "mediumint"),

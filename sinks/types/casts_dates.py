@@ -11,8 +11,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.schema import MySQLType
-from sinks.text_arrays import (
+from sinks.types.table_schema import MySQLType
+from sinks.types.text_arrays import (
     CastColumn,
     CastRules,
     Mask,
@@ -27,7 +27,7 @@ from sinks.text_arrays import (
     spans,
     try_cast,
 )
-from sinks.time_zones import to_utc
+from sinks.types.time_zones import to_utc
 
 _DATE_LENGTH = 10  # 2020-01-02
 _SECONDS_LENGTH = 19  # 2020-01-02 03:04:05

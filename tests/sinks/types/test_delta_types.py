@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.delta_types import delta_type
-from sinks.schema import MySQLType
-from tests.sinks.cast_cases import DELTA_TYPES
+from sinks.types.delta_types import delta_type
+from sinks.types.table_schema import MySQLType
+from tests.sinks.types.cast_cases import DELTA_TYPES
 
 
 @pytest.mark.parametrize(("text", "expected"), DELTA_TYPES.items())

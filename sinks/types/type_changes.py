@@ -18,18 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
-from sinks.casts import cast_column
-from sinks.delta_types import INTEGER_BITS, arrow_type, whole_range
-from sinks.schema import (
+from sinks.types.casts import cast_column
+from sinks.types.delta_types import INTEGER_BITS, arrow_type, whole_range
+from sinks.types.table_schema import (
     BINARY_TYPES,
     CURRENT_TIMESTAMP,
     INTEGER_TYPES,
     Column,
     MySQLType,
 )
-from sinks.text_arrays import CastRules
-from sinks.time_zones import to_utc, zone_of
-from sinks.type_changes_dates import (
+from sinks.types.text_arrays import CastRules
+from sinks.types.time_zones import to_utc, zone_of
+from sinks.types.type_changes_dates import (
     as_moment,
     as_time,
     half_away,

@@ -13,9 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinks.delta_types import arrow_type
-from sinks.schema import MySQLType
-from sinks.type_changes import CannotConvert, converted, keeps_apart, needs_conversion, needs_untold
+from sinks.types.delta_types import arrow_type
+from sinks.types.table_schema import MySQLType
+from sinks.types.type_changes import (
+    CannotConvert,
+    converted,
+    keeps_apart,
+    needs_conversion,
+    needs_untold,
+)
 
 
 def parse(text: str) -> MySQLType:

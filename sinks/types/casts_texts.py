@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.casts_numbers import cast_index, cast_integers
-from sinks.delta_types import arrow_type
-from sinks.schema import MySQLType
-from sinks.text_arrays import (
+from sinks.types.casts_numbers import cast_index, cast_integers
+from sinks.types.delta_types import arrow_type
+from sinks.types.table_schema import MySQLType
+from sinks.types.text_arrays import (
     CastColumn,
     as_mask,
     cast_result,

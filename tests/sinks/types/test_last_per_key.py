@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from sinks.merge_on_write.key_hash import Keys
-from sinks.merge_on_write.last_of_keys import joined_keys, last_per_key
+from sinks.types.key_hash import Keys
+from sinks.types.last_per_key import joined_keys, last_per_key
 
 
 def keys(first: Sequence[int], second: Sequence[int] | None = None) -> Keys:
