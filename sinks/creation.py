@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Mapping
 
 from coordination.errors import ConfigError, TidelakeError, TryAgain
-from sinks.apply import TableHeld, Target
 from sinks.change_log import COMMIT_TIME, COMMIT_TS
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.actions import Metadata, Protocol
@@ -29,7 +28,8 @@ from sinks.merge_on_write.new_shape import (
 from sinks.merge_on_write.table_shape import READER_VERSION, WRITER_VERSION
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import open_storage
-from sinks.tables import (
+from sinks.target.engine_port import TableHeld, Target
+from sinks.target.table_properties import (
     CHANGEFEED,
     DDL,
     DROPPED,

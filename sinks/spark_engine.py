@@ -37,7 +37,11 @@ from pyspark.sql.types import (
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS
-from sinks.apply import (
+from sinks.merge_on_write.brought_back import LogNow, look
+from sinks.session_conf import COMPILED, SESSION_CONF
+from sinks.storage.errors import is_storage_error, one_sentence, storage_error
+from sinks.storage.local_storage import open_storage
+from sinks.target.engine_port import (
     DELETE,
     OP_COLUMN,
     Applied,
@@ -48,11 +52,7 @@ from sinks.apply import (
     TableWrite,
     Target,
 )
-from sinks.merge_on_write.brought_back import LogNow, look
-from sinks.session_conf import COMPILED, SESSION_CONF
-from sinks.storage.errors import is_storage_error, one_sentence, storage_error
-from sinks.storage.local_storage import open_storage
-from sinks.tables import ALTERED, TargetState, inspect
+from sinks.target.table_properties import ALTERED, TargetState, inspect
 from sinks.types.delta_types import quoted
 
 # In Java all others are subclasses of the first one, in Python none is.

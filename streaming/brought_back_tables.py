@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from coordination.errors import TidelakeError
 from coordination.model import NO_TS, TableName, Ts
-from sinks.apply import LastSeen, TableBroughtBack, Target
 from sinks.changefeeds import ChangefeedRow
 from sinks.merge_on_write.brought_back import BroughtBack, LogNow, look
 from sinks.progress import BLOCKED, ProgressRow
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import open_storage
-from sinks.tables import TargetState, inspect
+from sinks.target.engine_port import LastSeen, TableBroughtBack, Target
+from sinks.target.table_properties import TargetState, inspect
 from streaming.sink_table import NO_DDL, SinkTable
 
 

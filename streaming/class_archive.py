@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from coordination.model import TableName, Ts
-from sinks.apply import OP_COLUMN, UPSERT, TableWrite, Target
 from sinks.creation import create
 from sinks.spark_engine import SparkEngine
+from sinks.target.engine_port import OP_COLUMN, UPSERT, TableWrite, Target
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from streaming.cluster.query import ticking_query
 from streaming.jvm import DriverJvm

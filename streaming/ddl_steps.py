@@ -27,7 +27,7 @@ from sinks.ddl.effects import (
     Unsupported,
 )
 from sinks.ddl.evolve import SchemaChange, evolved
-from sinks.table_form import UPSERT, TableForm
+from sinks.target.write_mode import UPSERT, TableForm
 from sinks.types.table_schema import TableSchema
 
 DdlKey = tuple[Ts, str, TableName]

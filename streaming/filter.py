@@ -18,7 +18,7 @@ from conf.setting_keys import EVENT_ALIASES, EVENT_TYPES, INCOMPATIBLE_DDLS, ROW
 from conf.settings import EventFilter, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName
-from sinks.table_form import UPSERT, TableForm
+from sinks.target.write_mode import UPSERT, TableForm
 
 SYSTEM_SCHEMAS = frozenset(
     (

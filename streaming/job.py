@@ -15,7 +15,7 @@ from pathlib import Path
 MARKERS = {
     "conf": "source_uri.py",
     "coordination": "failpoint.py",
-    "sinks": "apply.py",
+    "sinks": "target/engine_port.py",
     "streaming": "protocols/contract.py",
 }
 

@@ -27,7 +27,6 @@ from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import NO_TS, TableName
 from coordination.secrets import revealed_options
-from sinks.apply import Applied, TableAltered, TableBroughtBack, TableHeld, TableWrite, Target
 from sinks.changefeeds import ChangefeedRow
 from sinks.dead_letters import DeadLetters, LetterWriter
 from sinks.letter_states import LETTER, OPEN, PASSED_NEW, PASSED_OLD
@@ -35,6 +34,14 @@ from sinks.letter_states import SCHEMA as STATES
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.progress import DROPPED
+from sinks.target.engine_port import (
+    Applied,
+    TableAltered,
+    TableBroughtBack,
+    TableHeld,
+    TableWrite,
+    Target,
+)
 from streaming.apply.changes import changes
 from streaming.apply.due_rows import Mask, Piece
 from streaming.apply.letter_rows import letter_rows

@@ -7,7 +7,7 @@ from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
-from sinks.tables import TargetState
+from sinks.target.table_properties import TargetState
 from streaming.sink_table import SinkTable
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordination.model import TableName, Ts
-from sinks.apply import LastSeen, Target
 from sinks.progress import BLOCKED, DROPPED, ProgressRow
-from sinks.tables import DdlIdentity
+from sinks.target.engine_port import LastSeen, Target
+from sinks.target.table_properties import DdlIdentity
 
 REPLICATING = "replicating"
 WARNING = "warning"

@@ -28,7 +28,7 @@ from sinks.jvm_errors import line
 from sinks.merge_on_write.log_reader import VersionGone
 from sinks.merge_on_write.table_version import TableVersion, open_version
 from sinks.snapshots import SnapshotRow
-from sinks.tables import table_uri
+from sinks.target.table_properties import table_uri
 from sinks.types.delta_types import quoted
 from streaming.control_tables import ControlTables
 from streaming.report import changefeed_rows, checkpoint_time

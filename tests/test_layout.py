@@ -33,6 +33,7 @@ NOT_YET: Final[tuple[str, ...]] = (
     "sinks/ddl",
     "sinks/merge_on_write",
     "sinks/storage",
+    "sinks/target",
     "sinks/types",
     "streaming",
     "streaming/apply",

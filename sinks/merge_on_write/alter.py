@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, Ts
-from sinks.apply import Applied, Skipped, TableHeld, Target
 from sinks.column_origin import OnAddDefault
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write import data_files
@@ -45,7 +44,8 @@ from sinks.merge_on_write.rewrite import PartRewrite, rewrite
 from sinks.merge_on_write.sorted_files import write_sorted
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.session_values import SessionValues
-from sinks.tables import (
+from sinks.target.engine_port import Applied, Skipped, TableHeld, Target
+from sinks.target.table_properties import (
     ALTERED,
     ASSUMED,
     CLOSED,

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
-from sinks.apply import Applied, Skipped, TableHeld, Target
 from sinks.merge_on_write.actions import AppTransaction, Json, Metadata, Protocol
 from sinks.merge_on_write.alter import notes_of
 from sinks.merge_on_write.commit import LostRace, create_table
@@ -25,7 +24,8 @@ from sinks.merge_on_write.new_shape import MAX_COLUMN_ID
 from sinks.merge_on_write.open_table import MAX_RACES, OpenTable, TableGone
 from sinks.merge_on_write.pause import is_paused
 from sinks.storage.errors import one_sentence
-from sinks.tables import (
+from sinks.target.engine_port import Applied, Skipped, TableHeld, Target
+from sinks.target.table_properties import (
     ALTERED,
     CHANGEFEED,
     DDL,

@@ -9,9 +9,9 @@ from typing import Final
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.apply import Target
 from sinks.session_values import SessionValues
-from sinks.tables import ASSUMED, TableNotes
+from sinks.target.engine_port import Target
+from sinks.target.table_properties import ASSUMED, TableNotes
 from sinks.types.text_arrays import CastRules
 
 logger = logging.getLogger(__name__)

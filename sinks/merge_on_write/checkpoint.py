@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sinks.merge_on_write.intervals import file_retention_ms
 from sinks.merge_on_write.log_paths import LAST_CHECKPOINT, checkpoint_path
 from sinks.merge_on_write.log_reader import LogMoved, check_head
 from sinks.merge_on_write.log_state import LogState
 from sinks.storage.local_storage import TableStorage
+from sinks.target.retention_properties import file_retention_ms
 
 ROW_GROUP = 100_000  # a reader that wants only live files skips the groups of tombstones
 _STRINGS = pa.map_(pa.string(), pa.string())

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from coordination.errors import TidelakeError, TryAgain
 from coordination.trust.clock import SystemClock
 from sinks.merge_on_write.actions import JSON, DataFile, Json, Metadata, Protocol
-from sinks.merge_on_write.intervals import ORPHAN_AGE_MS, file_retention_ms, log_retention_ms
 from sinks.merge_on_write.located import folders_of
 from sinks.merge_on_write.log_paths import LOG, classify, commit_path
 from sinks.merge_on_write.log_reader import LogMoved, check_head, read_commit
 from sinks.merge_on_write.log_state import NONCE, LogState, nonce_of
 from sinks.storage.local_storage import TEMPORARY_SUFFIX, TableStorage
+from sinks.target.retention_properties import ORPHAN_AGE_MS, file_retention_ms, log_retention_ms
 
 PUT_TRIES = 4
 LEAST_PATIENCE_S = 60.0  # even for a table whose retention is shorter

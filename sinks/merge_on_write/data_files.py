@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordination.errors import TidelakeError
-from sinks.apply import OP_COLUMN
 from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.statistics import rows_in, statistics_text
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
 from sinks.storage.local_storage import TableStorage
+from sinks.target.engine_port import OP_COLUMN
 
 OURS = "tidelake-"  # how the names of our files begin
 ROW_GROUP_ROWS = 128 * 1024

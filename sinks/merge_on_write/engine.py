@@ -21,17 +21,6 @@ import pyarrow.compute as pc
 from conf.settings import WriteMode
 from coordination.errors import TableSealed, TidelakeError
 from coordination.model import SEALED_TS, Ts
-from sinks.apply import (
-    DELETE,
-    OP_COLUMN,
-    Applied,
-    Skipped,
-    TableAltered,
-    TableBroughtBack,
-    TableHeld,
-    TableWrite,
-    Target,
-)
 from sinks.change_log import COMMIT_TS
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import AppTransaction, Json
@@ -48,7 +37,18 @@ from sinks.merge_on_write.table_shape import TableShape
 from sinks.merge_on_write.upkeep import TableUpkeep
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import LocalStorage, StorageOpener, TableStorage
-from sinks.tables import ALTERED
+from sinks.target.engine_port import (
+    DELETE,
+    OP_COLUMN,
+    Applied,
+    Skipped,
+    TableAltered,
+    TableBroughtBack,
+    TableHeld,
+    TableWrite,
+    Target,
+)
+from sinks.target.table_properties import ALTERED
 from sinks.types.key_hash import Mask, keys_of
 
 INDEX_MEMORY_BYTES = 1 << 30

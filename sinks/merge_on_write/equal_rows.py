@@ -26,7 +26,7 @@ from sinks.merge_on_write.parts import PartMapper
 from sinks.merge_on_write.rewrite import PartRewrite
 from sinks.merge_on_write.statistics import rows_in
 from sinks.merge_on_write.table_shape import ShapeColumn
-from sinks.table_form import ROW_DELETED, ROW_TS
+from sinks.target.write_mode import ROW_DELETED, ROW_TS
 from sinks.types.key_hash import Keys, Words
 from sinks.types.last_per_key import last_per_key
 

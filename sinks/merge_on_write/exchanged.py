@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
-from sinks.apply import Target
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.alter import TableDdl, notes_of
@@ -30,8 +29,9 @@ from sinks.merge_on_write.open_table import OpenTable
 from sinks.merge_on_write.partition_rows import find_partitions
 from sinks.merge_on_write.rewrite import SLICE_ROWS, in_slices
 from sinks.merge_on_write.table_shape import TableShape
-from sinks.table_form import UPSERT
-from sinks.tables import DdlIdentity
+from sinks.target.engine_port import Target
+from sinks.target.table_properties import DdlIdentity
+from sinks.target.write_mode import UPSERT
 from sinks.types.table_schema import TableSchema
 from sinks.types.text_arrays import CastRules
 

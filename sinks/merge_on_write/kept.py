@@ -17,7 +17,7 @@ from sinks.merge_on_write.located import absolute
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.storage.local_storage import TableStorage
-from sinks.tables import DdlIdentity
+from sinks.target.table_properties import DdlIdentity
 
 NEVER_MS = 253_402_300_799_000  # the end of 9999, as the time at which a kept file was taken out
 _CLOCK = SystemClock()

@@ -24,8 +24,8 @@ from sinks.merge_on_write.table_shape import (
     TableShape,
     listed_columns,
 )
-from sinks.table_form import TableForm
-from sinks.tables import KEY, SCHEMA
+from sinks.target.table_properties import KEY, SCHEMA
+from sinks.target.write_mode import TableForm
 from sinks.types.delta_types import delta_type, log_type, quoted, sql_type
 from sinks.types.table_schema import MOMENTS, MySQLType
 from sinks.types.type_changes import keeps_apart, needs_conversion

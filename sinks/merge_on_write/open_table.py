@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from coordination.errors import TryAgain
 from coordination.model import NO_TS, Ts
 from coordination.trust.clock import SystemClock
-from sinks.apply import LastSeen
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile, Json
 from sinks.merge_on_write.brought_back import BroughtBack, LogNow, look
@@ -34,6 +33,7 @@ from sinks.merge_on_write.log_state import NEVER, LogState
 from sinks.merge_on_write.sorted_files import NewFile
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
 from sinks.storage.local_storage import TableStorage
+from sinks.target.engine_port import LastSeen
 from sinks.types.key_hash import is_numeric, keys_of
 
 MAX_RACES = 8  # that one write may lose in a row; then the caller must check its permit again

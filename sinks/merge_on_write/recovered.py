@@ -15,7 +15,6 @@ from urllib.parse import unquote
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.apply import Applied, Skipped, Target
 from sinks.ddl.effects import DropTable
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.arrived import Arrival, arrive
@@ -25,7 +24,8 @@ from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.storage.errors import one_sentence
-from sinks.tables import DROPPED, DdlIdentity, TargetState
+from sinks.target.engine_port import Applied, Skipped, Target
+from sinks.target.table_properties import DROPPED, DdlIdentity, TargetState
 
 WITHOUT_ROWS = (
     "`tidelake ddl apply` with its CREATE TABLE makes it without the rows that it had, else load "

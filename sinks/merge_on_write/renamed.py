@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
-from sinks.apply import Target
 from sinks.merge_on_write.alter import TableDdl, notes_of
 from sinks.merge_on_write.arrived import Arrival, arrive, check_free
 from sinks.merge_on_write.engine import MergeOnWriteEngine
@@ -28,7 +27,8 @@ from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.storage.errors import one_sentence
-from sinks.tables import DdlIdentity
+from sinks.target.engine_port import Target
+from sinks.target.table_properties import DdlIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

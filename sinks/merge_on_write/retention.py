@@ -12,17 +12,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from sinks.merge_on_write.actions import Tombstone
 from sinks.merge_on_write.checkpoint_reader import UNREADABLE, sidecars_of
 from sinks.merge_on_write.forgotten import WITHIN_MS
-from sinks.merge_on_write.intervals import (
-    DAY_MS,
-    ORPHAN_AGE_MS,
-    file_retention_ms,
-    log_retention_ms,
-)
 from sinks.merge_on_write.located import files_of, is_in_table
 from sinks.merge_on_write.log_paths import LOG, SIDECARS, LogCheckpoint, classify, whole_checkpoints
 from sinks.merge_on_write.log_reader import check_head
 from sinks.merge_on_write.log_state import LogState
 from sinks.storage.local_storage import TEMPORARY_SUFFIX, Entry, TableStorage
+from sinks.target.retention_properties import (
+    DAY_MS,
+    ORPHAN_AGE_MS,
+    file_retention_ms,
+    log_retention_ms,
+)
 
 LEFT_BEHIND_MS = DAY_MS  # age of temporary files, and of sidecars that no checkpoint names
 MOST_FILES = 10_000  # of the log that one call deletes

@@ -27,7 +27,7 @@ from sinks.merge_on_write.sorted_files import write_sorted
 from sinks.merge_on_write.statistics import rows_in
 from sinks.merge_on_write.table_shape import NotForThisEngine, TableShape
 from sinks.storage.local_storage import TableStorage
-from sinks.table_form import ROW_DELETED
+from sinks.target.write_mode import ROW_DELETED
 from sinks.types.text_arrays import CastRules
 from sinks.types.type_changes import CannotConvert
 

@@ -26,7 +26,13 @@ from coordination.errors import TableSealed, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
 from coordination.secrets import revealed_options
-from sinks.apply import (
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.progress import BLOCKED
+from sinks.spark_engine import SparkEngine
+from sinks.storage.errors import StorageAway
+from sinks.target.engine_choice import engine_choice
+from sinks.target.engine_port import (
     Applied,
     Engine,
     Skipped,
@@ -35,12 +41,6 @@ from sinks.apply import (
     TableHeld,
     TableWrite,
 )
-from sinks.engine_choice import engine_choice
-from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.progress import BLOCKED
-from sinks.spark_engine import SparkEngine
-from sinks.storage.errors import StorageAway
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.events import events

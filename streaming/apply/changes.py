@@ -33,8 +33,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import Ts
-from sinks.apply import DELETE, OP_COLUMN, UPSERT
-from sinks.table_form import (
+from sinks.target.engine_port import DELETE, OP_COLUMN, UPSERT
+from sinks.target.write_mode import (
     DELETED,
     INSERTED,
     ROW_DELETED,

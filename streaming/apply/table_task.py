@@ -9,7 +9,7 @@ from typing import Literal
 from conf.settings import Changefeed
 from coordination.model import TableName, Ts
 from sinks.older_shapes import RowShape
-from sinks.table_form import UPSERT, TableForm
+from sinks.target.write_mode import UPSERT, TableForm
 from sinks.types.casts import CastRules
 from sinks.types.table_schema import TableSchema
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinks.merge_on_write.data_files import one_array
-from sinks.table_form import (
+from sinks.target.write_mode import (
     HISTORY_COLUMNS,
     IS_CURRENT,
     VALID_FROM,

@@ -13,7 +13,6 @@ from coordination.errors import Fenced, Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from coordination.secrets import revealed_options
-from sinks.apply import Applied, Skipped, TableBroughtBack, TableHeld
 from sinks.column_origin import null_fills
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
@@ -29,7 +28,8 @@ from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.merge_on_write.table_version import open_version
 from sinks.older_shapes import partitions_then
-from sinks.tables import DdlIdentity
+from sinks.target.engine_port import Applied, Skipped, TableBroughtBack, TableHeld
+from sinks.target.table_properties import DdlIdentity
 from sinks.types.partitioning import Partitioning
 from sinks.types.table_schema import MOMENTS
 from sinks.types.text_arrays import CastRules

@@ -9,7 +9,7 @@ from conf.settings import Changefeed
 from coordination.model import TableName
 from sinks.older_shapes import RowShape, older_shapes
 from sinks.schemas import SchemaRow
-from sinks.tables import DdlIdentity
+from sinks.target.table_properties import DdlIdentity
 from streaming.cluster.progress_rows import schema_row
 from streaming.schema_file import definitions_of
 from streaming.sink_table import SinkTable

@@ -27,7 +27,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import NO_TS, TableName, Ts, lowest
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
-from sinks.table_form import UPSERT
+from sinks.target.write_mode import UPSERT
 from streaming.apply.applier import DueTable
 from streaming.apply.row_block import RowsGone
 from streaming.apply.shape import newest_whole_row

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.failpoint import Failpoint
-from sinks.tables import LAST_DDL
+from sinks.target.table_properties import LAST_DDL
 from streaming.cli import main
 from tests.acceptance.one_process import Lives
 from tests.acceptance.small_tables import A, B, MakeLives, made, marks, row, values

@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 
 from coordination.model import TableName, Ts
-from sinks.apply import OP_COLUMN, TableWrite, Target
 from sinks.creation import create
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.sorted_files import write_sorted
-from sinks.tables import DdlIdentity, ownership
+from sinks.target.engine_port import OP_COLUMN, TableWrite, Target
+from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.key_hash import keys_of
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.benchmarks.rows import MYSQL_TYPES, Cells, mix, strings_of

@@ -26,7 +26,7 @@ from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.storage.local_storage import LocalStorage
-from sinks.tables import DdlIdentity
+from sinks.target.table_properties import DdlIdentity
 from sinks.types.partitioning import Partitioning, numbered
 from tests.benchmarks import messages, rewrites
 from tests.benchmarks.bench import Bench

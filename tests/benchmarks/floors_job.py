@@ -18,8 +18,8 @@ import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
 from coordination.model import TableName, Ts
-from sinks.apply import TableWrite
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.target.engine_port import TableWrite
 from streaming.apply.carry import Carry
 from streaming.apply.changes import changes
 from streaming.apply.table_task import ChangeRules, TableTask

@@ -1,4 +1,5 @@
-"""What every commit engine promises (``sinks/apply.py``), as claims over real Delta tables.
+"""What every commit engine promises (``sinks/target/engine_port.py``), as claims over real Delta
+tables.
 
 A test module subclasses ``EngineContract`` and gives the fixtures ``lab`` and ``other``.
 """
@@ -22,9 +23,16 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from coordination.errors import Fenced, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite, Target, app_id
 from sinks.creation import create
-from sinks.tables import DdlIdentity, TargetState, inspect, ownership, seal, table_uri
+from sinks.target.engine_port import OP_COLUMN, Applied, Engine, Skipped, TableWrite, Target, app_id
+from sinks.target.table_properties import (
+    DdlIdentity,
+    TargetState,
+    inspect,
+    ownership,
+    seal,
+    table_uri,
+)
 from sinks.types.delta_types import delta_type
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.contracts.key_types import HARDEST, KEY_TYPES

@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import Ts
-from sinks.apply import Applied, Skipped, TableWrite
-from sinks.engine_choice import EngineSetting, engine_choice
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.session_conf import SESSION_CONF
 from sinks.spark_engine import SparkEngine, _session_for
+from sinks.target.engine_choice import EngineSetting, engine_choice
+from sinks.target.engine_port import Applied, Skipped, TableWrite
 from tests.conftest import COMPILED
 from tests.contracts.engine_contract import (
     NAMED,

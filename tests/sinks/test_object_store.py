@@ -21,7 +21,6 @@ from deltalake import DeltaTable, QueryBuilder
 from conf.load import load_settings
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, Ownership, TableName, Ts
-from sinks.apply import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange
@@ -31,7 +30,15 @@ from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.table_version import open_version
 from sinks.storage.errors import StorageAway, StorageRefuses
 from sinks.storage.local_storage import TableStorage
-from sinks.tables import DdlIdentity, TargetState, inspect, ownership, seal, table_uri
+from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
+from sinks.target.table_properties import (
+    DdlIdentity,
+    TargetState,
+    inspect,
+    ownership,
+    seal,
+    table_uri,
+)
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from streaming.cli import main
 from streaming.preflight import check_beginning

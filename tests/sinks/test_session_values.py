@@ -9,12 +9,12 @@ import pytest
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts
-from sinks.apply import Target
 from sinks.column_origin import ColumnOrigin
 from sinks.merge_on_write.assumed import assumed
 from sinks.session_values import SessionValues
-from sinks.table_form import TableForm
-from sinks.tables import TableNotes
+from sinks.target.engine_port import Target
+from sinks.target.table_properties import TableNotes
+from sinks.target.write_mode import TableForm
 from sinks.types.table_schema import CURRENT_TIMESTAMP, Column, MySQLType, TableSchema
 from sinks.types.text_arrays import CastRules
 

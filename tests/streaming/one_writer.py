@@ -30,7 +30,7 @@ from coordination.model import TableName, Ts
 from sinks.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.progress import DROPPED, ProgressRow
 from sinks.schemas import SchemaRow
-from sinks.tables import inspect
+from sinks.target.table_properties import inspect
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry
 from streaming.apply.table_task import TableTask

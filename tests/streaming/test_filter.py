@@ -8,7 +8,7 @@ from conf.setting_keys import ROW_EVENTS
 from conf.settings import EventFilter, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName
-from sinks.table_form import UPSERT
+from sinks.target.write_mode import UPSERT
 from streaming.filter import SYSTEM_SCHEMAS, TableFilter, TableForms
 
 

@@ -18,7 +18,6 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.apply import Applied, Skipped
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter import TableDdl
@@ -27,7 +26,8 @@ from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.parts import PartMapper, one_by_one
 from sinks.merge_on_write.retention import clean_files
 from sinks.storage.local_storage import LocalStorage
-from sinks.tables import DdlIdentity, ownership
+from sinks.target.engine_port import Applied, Skipped
+from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.sinks.merge_on_write.histories import NAMES, POOLS, History, Row, chosen_seeds, read
 

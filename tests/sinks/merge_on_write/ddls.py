@@ -13,13 +13,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from coordination.model import Ts
-from sinks.apply import OP_COLUMN, TableWrite
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log_reader import read_log
 from sinks.storage.local_storage import LocalStorage
-from sinks.tables import DdlIdentity
+from sinks.target.engine_port import OP_COLUMN, TableWrite
+from sinks.target.table_properties import DdlIdentity
 from sinks.types.table_schema import Column, TableSchema
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.log_tables import differences

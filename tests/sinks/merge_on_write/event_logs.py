@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.model import TableName, Ts
-from sinks.apply import TableWrite, Target, app_id
 from sinks.change_log import COMMIT_TIME, COMMIT_TS, EVENT
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.table_form import TableForm
-from sinks.tables import DdlIdentity, ownership, seal
+from sinks.target.engine_port import TableWrite, Target, app_id
+from sinks.target.table_properties import DdlIdentity, ownership, seal
+from sinks.target.write_mode import TableForm
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.services.delta_rows import read_rows
 

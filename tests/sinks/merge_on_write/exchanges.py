@@ -9,12 +9,12 @@ from typing import Any
 from deltalake import DeltaTable
 
 from coordination.model import Ts
-from sinks.apply import Target
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.exchanged import PartitionExchange, exchange
-from sinks.tables import DdlIdentity
+from sinks.target.engine_port import Target
+from sinks.target.table_properties import DdlIdentity
 from sinks.types.table_schema import TableSchema
 from sinks.types.text_arrays import CastRules
 from tests.sinks.merge_on_write.test_partition_rows import Row, Table, schema_of, target_at

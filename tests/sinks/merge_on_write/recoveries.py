@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from coordination.model import Ts
-from sinks.apply import Applied, Skipped
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.recovered import TableRecovery, kept_place, not_kept, recover
-from sinks.tables import DdlIdentity, inspect
+from sinks.target.engine_port import Applied, Skipped
+from sinks.target.table_properties import DdlIdentity, inspect
 from tests.sinks.merge_on_write.ddls import C
 from tests.sinks.merge_on_write.renames import named, origin
 

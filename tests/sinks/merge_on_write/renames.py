@@ -10,11 +10,11 @@ from typing import Any
 from deltalake import DeltaTable
 
 from coordination.model import TableName, Ts
-from sinks.apply import Applied, Skipped, Target, app_id
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.renamed import TableRename, rename
-from sinks.tables import DdlIdentity, ownership
+from sinks.target.engine_port import Applied, Skipped, Target, app_id
+from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.table_schema import TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column

@@ -10,12 +10,18 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.model import Ts
-from sinks.apply import OP_COLUMN, TableWrite, Target
 from sinks.creation import create
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.table_form import HISTORY_COLUMNS, IS_CURRENT, VALID_FROM_TS, VALID_TO_TS, TableForm
-from sinks.tables import DdlIdentity, seal
+from sinks.target.engine_port import OP_COLUMN, TableWrite, Target
+from sinks.target.table_properties import DdlIdentity, seal
+from sinks.target.write_mode import (
+    HISTORY_COLUMNS,
+    IS_CURRENT,
+    VALID_FROM_TS,
+    VALID_TO_TS,
+    TableForm,
+)
 from sinks.types.delta_types import arrow_of
 from streaming.apply.versions import versions
 from tests.services.delta_rows import read_rows

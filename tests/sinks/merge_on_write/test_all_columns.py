@@ -15,7 +15,6 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.model import TableName, Ts
-from sinks.apply import OP_COLUMN, TableWrite, Target, app_id
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
@@ -23,8 +22,9 @@ from sinks.merge_on_write import double_keys, folding, rewrite, sorted_files
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
-from sinks.table_form import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
-from sinks.tables import DdlIdentity, inspect
+from sinks.target.engine_port import OP_COLUMN, TableWrite, Target, app_id
+from sinks.target.table_properties import DdlIdentity, inspect
+from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
 from sinks.types.delta_types import arrow_type
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.services.delta_rows import read_rows

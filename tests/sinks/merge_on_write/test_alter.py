@@ -10,12 +10,12 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
-from sinks.apply import Applied, TableHeld
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.pause import set_paused
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.tables import inspect, state_of
+from sinks.target.engine_port import Applied, TableHeld
+from sinks.target.table_properties import inspect, state_of
 from sinks.types.table_schema import CURRENT_TIMESTAMP, TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column

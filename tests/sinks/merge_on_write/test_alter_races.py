@@ -10,13 +10,13 @@ from deltalake import DeltaTable
 
 from coordination.errors import Fenced
 from coordination.model import SEALED_TS, Ts
-from sinks.apply import Applied, Skipped, TableAltered
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark_engine import SparkEngine
 from sinks.storage.local_storage import LocalStorage
-from sinks.tables import seal
+from sinks.target.engine_port import Applied, Skipped, TableAltered
+from sinks.target.table_properties import seal
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.ddls import (

@@ -13,7 +13,6 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.model import Ts
-from sinks.apply import LastSeen, TableBroughtBack
 from sinks.merge_on_write.actions import DataFile, Json
 from sinks.merge_on_write.brought_back import (
     ACCEPTED,
@@ -27,7 +26,8 @@ from sinks.merge_on_write.log_paths import commit_path
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.storage.local_storage import LocalStorage
-from sinks.tables import CHANGEFEED
+from sinks.target.engine_port import LastSeen, TableBroughtBack
+from sinks.target.table_properties import CHANGEFEED
 from tests.contracts.engine_contract import origin
 from tests.sinks.merge_on_write.orders import NAME, made, target, write
 

@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.apply import Applied, Skipped, Target, app_id
 from sinks.change_log import COMMIT_TS, LOG_COLUMNS
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange, evolved
@@ -27,8 +26,9 @@ from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.spark_engine import SparkEngine
-from sinks.table_form import TableForm
-from sinks.tables import DdlIdentity, inspect, seal, state_of
+from sinks.target.engine_port import Applied, Skipped, Target, app_id
+from sinks.target.table_properties import DdlIdentity, inspect, seal, state_of
+from sinks.target.write_mode import TableForm
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.event_logs import (
     NAME,

@@ -13,7 +13,6 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.apply import Applied, Skipped, Target
 from sinks.creation import create
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
@@ -22,7 +21,8 @@ from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.retention import clean_files
 from sinks.storage.local_storage import LocalStorage
-from sinks.tables import DdlIdentity, ownership, state_of
+from sinks.target.engine_port import Applied, Skipped, Target
+from sinks.target.table_properties import DdlIdentity, ownership, state_of
 from sinks.types.table_schema import TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column

@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 
 from coordination.errors import Fenced, TryAgain
 from coordination.trust.clock import SystemClock
-from sinks.apply import OP_COLUMN, Applied, Skipped, TableWrite
 from sinks.creation import create
 from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write import fold as folds
@@ -27,6 +26,7 @@ from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.pause import set_paused
 from sinks.merge_on_write.retention import clean_files, clean_log
 from sinks.storage.local_storage import LocalStorage
+from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once

@@ -10,13 +10,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from sinks.apply import Applied, TableHeld
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.pause import set_paused
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.storage.local_storage import LocalStorage
+from sinks.target.engine_port import Applied, TableHeld
 from tests.sinks.merge_on_write.log_tables import differences
 from tests.sinks.merge_on_write.orders import Changes, Rows, changed, rows_of, write
 

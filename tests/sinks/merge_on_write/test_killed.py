@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from sinks.apply import Applied, Skipped
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.located import files_of
 from sinks.merge_on_write.log_reader import read_log
 from sinks.storage.local_storage import LocalStorage
+from sinks.target.engine_port import Applied, Skipped
 from tests.conftest import ROOT
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl

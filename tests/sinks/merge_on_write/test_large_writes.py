@@ -11,11 +11,11 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.model import TableName, Ts
-from sinks.apply import DELETE, OP_COLUMN, UPSERT, Applied, TableWrite, Target
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.sorted_files import gathered
-from sinks.tables import DdlIdentity, ownership
+from sinks.target.engine_port import DELETE, OP_COLUMN, UPSERT, Applied, TableWrite, Target
+from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 
 CHUNK_ROWS, TEXT_BYTES = 1_000, 100_000

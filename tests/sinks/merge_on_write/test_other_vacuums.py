@@ -8,8 +8,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from coordination.model import TableName, Ts
-from sinks.apply import OP_COLUMN, TableWrite, Target
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.target.engine_port import OP_COLUMN, TableWrite, Target
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write.alter import TableDdl
-from sinks.tables import DdlIdentity
+from sinks.target.table_properties import DdlIdentity
 from tests.sinks.merge_on_write.test_partition_rows import Row, Table, schema_of
 
 

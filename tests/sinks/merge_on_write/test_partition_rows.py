@@ -18,15 +18,15 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts
-from sinks.apply import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
 from sinks.creation import create
 from sinks.ddl.effects import AlterTable, CreateTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.table_form import TableForm
-from sinks.tables import DdlIdentity
+from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
+from sinks.target.table_properties import DdlIdentity
+from sinks.target.write_mode import TableForm
 from sinks.types.delta_types import arrow_type
 from sinks.types.table_schema import TableSchema
 from streaming.ddl_steps import DdlEvent, DdlStep, step_of

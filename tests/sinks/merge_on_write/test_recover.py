@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.apply import Applied, Skipped, TableHeld
 from sinks.creation import create
 from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.alter import TableDdl
@@ -26,7 +25,8 @@ from sinks.merge_on_write.recovered import (
     is_recovered,
 )
 from sinks.merge_on_write.renamed import rename
-from sinks.tables import DdlIdentity, inspect, seal, state_of
+from sinks.target.engine_port import Applied, Skipped, TableHeld
+from sinks.target.table_properties import DdlIdentity, inspect, seal, state_of
 from tests.sinks.merge_on_write.ddls import C, assert_in_memory
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, failing, once
 from tests.sinks.merge_on_write.orders import Changes, changed

@@ -16,7 +16,6 @@ from deltalake import DeltaTable, QueryBuilder
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.apply import Applied, Skipped
 from sinks.creation import create
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.checkpoint import write_checkpoint
@@ -27,7 +26,8 @@ from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.renamed import rename
 from sinks.merge_on_write.retention import clean_files, clean_log
 from sinks.storage.local_storage import LocalStorage
-from sinks.tables import DdlIdentity, seal, state_of
+from sinks.target.engine_port import Applied, Skipped
+from sinks.target.table_properties import DdlIdentity, seal, state_of
 from tests.services.delta_rows import read_rows
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.ddls import C, assert_in_memory, set_property

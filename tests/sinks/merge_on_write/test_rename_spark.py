@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.apply import Applied
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark_engine import SparkEngine
+from sinks.target.engine_port import Applied
 from tests.sinks.merge_on_write.ddls import C
 from tests.sinks.merge_on_write.kernel_reader import KernelReader
 from tests.sinks.merge_on_write.orders import Changes, changed, rows_of, write

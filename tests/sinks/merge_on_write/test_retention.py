@@ -14,12 +14,12 @@ from sinks.merge_on_write.actions import DeletionVectorDescriptor
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.deletion_vector import file_of, vector_files
 from sinks.merge_on_write.forgotten import WITHIN_MS
-from sinks.merge_on_write.intervals import file_retention_ms, interval_ms, log_retention_ms
 from sinks.merge_on_write.log_paths import LOG, checkpoint_path, commit_path
 from sinks.merge_on_write.log_reader import LogMoved, read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.retention import clean_files, clean_log
 from sinks.storage.local_storage import LocalStorage, TableStorage
+from sinks.target.retention_properties import file_retention_ms, interval_ms, log_retention_ms
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage
 from tests.sinks.merge_on_write.log_tables import (
     DAY_MS,

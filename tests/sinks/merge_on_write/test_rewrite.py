@@ -15,7 +15,6 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
-from sinks.apply import Applied
 from sinks.merge_on_write import double_keys, rewrite
 from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.double_keys import ShareOfKeys
@@ -24,6 +23,7 @@ from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.parts import Part, PartMapper, Result
 from sinks.merge_on_write.table_shape import ShapeColumn, arrow_type
 from sinks.storage.local_storage import LocalStorage, StorageOpener
+from sinks.target.engine_port import Applied
 from sinks.types.delta_types import delta_type
 from sinks.types.table_schema import MySQLType
 from tests.services.delta_rows import read_rows

@@ -17,7 +17,6 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.apply import Applied, Skipped, TableWrite, Target, app_id
 from sinks.creation import create
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
@@ -29,8 +28,9 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.renamed import TableRename, rename
-from sinks.table_form import HISTORY_COLUMNS, VALID_FROM_TS, VALID_TO_TS
-from sinks.tables import DdlIdentity, inspect, seal
+from sinks.target.engine_port import Applied, Skipped, TableWrite, Target, app_id
+from sinks.target.table_properties import DdlIdentity, inspect, seal
+from sinks.target.write_mode import HISTORY_COLUMNS, VALID_FROM_TS, VALID_TO_TS
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import action
 from tests.sinks.merge_on_write.event_logs import NAME, ORIGIN

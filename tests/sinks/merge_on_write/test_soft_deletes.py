@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from coordination.errors import TidelakeError
-from sinks.apply import OP_COLUMN, Applied, Target
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.table_form import ROW_DELETED, TableForm
+from sinks.target.engine_port import OP_COLUMN, Applied, Target
+from sinks.target.write_mode import ROW_DELETED, TableForm
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.ddls import ID, V, change, ddl

@@ -12,7 +12,7 @@ from sinks.merge_on_write import data_files, folding, sorted_files, upkeep
 from sinks.merge_on_write import fold as folds
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold, paths_to_fold
-from sinks.merge_on_write.intervals import FILE_RETENTION
+from sinks.target.retention_properties import FILE_RETENTION
 from tests.sinks.merge_on_write.ddls import ddl
 from tests.sinks.merge_on_write.orders import changed, made, rows_of, write
 

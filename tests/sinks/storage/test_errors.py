@@ -19,7 +19,6 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from coordination.errors import TidelakeError, TryAgain
-from sinks.apply import Applied, Engine
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.session_conf import SESSION_CONF
 from sinks.spark_engine import SparkEngine
@@ -30,7 +29,8 @@ from sinks.storage.errors import (
     one_sentence,
     storage_error,
 )
-from sinks.tables import inspect, refused
+from sinks.target.engine_port import Applied, Engine
+from sinks.target.table_properties import inspect, refused
 from tests.contracts.engine_contract import NAMED, EngineLab, upsert
 
 S3, AZURE, GCS, DISK = "s3://lake/shop", "abfss://c@a.dfs.core.windows.net/x", "gs://b/x", "/lake"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sinks.table_form import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
+from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
 from tests.streaming.apply.blocks import Row
 
 Place = tuple[str, int, int, int]  # topic, partition, offset, index

@@ -12,7 +12,7 @@ import pytest
 from coordination.model import Ts
 from sinks.column_origin import ColumnOrigin
 from sinks.older_shapes import RowShape, ShapeStep
-from sinks.table_form import ROW_DELETED, TableForm
+from sinks.target.write_mode import ROW_DELETED, TableForm
 from sinks.types.table_schema import MySQLType, TableSchema
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import NO_OLD_ROW_MESSAGE, NO_WHOLE_ROW, UNKNOWN_COLUMN

@@ -8,7 +8,7 @@ from itertools import count, permutations
 
 import pytest
 
-from sinks.table_form import ROW_DELETED, ROW_OP, ROW_TS, TableForm
+from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, TableForm
 from streaming.apply import due_rows
 from streaming.apply.row_block import RowBlock
 from tests.streaming.apply.blocks import Row, Text, block_of

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import Ts
-from sinks.table_form import ROW_OP, ROW_TS, UPSERT, TableForm
+from sinks.target.write_mode import ROW_OP, ROW_TS, UPSERT, TableForm
 from sinks.types.table_schema import TableSchema
 from streaming.apply import due_rows
 from streaming.apply.carry import Carry

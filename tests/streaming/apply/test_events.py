@@ -14,7 +14,7 @@ import pytest
 
 from coordination.model import Ts
 from sinks.change_log import LOG_COLUMNS
-from sinks.table_form import TableForm
+from sinks.target.write_mode import TableForm
 from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.table_schema import TableSchema
 from streaming.apply.changes import TableChanges

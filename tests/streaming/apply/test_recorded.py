@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.table_form import TableForm
+from sinks.target.write_mode import TableForm
 from sinks.types.table_schema import Column, MySQLType, TableSchema, schema_from_mysql_types
 from streaming.apply.carry import Carry
 from streaming.apply.changes import changes

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordination.model import Ts
-from sinks.table_form import IS_CURRENT, VALID_FROM_TS, VALID_TO_TS, TableForm
+from sinks.target.write_mode import IS_CURRENT, VALID_FROM_TS, VALID_TO_TS, TableForm
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import TableTask

@@ -11,8 +11,8 @@ import pytest
 
 from conf.settings import BatchSettings, DeltaSink, TableRule
 from coordination.model import Ts
-from sinks.apply import Applied
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.target.engine_port import Applied
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.table_task import TableTask
 from streaming.ddl_steps import DdlEvent

@@ -19,7 +19,7 @@ from coordination.scheduler.messages import Checkpoint, TableState, TableStatus
 from coordination.scheduler.replication_set import ReplicationState
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.tables import DdlIdentity
+from sinks.target.table_properties import DdlIdentity
 from streaming.backlog import Backlog
 from streaming.cluster.control_rows import EndedSpan
 from streaming.cluster.progress_rows import span_of

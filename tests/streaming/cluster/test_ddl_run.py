@@ -16,12 +16,12 @@ from coordination.errors import Stop
 from coordination.model import TableName, Ts
 from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
-from sinks.apply import TableHeld
 from sinks.ddl.partitions import read_partitioning
 from sinks.ddl.words import read_words
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.progress import DROPPED
 from sinks.storage.errors import StorageAway
+from sinks.target.engine_port import TableHeld
 from streaming.cluster.control_rows import EndedSpan, RenamedSpans
 from streaming.cluster.ddl_run import HELD_S, carry_out
 from streaming.cluster.known import Known, pending_ddls

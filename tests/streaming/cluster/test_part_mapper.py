@@ -22,13 +22,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from coordination.errors import Fenced, Stop, TidelakeError, TryAgain
-from sinks.apply import Applied, Skipped
 from sinks.merge_on_write import double_keys, rewrite
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.intervals import DAY_MS
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.retention import clean_files
 from sinks.storage.local_storage import LocalStorage
+from sinks.target.engine_port import Applied, Skipped
+from sinks.target.retention_properties import DAY_MS
 from streaming.cluster import part_mapper
 from tests.conftest import ROOT
 from tests.services.delta_rows import read_rows

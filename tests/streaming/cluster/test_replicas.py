@@ -9,8 +9,8 @@ import pytest
 
 from coordination.model import TableName
 from coordination.scheduler.messages import TableState
-from sinks.apply import app_id
-from sinks.tables import seal
+from sinks.target.engine_port import app_id
+from sinks.target.table_properties import seal
 from streaming import backoff
 from streaming.apply.carry import Carry
 from streaming.cluster.owners_reader import OwnersReader

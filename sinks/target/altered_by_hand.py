@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.tables import TargetState
+from sinks.target.table_properties import TargetState
 from sinks.types.delta_types import delta_type, sql_type
 from sinks.types.table_schema import KNOWN_TYPES, Column, MySQLType, TableSchema
 

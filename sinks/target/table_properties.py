@@ -15,18 +15,18 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.apply import GENERATION
 from sinks.control_upkeep import ONCE
 from sinks.merge_on_write.actions import Metadata
-from sinks.merge_on_write.intervals import (
+from sinks.storage.errors import is_storage_error, one_line, one_sentence, storage_error
+from sinks.target.engine_port import GENERATION
+from sinks.target.retention_properties import (
     FILE_RETENTION,
     LOG_RETENTION,
     file_retention_ms,
     interval_ms,
     log_retention_ms,
 )
-from sinks.storage.errors import is_storage_error, one_line, one_sentence, storage_error
-from sinks.table_form import TableForm
+from sinks.target.write_mode import TableForm
 from sinks.types.table_schema import TableSchema
 
 CHANGEFEED = "tidelake.changefeed"

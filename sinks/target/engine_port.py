@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
-from sinks.table_form import UPSERT as UPSERTED
-from sinks.table_form import TableForm
+from sinks.target.write_mode import UPSERT as UPSERTED
+from sinks.target.write_mode import TableForm
 from sinks.types.table_schema import TableSchema
 
 if TYPE_CHECKING:

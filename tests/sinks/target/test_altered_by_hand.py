@@ -11,7 +11,7 @@ from deltalake.schema import ArrayType, PrimitiveType
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.altered_by_hand import DeltaColumn, delta_columns, schema_as_it_is
+from sinks.target.altered_by_hand import DeltaColumn, delta_columns, schema_as_it_is
 from sinks.types.delta_types import delta_type
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 

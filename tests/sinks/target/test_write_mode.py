@@ -12,13 +12,13 @@ from deltalake import DeltaTable
 from conf.settings import TableRule
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import Ts
-from sinks.apply import OP_COLUMN, Applied, Skipped, TableWrite, Target
 from sinks.creation import create
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark_engine import SparkEngine
-from sinks.table_form import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
-from sinks.tables import DdlIdentity, inspect
+from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target
+from sinks.target.table_properties import DdlIdentity, inspect
+from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
 from sinks.types.table_schema import TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write import orders

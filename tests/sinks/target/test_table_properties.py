@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.apply import Target, app_id
 from sinks.creation import create, table_properties
-from sinks.tables import (
+from sinks.target.engine_port import Target, app_id
+from sinks.target.table_properties import (
     DdlIdentity,
     TargetState,
     inspect,
