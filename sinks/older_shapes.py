@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from coordination.model import TSO_LOGICAL_BITS, Ts
 from sinks.column_origin import ColumnOrigin, OnAddDefault, column_origins
+from sinks.control.schemas import SchemaRow
 from sinks.ddl.effects import (
     AddColumn,
     AlterSpec,
@@ -34,7 +35,6 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.schemas import SchemaRow
 from sinks.types.delta_types import arrow_type
 from sinks.types.partitioning import Partitioning
 from sinks.types.table_schema import INTEGER_TYPES, Column, MySQLType, TableSchema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordination.model import tso_time
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
 
 
 def awaited(row: ChangefeedRow) -> str:

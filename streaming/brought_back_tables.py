@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from coordination.errors import TidelakeError
 from coordination.model import NO_TS, TableName, Ts
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import BLOCKED, ProgressRow
 from sinks.merge_on_write.brought_back import BroughtBack, LogNow, look
-from sinks.progress import BLOCKED, ProgressRow
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import open_storage
 from sinks.target.engine_port import LastSeen, TableBroughtBack, Target

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from sinks.changefeeds import ChangefeedRow
-from sinks.progress import BLOCKED, DROPPED, ProgressRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
 from streaming import report
 from streaming.freshness import why_not_running
 from streaming.report import ProgressReport

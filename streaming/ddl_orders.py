@@ -14,14 +14,14 @@ from conf.settings import DeltaSink
 from coordination.errors import ConfigError
 from coordination.metadata.records import FeedState
 from coordination.model import TableName, Ts, tso_time
-from sinks.blocked_ddls import BlockedDdl, DdlAction
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.blocked_ddls import BlockedDdl, DdlAction
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import ProgressRow
+from sinks.control.warehouse import ControlTables
 from sinks.ddl.effects import NoEffect, Unsupported
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.words import TYPED
-from sinks.progress import ProgressRow
 from streaming.changed import CHANGED, between
-from streaming.control_tables import ControlTables
 from streaming.operations import Operator
 from streaming.report import changefeed_rows
 

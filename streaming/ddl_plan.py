@@ -19,7 +19,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordination.model import TableName, Ts
-from sinks.blocked_ddls import BlockedDdl
+from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl import classify as reasons
 from sinks.ddl.effects import (
     CreateTable,

@@ -19,10 +19,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from coordination.trust.clock import Clock, SystemClock
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
 
 NOT_RUNNING: Final = "not running"
-REFRESHES: Final = 6  # within `fresh_for_s`: see `sinks.changefeeds.FRESH_TTLS`
+REFRESHES: Final = 6  # within `fresh_for_s`: see `sinks.control.changefeeds.FRESH_TTLS`
 SECOND_LOOK: Final = 0.25  # of `fresh_for_s`: one refresh, and half of one more
 LOOKS_EACH_S: Final = 0.5
 CLOCKS_DIFFER_S: Final = 2.0  # by less than this they do not matter

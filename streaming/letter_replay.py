@@ -27,13 +27,14 @@ from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import NO_TS, TableName
 from coordination.secrets import revealed_options
-from sinks.changefeeds import ChangefeedRow
-from sinks.dead_letters import DeadLetters, LetterWriter
-from sinks.letter_states import LETTER, OPEN, PASSED_NEW, PASSED_OLD
-from sinks.letter_states import SCHEMA as STATES
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.dead_letters import DeadLetters, LetterWriter
+from sinks.control.letter_states import LETTER, OPEN, PASSED_NEW, PASSED_OLD
+from sinks.control.letter_states import SCHEMA as STATES
+from sinks.control.progress import DROPPED
+from sinks.control.warehouse import ControlTables
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.progress import DROPPED
 from sinks.target.engine_port import (
     Applied,
     TableAltered,
@@ -48,7 +49,6 @@ from streaming.apply.letter_rows import letter_rows
 from streaming.apply.open_letters import LetterKeys, Met, OpenLetters
 from streaming.apply.table_task import TableTask, change_rules
 from streaming.cluster.older_shapes import OlderShapes
-from streaming.control_tables import ControlTables
 from streaming.filter import TableForms
 from streaming.letters import Chosen, Row, chosen, dead_letters_of, now_of, operator_name
 from streaming.report import changefeed_rows

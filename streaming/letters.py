@@ -21,8 +21,8 @@ from conf.settings import DeltaSink
 from coordination.errors import ConfigError
 from coordination.model import TableName, tso_time
 from coordination.secrets import revealed_options
-from sinks.dead_letters import BY_PLACE, DeadLetters
-from sinks.letter_states import LETTER, RESOLVED
+from sinks.control.dead_letters import BY_PLACE, DeadLetters
+from sinks.control.letter_states import LETTER, RESOLVED
 from streaming.report import changefeed_rows
 
 Row = Mapping[str, Any]

@@ -15,7 +15,7 @@ from typing import Any
 from conf.settings import FilterSettings
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
 from streaming.filter import TableFilter
 
 RULES, CASE_SENSITIVE, UNTIL_TS = "rules", "case-sensitive", "until-ts"

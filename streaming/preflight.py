@@ -14,10 +14,10 @@ from typing import Final
 from conf.settings import Changefeed, DeltaSink
 from coordination.errors import ConfigError, TidelakeError
 from coordination.secrets import revealed_options
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.warehouse import ControlTables
 from sinks.storage.local_storage import LocalStorage, TableStorage, open_storage
 from sinks.target.engine_choice import LOCAL, engine_choice, scheme_of
-from streaming.control_tables import ControlTables
 from streaming.far_ts import refuse_far_ahead
 from streaming.filter import TableFilter, TableForms
 from streaming.freshness import Freshness

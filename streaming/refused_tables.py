@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.changefeeds import ChangefeedRow
-from sinks.progress import ProgressRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import ProgressRow
 from sinks.target.table_properties import TargetState
 from streaming.sink_table import SinkTable
 

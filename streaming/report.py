@@ -11,13 +11,13 @@ from conf.settings import DeltaSink
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName, tso_time
 from coordination.secrets import revealed_options
-from sinks.changefeeds import ChangefeedRow
-from sinks.dead_letters import DeadLetters
-from sinks.progress import DROPPED, STOPPED, ProgressRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.dead_letters import DeadLetters
+from sinks.control.progress import DROPPED, STOPPED, ProgressRow
+from sinks.control.warehouse import ControlTables
 from streaming.awaited import awaited, without_watermark
 from streaming.backlog import NEARLY_S
 from streaming.cluster.progress_rows import with_letters
-from streaming.control_tables import ControlTables
 from streaming.freshness import NOT_RUNNING, Freshness, refresh_age_s
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)  # the time of TSO 0; a start-ts of 0 or 1 is no time

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordination.model import TableName, Ts
-from sinks.progress import BLOCKED, DROPPED, ProgressRow
+from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
 from sinks.target.engine_port import LastSeen, Target
 from sinks.target.table_properties import DdlIdentity
 

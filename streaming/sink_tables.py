@@ -17,9 +17,9 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.secrets import revealed_options
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import DROPPED, ProgressRow
 from sinks.creation import create
-from sinks.progress import DROPPED, ProgressRow
 from sinks.target.altered_by_hand import schema_of
 from sinks.target.engine_port import Target, app_id
 from sinks.target.table_properties import (

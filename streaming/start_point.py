@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from conf.settings import Changefeed
-from sinks.changefeeds import ChangefeedRow, ChangefeedState
+from sinks.control.changefeeds import ChangefeedRow, ChangefeedState
 from streaming.far_ts import refuse_far_ahead
 from streaming.passed import filters_after, filters_of
 from streaming.retained import refuse_a_hole

@@ -19,8 +19,8 @@ from rich.text import Text
 
 from conf.masking import masked, masked_values
 from coordination.errors import TidelakeError
-from sinks.changefeeds import ChangefeedRow
-from sinks.progress import DROPPED, ProgressRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import DROPPED, ProgressRow
 from streaming import changed, report
 from streaming.awaited import awaited
 from streaming.freshness import NOT_RUNNING, why_not_running

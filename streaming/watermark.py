@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from sinks.changefeeds import RecordedWatermark
+from sinks.control.changefeeds import RecordedWatermark
 from streaming.source.ranges import TopicPartition
 
 

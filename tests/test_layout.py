@@ -30,6 +30,7 @@ NOT_YET: Final[tuple[str, ...]] = (
     "coordination/etcd",
     "coordination/scheduler",
     "sinks",
+    "sinks/control",
     "sinks/ddl",
     "sinks/merge_on_write",
     "sinks/storage",
@@ -43,7 +44,7 @@ NOT_YET: Final[tuple[str, ...]] = (
 )
 CIRCLES: Final[tuple[tuple[str, ...], ...]] = (
     ("coordination/etcd/etcd3_client.py", "coordination/etcd/watch_stream.py"),
-    ("sinks/changefeeds.py", "sinks/earlier_owner.py"),
+    ("sinks/control/changefeeds.py", "sinks/control/earlier_owner.py"),
     ("sinks/storage/local_storage.py", "sinks/storage/object_storage.py"),
 )
 

@@ -12,9 +12,9 @@ import polars
 import pytest
 from deltalake import DeltaTable
 
+from sinks.control.progress import Progress, ProgressRow
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.progress import Progress, ProgressRow
 from streaming.snapshots import sql_text
 from tests.sinks.merge_on_write.orders import target, write
 from tests.streaming.lake import Lake

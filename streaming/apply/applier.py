@@ -26,9 +26,9 @@ from coordination.errors import TableSealed, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
 from coordination.secrets import revealed_options
+from sinks.control.progress import BLOCKED
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.progress import BLOCKED
 from sinks.spark_engine import SparkEngine
 from sinks.storage.errors import StorageAway
 from sinks.target.engine_choice import engine_choice

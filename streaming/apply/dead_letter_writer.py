@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.dead_letters import DeadLetters, LetterWriter
-from sinks.letter_states import LETTER, OPEN, SUPERSEDED
+from sinks.control.dead_letters import DeadLetters, LetterWriter
+from sinks.control.letter_states import LETTER, OPEN, SUPERSEDED
 from streaming.protocols.contract import Block
 from streaming.source.ranges import TopicPartition
 

@@ -24,9 +24,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from coordination.model import TableName, Ts
-from sinks.dead_letters import DeadLetters, LetterWriter
-from sinks.letter_states import LETTER, OPEN, PASSED_NEW, PASSED_OLD, REPLAYED, SUPERSEDED
-from sinks.letter_states import SCHEMA as STATES
+from sinks.control.dead_letters import DeadLetters, LetterWriter
+from sinks.control.letter_states import LETTER, OPEN, PASSED_NEW, PASSED_OLD, REPLAYED, SUPERSEDED
+from sinks.control.letter_states import SCHEMA as STATES
 from sinks.older_shapes import RowShape
 from streaming.apply.last_change import LastChanges
 from streaming.apply.letter_rows import LetterEntries, letter_entries, letter_rows

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from coordination.model import TableName
-from sinks.blocked_ddls import BlockedDdl
+from sinks.control.blocked_ddls import BlockedDdl
 from streaming.cluster.role_context import RoleContext
 from streaming.ddl_plan import HeldTable, Place
 from streaming.ddl_refusal import refusal, way_past

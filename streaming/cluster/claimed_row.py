@@ -10,7 +10,7 @@ from collections.abc import Callable
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
 from streaming.cluster.reads import parsed
 from streaming.cluster.role_context import RoleContext
 from streaming.start_point import first_row, settle

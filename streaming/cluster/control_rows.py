@@ -16,9 +16,10 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.ports import Advance
 from coordination.scheduler.messages import Span
-from sinks.changefeeds import ChangefeedRow
-from sinks.progress import BLOCKED, DROPPED, ProgressRow
-from sinks.schemas import SchemaRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
+from sinks.control.schemas import SchemaRow
+from sinks.control.warehouse import ControlTables
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import Backlog
 from streaming.cluster.progress_rows import (
@@ -39,7 +40,6 @@ from streaming.cluster.progress_rows import (
     with_letters,
 )
 from streaming.cluster.reads import Marks, texts
-from streaming.control_tables import ControlTables
 from streaming.sink_table import SinkTable
 from streaming.sink_tables import SinkTables
 

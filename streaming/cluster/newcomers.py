@@ -13,8 +13,8 @@ from typing import Final
 
 from coordination.model import TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
-from sinks.changefeeds import ChangefeedRow
-from sinks.progress import ProgressRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import ProgressRow
 from streaming.cluster.held_spans import Assignment
 from streaming.cluster.reads import Offsets, parsed
 from streaming.cluster.topic_stream import TopicStream

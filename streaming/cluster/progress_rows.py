@@ -12,10 +12,10 @@ from coordination.model import SEALED_TS, TableName, Ts, fence_number
 from coordination.ports import Advance, RegisteredTable
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Span, stored_table_id
-from sinks.changefeeds import ChangefeedRow, RecordedWatermark
-from sinks.progress import BLOCKED, DROPPED, STOPPED, ProgressRow
-from sinks.schemas import SchemaRow, columns_of, partitioning_of
-from sinks.snapshots import SnapshotRow
+from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
+from sinks.control.progress import BLOCKED, DROPPED, STOPPED, ProgressRow
+from sinks.control.schemas import SchemaRow, columns_of, partitioning_of
+from sinks.control.snapshots import SnapshotRow
 from sinks.target.engine_port import GENERATION
 from streaming.sink_table import PAUSED, REPLICATING, WARNING, SinkTable
 

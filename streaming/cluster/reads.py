@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from coordination.model import TableName, Ts
-from sinks.changefeeds import RecordedWatermark
+from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks

@@ -14,16 +14,16 @@ from coordination.ports import Wake
 from coordination.secrets import revealed_options
 from coordination.trust.fence import CaptureIdentity
 from coordination.trust.watchdog import Watch
-from sinks.changefeeds import ChangefeedRow
-from sinks.dead_letters import DeadLetters, LetterWriter
-from sinks.progress import ProgressRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.dead_letters import DeadLetters, LetterWriter
+from sinks.control.progress import ProgressRow
+from sinks.control.warehouse import ControlTables
 from streaming.apply.applier import Applier
 from streaming.apply.carry import Carry
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.older_shapes import OlderShapes
 from streaming.cluster.topic_stream import TopicStream
-from streaming.control_tables import ControlTables
 from streaming.filter import TableFilter, TableForms
 from streaming.permit import Permit
 from streaming.schema_file import definitions_of

@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from coordination.errors import TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import NO_TS, TableName, Ts, lowest
-from sinks.changefeeds import ChangefeedRow
-from sinks.progress import ProgressRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import ProgressRow
 from sinks.target.write_mode import UPSERT
 from streaming.apply.applier import DueTable
 from streaming.apply.row_block import RowsGone

@@ -26,9 +26,9 @@ from coordination.metadata.records import FeedState
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing, Wake
 from coordination.trust.fence import Trust
-from sinks.changefeeds import ChangefeedRow, ChangefeedState
-from sinks.earlier_owner import ENDED
-from streaming.control_tables import ControlTables
+from sinks.control.changefeeds import ChangefeedRow, ChangefeedState
+from sinks.control.earlier_owner import ENDED
+from sinks.control.warehouse import ControlTables
 
 logger = logging.getLogger(__name__)
 

@@ -35,8 +35,8 @@ from coordination.errors import TryAgain
 from coordination.etcd.client import EtcdClient
 from coordination.model import Ts
 from coordination.trust.clock import SystemClock
-from sinks.changefeeds import ChangefeedRow, Changefeeds
-from sinks.progress import Progress, ProgressRow
+from sinks.control.changefeeds import ChangefeedRow, Changefeeds
+from sinks.control.progress import Progress, ProgressRow
 from sinks.target.engine_port import TableWrite
 from streaming.apply.applier import Applier
 from streaming.apply.table_task import TableTask

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from conf.settings import TableRule
-from sinks.progress import ProgressRow
+from sinks.control.progress import ProgressRow
 from tests.acceptance.one_process import Life, Lives
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import MakeLives

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
-from sinks.changefeeds import ChangefeedRow, Changefeeds
+from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from tests.acceptance.cluster import FEED, TTL_S, Cluster, Server
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop import proof

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 
 from conf.settings import EventFilter, FilterSettings
 from coordination.errors import TidelakeError
-from sinks.dead_letters import DeadLetters
-from sinks.snapshots import Snapshots
+from sinks.control.dead_letters import DeadLetters
+from sinks.control.snapshots import Snapshots
 from tests.acceptance.one_process import CHANGEFEED
 from tests.acceptance.small_tables import (
     CREATE_KEYLESS,

@@ -9,7 +9,7 @@ import pytest
 from conf.settings import EtcdSettings
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
-from sinks.changefeeds import ChangefeedRow, Changefeeds
+from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from tests.acceptance.cluster import FEED, Cluster
 from tests.acceptance.test_cluster import STARTS, TABLES, end, stop_all
 from tests.services import etcd_backup

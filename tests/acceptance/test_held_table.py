@@ -11,8 +11,8 @@ import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.model import TableName
-from sinks.changefeeds import Changefeeds
-from sinks.progress import Progress
+from sinks.control.changefeeds import Changefeeds
+from sinks.control.progress import Progress
 from streaming.cli import main
 from tests.acceptance.processes import Life, Stage, await_
 from tests.services.kafka_broker import KafkaBroker

@@ -13,7 +13,7 @@ from coordination.etcd import keys
 from coordination.metadata.lookup import read_changefeed
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
 from streaming import views
 from streaming.freshness import Freshness
 from streaming.report import read_progress

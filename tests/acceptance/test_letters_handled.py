@@ -11,7 +11,7 @@ import pytest
 
 from coordination import failpoint
 from coordination.failpoint import Failpoint, FailpointHit
-from sinks.dead_letters import DeadLetters
+from sinks.control.dead_letters import DeadLetters
 from streaming.cli import app, main
 from tests.acceptance.one_process import CHANGEFEED, Lives
 from tests.acceptance.small_tables import A, B, MakeLives, made, marks, row, values

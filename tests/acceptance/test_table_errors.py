@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from sinks.progress import ProgressRow
+from sinks.control.progress import ProgressRow
 from streaming import views
 from streaming.check import Finding, verdict
 from streaming.freshness import Freshness

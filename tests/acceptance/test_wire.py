@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.dead_letters import DeadLetters
-from sinks.progress import Progress
-from sinks.snapshots import Snapshots
+from sinks.control.dead_letters import DeadLetters
+from sinks.control.progress import Progress
+from sinks.control.snapshots import Snapshots
 from tests.acceptance.one_process import CHANGEFEED, Lives
 from tests.acceptance.processes import JVM_OPTIONS
 from tests.services import wire

@@ -33,7 +33,7 @@ from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
-from sinks.changefeeds import ChangefeedRow, Changefeeds
+from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_source import FakeSource, ts_at
 from tests.fakes.fake_warehouse import FakeWarehouse, Start

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sinks.changefeeds import RecordedWatermark
+from sinks.control.changefeeds import RecordedWatermark
 from streaming.cluster.reads import Marks, Offsets
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks

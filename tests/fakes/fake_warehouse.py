@@ -15,8 +15,8 @@ from coordination.errors import TermRefused
 from coordination.model import SEALED_TS, Ownership, TermNumber, Ts
 from coordination.ports import Advance, Claim, RegisteredTable, Standing
 from coordination.scheduler.coordinator import SpanProgress
-from sinks.changefeeds import ChangefeedRow
-from sinks.progress import ProgressRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import ProgressRow
 from streaming.cluster.newcomers import stored_low_water
 from streaming.cluster.progress_rows import cut, low_water, past_tables, reported_progress
 from streaming.cluster.reads import Marks

@@ -21,7 +21,7 @@ from deltalake import DeltaTable, QueryBuilder
 from conf.load import load_settings
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, Ownership, TableName, Ts
-from sinks.changefeeds import ChangefeedRow, Changefeeds
+from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter import TableDdl

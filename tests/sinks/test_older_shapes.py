@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import Ts
+from sinks.control.schemas import SchemaRow, columns_of, partitioning_of
 from sinks.older_shapes import RowShape, older_shapes, partitions_then
-from sinks.schemas import SchemaRow, columns_of, partitioning_of
 from sinks.types.partitioning import Partition, Partitioning
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from sinks.types.text_arrays import CastRules

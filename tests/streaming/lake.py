@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 
 from coordination.model import Ownership
-from sinks.changefeeds import ChangefeedRow, Changefeeds
-from sinks.control_upkeep import Upkeep
-from sinks.snapshots import SnapshotRow, Snapshots
+from sinks.control.changefeeds import ChangefeedRow, Changefeeds
+from sinks.control.snapshots import SnapshotRow, Snapshots
+from sinks.control.upkeep import Upkeep
 from streaming.snapshots import LedgerSnapshot, find_snapshot
 
 CHANGEFEED = "shop"

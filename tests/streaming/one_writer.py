@@ -27,9 +27,9 @@ from conf.settings import (
 from coordination import failpoint
 from coordination.failpoint import Failpoint, FailpointHit
 from coordination.model import TableName, Ts
-from sinks.changefeeds import ChangefeedRow, RecordedWatermark
-from sinks.progress import DROPPED, ProgressRow
-from sinks.schemas import SchemaRow
+from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
+from sinks.control.progress import DROPPED, ProgressRow
+from sinks.control.schemas import SchemaRow
 from sinks.target.table_properties import inspect
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry

@@ -19,9 +19,9 @@ from unittest.mock import Mock
 import pytest
 
 from coordination.model import Ownership, time_tso
-from sinks.changefeeds import ChangefeedRow, Changefeeds, RecordedWatermark
-from sinks.progress import Progress, ProgressRow
-from sinks.snapshots import SnapshotRow, Snapshots
+from sinks.control.changefeeds import ChangefeedRow, Changefeeds, RecordedWatermark
+from sinks.control.progress import Progress, ProgressRow
+from sinks.control.snapshots import SnapshotRow, Snapshots
 from streaming import bootstrap, logs
 from streaming.cli import main
 from streaming.snapshots import parse_as_of

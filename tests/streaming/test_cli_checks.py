@@ -28,8 +28,8 @@ from coordination.model import (
     Ts,
 )
 from coordination.orchestrator.commit_once import commit_once
-from sinks.changefeeds import ChangefeedRow, Changefeeds
-from sinks.progress import Progress, ProgressRow
+from sinks.control.changefeeds import ChangefeedRow, Changefeeds
+from sinks.control.progress import Progress, ProgressRow
 from streaming import preflight
 from tests.streaming.test_cli_cluster import SOURCE, Cluster, create
 

@@ -25,8 +25,8 @@ from coordination.metadata.lookup import read_changefeed
 from coordination.metadata.records import FeedState, RunningError
 from coordination.model import ChangefeedID, Ownership, Ts
 from coordination.orchestrator.commit_once import commit_once
-from sinks.blocked_ddls import BlockedDdl, BlockedDdls
-from sinks.changefeeds import ChangefeedRow, Changefeeds, ChangefeedState
+from sinks.control.blocked_ddls import BlockedDdl, BlockedDdls
+from sinks.control.changefeeds import ChangefeedRow, Changefeeds, ChangefeedState
 from streaming.cli import main
 
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"

@@ -10,7 +10,7 @@ import pytest
 
 from conf.settings import Changefeed, DeltaSink, EventFilter, FilterSettings, KafkaSource
 from coordination.model import TableName, Ts
-from sinks.blocked_ddls import BlockedDdl, DdlAction
+from sinks.control.blocked_ddls import BlockedDdl, DdlAction
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable, CreateTableLike
 from sinks.ddl.words import TYPED

@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordination.model import TSO_LOGICAL_BITS, Ownership
-from sinks.changefeeds import FRESH_TTLS, ChangefeedRow, Changefeeds
-from sinks.progress import BLOCKED, DROPPED, Progress, ProgressRow
+from sinks.control.changefeeds import FRESH_TTLS, ChangefeedRow, Changefeeds
+from sinks.control.progress import BLOCKED, DROPPED, Progress, ProgressRow
 from streaming.cli import main
 from streaming.freshness import Freshness
 
@@ -131,7 +131,7 @@ class Lake:
         first = ChangefeedRow(changefeed_id=name, start_ts=0, checkpoint_ts=ts, resolved_ts=ts)
         with self.monkeypatch.context() as patch:
             at = datetime.now(UTC) - timedelta(seconds=age_s)
-            patch.setattr("sinks.changefeeds._later_than", lambda _before: at)
+            patch.setattr("sinks.control.changefeeds._later_than", lambda _before: at)
             claimed = changefeeds.claim(first, OWNER, ttl_s=ttl_s, stop=threading.Event())
             changefeeds.save(replace(claimed, **{"state": "running", **of}))
         progress.claim(name, claimed.term)

@@ -22,7 +22,7 @@ from coordination.model import (
     Revision,
     time_tso,
 )
-from sinks.changefeeds import Changefeeds
+from sinks.control.changefeeds import Changefeeds
 from streaming.preflight import check_beginning, check_changefeed, has_finished
 from streaming.retained import CLOCKS_MS
 from streaming.source.kafka import SourceLost

@@ -8,7 +8,7 @@ import pytest
 
 from conf.settings import EventFilter, FilterSettings
 from coordination.model import TableName, Ts
-from sinks.blocked_ddls import BlockedDdl
+from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.classify import RENAMES_UNREAD
 from sinks.ddl.effects import RENAMES
 from streaming.ddl_plan import DdlPlan, in_order, plan

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from conf.settings import KafkaSource
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
 from streaming.concerns import Concerns
 from streaming.report import ProgressReport
 from streaming.retention_watch import RetentionWatch, oldest

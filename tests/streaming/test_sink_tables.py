@@ -14,11 +14,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from conf.settings import DeltaSink, FilterSettings, TableRule
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import ProgressRow
 from sinks.creation import create
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.progress import ProgressRow
 from sinks.target.engine_port import Target, app_id
 from sinks.target.table_properties import (
     REKEYED,

@@ -14,8 +14,8 @@ from unittest.mock import patch
 import pytest
 
 from coordination.errors import TidelakeError
-from sinks import snapshots as ledger
-from sinks.control_upkeep import Upkeep
+from sinks.control import snapshots as ledger
+from sinks.control.upkeep import Upkeep
 from sinks.merge_on_write import folding
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.fold import fold

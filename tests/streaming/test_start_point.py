@@ -11,7 +11,7 @@ import pytest
 from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSource, TableRule
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName
-from sinks.changefeeds import ChangefeedRow, RecordedWatermark
+from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from streaming.passed import refuse_what_was_passed
 from streaming.retained import CLOCKS_MS
 from streaming.source.kafka import SourceLost, SourceShape

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sinks.changefeeds import ChangefeedRow, RecordedWatermark
+from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from streaming import views
 from streaming.report import ProgressReport
 from streaming.views import show_rows

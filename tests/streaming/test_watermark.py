@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from sinks.changefeeds import RecordedWatermark
+from sinks.control.changefeeds import RecordedWatermark
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
 

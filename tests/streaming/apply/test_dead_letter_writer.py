@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sinks.dead_letters import DeadLetters, LetterWriter
+from sinks.control.dead_letters import DeadLetters, LetterWriter
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.row_errors import ERRORS
 from streaming.source.message_reader import MESSAGES

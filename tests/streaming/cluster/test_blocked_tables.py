@@ -10,7 +10,7 @@ import pytest
 
 from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSource
 from coordination.model import TableName, Ts
-from sinks.blocked_ddls import BlockedDdls
+from sinks.control.blocked_ddls import BlockedDdls
 from streaming.cluster import blocked_tables
 from streaming.cluster.blocked_tables import ASK_EVERY_S, REMIND_EVERY_S, BlockedTables
 from streaming.concerns import Concerns

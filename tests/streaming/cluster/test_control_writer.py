@@ -11,8 +11,8 @@ from coordination.metadata.records import FeedState
 from coordination.model import TableName, Ts
 from coordination.ports import Advance, Standing
 from coordination.scheduler.barrier import PendingDdl
-from sinks.changefeeds import Changefeeds
-from sinks.progress import Progress
+from sinks.control.changefeeds import Changefeeds
+from sinks.control.progress import Progress
 from sinks.target.table_properties import inspect
 from streaming.ddl_refusal import DdlNotSupported
 from tests.acceptance.small_tables import IDLE, A, B, key_only, made, marks, row, small_table

@@ -16,10 +16,11 @@ from coordination.errors import Stop
 from coordination.model import TableName, Ts
 from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
+from sinks.control.progress import DROPPED
+from sinks.control.warehouse import ControlTables
 from sinks.ddl.partitions import read_partitioning
 from sinks.ddl.words import read_words
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.progress import DROPPED
 from sinks.storage.errors import StorageAway
 from sinks.target.engine_port import TableHeld
 from streaming.cluster.control_rows import EndedSpan, RenamedSpans
@@ -27,7 +28,6 @@ from streaming.cluster.ddl_run import HELD_S, carry_out
 from streaming.cluster.known import Known, pending_ddls
 from streaming.cluster.progress_rows import first_progress
 from streaming.concerns import Concerns
-from streaming.control_tables import ControlTables
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_refusal import DdlNotSupported
 from streaming.ddl_steps import DdlEvent, DdlStep

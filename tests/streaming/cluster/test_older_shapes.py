@@ -15,12 +15,12 @@ import pytest
 
 from conf.settings import Changefeed, DeltaSink, KafkaSource, TableRule
 from coordination.model import Ts
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.schemas import SchemaRow
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_version import open_version
-from sinks.schemas import SchemaRow
 from sinks.target.engine_port import Applied, TableWrite
 from sinks.target.table_properties import DdlIdentity
 from sinks.types.table_schema import TableSchema

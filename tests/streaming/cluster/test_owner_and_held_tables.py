@@ -31,7 +31,7 @@ from coordination.scheduler.replication_set import ReplicationState
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import CaptureIdentity
 from coordination.trust.watchdog import Watchdog
-from sinks.progress import Progress
+from sinks.control.progress import Progress
 from streaming.cluster import control_writer, role_context
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.reads import Read

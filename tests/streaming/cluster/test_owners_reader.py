@@ -17,7 +17,7 @@ from coordination.errors import TryAgain
 from coordination.model import TableName, Ts
 from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
-from sinks.blocked_ddls import BlockedDdl
+from sinks.control.blocked_ddls import BlockedDdl
 from sinks.types.table_schema import schema_from_mysql_types
 from streaming.apply.shape import Untold, WholeRow
 from streaming.cluster.control_rows import EndedSpan

@@ -9,8 +9,8 @@ from coordination.ports import Advance
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
 from coordination.scheduler.replication_set import ReplicationState
-from sinks.changefeeds import ChangefeedRow, RecordedWatermark
-from sinks.progress import ProgressRow
+from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
+from sinks.control.progress import ProgressRow
 from streaming.cluster.progress_rows import (
     cut,
     ended_progress,

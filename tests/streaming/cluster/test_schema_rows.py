@@ -15,12 +15,12 @@ from deltalake import DeltaTable
 from conf.settings import DeltaSink
 from coordination.model import Ts
 from coordination.ports import Advance
-from sinks.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.warehouse import ControlTables
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import Backlog
 from streaming.cluster.control_rows import ControlRows
-from streaming.control_tables import ControlTables
 from streaming.ddl_steps import DdlEvent
 from streaming.sink_tables import SinkTables
 from tests.sinks.merge_on_write.altering import column

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from coordination.model import Ts
-from sinks.changefeeds import RecordedWatermark
+from sinks.control.changefeeds import RecordedWatermark
 from streaming.apply.carry import Carry
 from streaming.cluster import span_log
 from streaming.cluster.span_log import SpanLog

@@ -16,8 +16,8 @@ from coordination.model import CaptureID, ChangefeedID, Ownership, ProcessorEpoc
 from coordination.ports import Standing
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import CaptureIdentity, Fence, Trust
-from sinks.changefeeds import ChangefeedRow, Changefeeds
-from sinks.progress import Progress, ProgressRow
+from sinks.control.changefeeds import ChangefeedRow, Changefeeds
+from sinks.control.progress import Progress, ProgressRow
 from sinks.storage.errors import StorageAway
 from streaming.cluster.standing import StandingUpdate, StandingUpdates
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sinks.changefeeds import RecordedWatermark
+from sinks.control.changefeeds import RecordedWatermark
 from streaming.cluster import stream_run, topic_stream
 from streaming.cluster.stream_run import StreamRun
 from streaming.cluster.topic_stream import TopicStream

@@ -20,14 +20,14 @@ from deltalake.exceptions import CommitFailedError
 
 from coordination.errors import TidelakeError
 from coordination.model import Ownership, fence_number
-from sinks import control_table as module
-from sinks.changefeeds import ChangefeedRow, Changefeeds, RecordedWatermark
-from sinks.control_schema import column
-from sinks.control_table import Change, ControlTable, TableView
-from sinks.control_upkeep import Upkeep
-from sinks.dead_letters import DeadLetters
-from sinks.progress import Progress, ProgressRow
-from sinks.snapshots import SnapshotRow, Snapshots
+from sinks.control import control_table as module
+from sinks.control.changefeeds import ChangefeedRow, Changefeeds, RecordedWatermark
+from sinks.control.columns import column
+from sinks.control.control_table import Change, ControlTable, TableView
+from sinks.control.dead_letters import DeadLetters
+from sinks.control.progress import Progress, ProgressRow
+from sinks.control.snapshots import SnapshotRow, Snapshots
+from sinks.control.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sinks.control_schema import column
-from sinks.control_table import Change, ControlTable, TableView
+from sinks.control.columns import column
+from sinks.control.control_table import Change, ControlTable, TableView
 
 NARROW = pa.schema([column("name", pa.string(), "whose"), column("n", pa.int64(), "how many")])
 WIDE = pa.schema(

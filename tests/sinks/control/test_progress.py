@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 
 from coordination.errors import TermRefused, TidelakeError
 from coordination.model import TableName, fence_number, tso_time
-from sinks import control_table
-from sinks.progress import SCHEMA, Progress, ProgressRow
+from sinks.control import control_table
+from sinks.control.progress import SCHEMA, Progress, ProgressRow
 
 ORDERS = TableName("shop", "orders")
 

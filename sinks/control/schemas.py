@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import TableName, tso_time
-from sinks.control_schema import INT32, TEXT, from_rows, schema_of, to_rows
-from sinks.control_table import Change, ControlTable, TableView
-from sinks.control_upkeep import join_files
+from sinks.control.columns import INT32, TEXT, from_rows, schema_of, to_rows
+from sinks.control.control_table import Change, ControlTable, TableView
+from sinks.control.upkeep import join_files
 from sinks.target.engine_port import GENERATION
 from sinks.types.delta_types import delta_type
 from sinks.types.table_schema import TableSchema

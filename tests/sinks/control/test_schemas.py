@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from coordination.model import TableName, time_tso
-from sinks.schemas import SCHEMA, SchemaRow, Schemas, columns_of
+from sinks.control.schemas import SCHEMA, SchemaRow, Schemas, columns_of
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -10,7 +10,7 @@ for writers without a term.
 from __future__ import annotations
 
 from coordination.errors import TermRefused
-from sinks.control_table import Change, ControlTable, TableView
+from sinks.control.control_table import Change, ControlTable, TableView
 
 
 def term_app_id(changefeed_id: str) -> str:

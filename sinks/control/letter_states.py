@@ -19,9 +19,9 @@ from typing import Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.control_schema import column
-from sinks.control_table import Change, ControlTable, TableView
-from sinks.control_upkeep import Upkeep, join_files
+from sinks.control.columns import column
+from sinks.control.control_table import Change, ControlTable, TableView
+from sinks.control.upkeep import Upkeep, join_files
 
 LetterState = Literal["open", "replayed", "superseded", "resolved"]
 OPEN: Final = "open"

@@ -22,9 +22,9 @@ from conf.masking import masked
 from coordination.errors import Stop, TidelakeError
 from coordination.model import Ownership
 from coordination.trust.clock import Clock, SystemClock
-from sinks.control_schema import INT32, INT64, TEXT, from_rows, schema_of
-from sinks.control_table import Change, ControlTable, TableView, replaced, rows_of
-from sinks.earlier_owner import (
+from sinks.control.columns import INT32, INT64, TEXT, from_rows, schema_of
+from sinks.control.control_table import Change, ControlTable, TableView, replaced, rows_of
+from sinks.control.earlier_owner import (
     ENDED,
     alive,
     etcd_and_scope,
@@ -32,7 +32,7 @@ from sinks.earlier_owner import (
     must_wait,
     why_it_may_live,
 )
-from sinks.txn import term_refused
+from sinks.control.terms import term_refused
 
 ChangefeedState = Literal[
     "initializing", "running", "rewinding", "warning", "pending", "finished", "stopped", "failed"

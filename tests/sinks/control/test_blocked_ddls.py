@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 
 from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
-from sinks import blocked_ddls
-from sinks.blocked_ddls import BlockedDdl, BlockedDdls
+from sinks.control import blocked_ddls
+from sinks.control.blocked_ddls import BlockedDdl, BlockedDdls
 
 PLACE = TableName("shop", "orders"), Ts(40)
 

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from coordination.errors import Fenced, TermRefused
 from coordination.model import TableName
-from sinks.control_upkeep import Upkeep
-from sinks.dead_letters import SCHEMA, DeadLetters, LetterWriter
+from sinks.control.dead_letters import SCHEMA, DeadLetters, LetterWriter
+from sinks.control.upkeep import Upkeep
 
 ORDERS = TableName("shop", "orders")
 

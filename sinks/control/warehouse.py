@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from conf.settings import DeltaSink
 from coordination.secrets import revealed_options
-from sinks.blocked_ddls import BlockedDdls
-from sinks.changefeeds import Changefeeds
-from sinks.progress import Progress
-from sinks.schemas import Schemas
-from sinks.snapshots import Snapshots
+from sinks.control.blocked_ddls import BlockedDdls
+from sinks.control.changefeeds import Changefeeds
+from sinks.control.progress import Progress
+from sinks.control.schemas import Schemas
+from sinks.control.snapshots import Snapshots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

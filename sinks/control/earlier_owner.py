@@ -9,7 +9,7 @@ from coordination.errors import TermRefused, TidelakeError
 from coordination.model import Ownership
 
 if TYPE_CHECKING:
-    from sinks.changefeeds import ChangefeedRow
+    from sinks.control.changefeeds import ChangefeedRow
 
 ENDED: Final = frozenset({"finished", "stopped", "failed"})  # states in which nobody writes the row
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName, tso_time
-from sinks.control_schema import INT32, from_rows, schema_of, to_rows
-from sinks.control_table import Change, ControlTable, TableView, replaced, rows_of
-from sinks.txn import check_term, claim
+from sinks.control.columns import INT32, from_rows, schema_of, to_rows
+from sinks.control.control_table import Change, ControlTable, TableView, replaced, rows_of
+from sinks.control.terms import check_term, claim
 
 WHOLE_TABLE = "(-inf, +inf)"
 STOPPED = "stopped"  # no capture fills the table at present

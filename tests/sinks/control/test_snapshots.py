@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 
 from coordination.errors import TermRefused
 from coordination.model import tso_time
-from sinks import snapshots as module
-from sinks.control_upkeep import Upkeep
-from sinks.snapshots import SCHEMA, SnapshotRow, Snapshots, kept
+from sinks.control import snapshots as module
+from sinks.control.snapshots import SCHEMA, SnapshotRow, Snapshots, kept
+from sinks.control.upkeep import Upkeep
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

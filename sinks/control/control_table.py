@@ -24,8 +24,8 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.trust.clock import Clock, SystemClock
-from sinks.control_schema import fitted, lacking, names_in, to_rows, with_columns
-from sinks.control_upkeep import NO_HOOKS, ONCE, Upkeep, keep_up
+from sinks.control.columns import fitted, lacking, names_in, to_rows, with_columns
+from sinks.control.upkeep import NO_HOOKS, ONCE, Upkeep, keep_up
 from sinks.storage.errors import STORAGE_ERRORS, storage_error
 
 FOLDER = "_tidelake"

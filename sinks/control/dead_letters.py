@@ -20,11 +20,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import TableName
-from sinks.control_schema import column
-from sinks.control_table import Change, ControlTable, TableView
-from sinks.control_upkeep import Upkeep, join_files
-from sinks.letter_states import LETTER, OPEN, REPLAYED, SUPERSEDED, LetterStates, with_states
-from sinks.txn import check_term, claim, incarnation_app_id, incarnation_refused
+from sinks.control.columns import column
+from sinks.control.control_table import Change, ControlTable, TableView
+from sinks.control.letter_states import (
+    LETTER,
+    OPEN,
+    REPLAYED,
+    SUPERSEDED,
+    LetterStates,
+    with_states,
+)
+from sinks.control.terms import check_term, claim, incarnation_app_id, incarnation_refused
+from sinks.control.upkeep import Upkeep, join_files
 
 KEY = ("changefeed_id", "topic", "partition", "offset")
 SCHEMA = pa.schema(

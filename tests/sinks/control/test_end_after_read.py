@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.sinks.test_control_table import add_one, table_in
+from tests.sinks.control.test_control_table import add_one, table_in
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 READ_AND_END = """
 import sys
-from tests.sinks.test_control_table import counted, table_in
+from tests.sinks.control.test_control_table import counted, table_in
 assert table_in(sys.argv[1]).read(counted) == 6
 """
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +14,14 @@ from deltalake import DeltaTable
 
 from coordination.errors import Fenced, Stop, TermRefused, TidelakeError
 from coordination.model import Ownership
-from sinks.changefeeds import SCHEMA, ChangefeedRow, Changefeeds, RecordedWatermark, next_term
-from sinks.control_table import Change, ControlTable
+from sinks.control.changefeeds import (
+    SCHEMA,
+    ChangefeedRow,
+    Changefeeds,
+    RecordedWatermark,
+    next_term,
+)
+from sinks.control.control_table import Change, ControlTable
 
 INITIAL = ChangefeedRow(changefeed_id="shop", start_ts=10, checkpoint_ts=10, resolved_ts=10)
 BACKLOG = {"read_offsets", "end_offsets", "messages_behind", "messages_per_s", "time_left_s"}
@@ -345,46 +349,6 @@ def test_changefeeds_live_side_by_side(tmp_path: Path) -> None:
         crm.save(replace(of_crm, checkpoint_ts=ts * 2))
     stored = {row.changefeed_id: row.checkpoint_ts for row in shop.read_all()}
     assert stored == {"crm": 48, "shop": 24}
-
-
-def test_eight_threads_claim_eight_different_terms(tmp_path: Path) -> None:
-    start = threading.Barrier(8)
-
-    def run(number: int) -> tuple[Changefeeds, ChangefeedRow]:
-        changefeeds = Changefeeds(str(tmp_path))
-        start.wait()
-        return changefeeds, claim(changefeeds, owner(f"c{number}"))
-
-    with ThreadPoolExecutor(8) as pool:
-        claims = list(pool.map(run, range(8)))
-    assert sorted(row.term for _, row in claims) == list(range(1, 9))
-    for changefeeds, row in claims:
-        if row.term == 8:
-            changefeeds.save(row)
-        else:
-            with pytest.raises(TermRefused):
-                changefeeds.save(row)
-
-
-def claim_in_a_process(warehouse: str, capture: str, out: multiprocessing.Queue) -> None:
-    changefeeds = Changefeeds(warehouse)
-    out.put([claim(changefeeds, owner(capture)).term for _ in range(10)])
-
-
-def test_two_processes_never_share_a_term(tmp_path: Path) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    out = spawn.Queue()
-    workers = [
-        spawn.Process(target=claim_in_a_process, args=(str(tmp_path), name, out))
-        for name in ("a", "b")
-    ]
-    for worker in workers:
-        worker.start()
-    terms = out.get(timeout=300) + out.get(timeout=300)
-    for worker in workers:
-        worker.join(300)
-    out.close()
-    assert sorted(terms) == list(range(1, 21))
 
 
 def test_deltalake_reads_the_documented_columns(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from typing import Annotated, Literal
 
 from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
-from sinks.control_schema import TEXT, from_rows, schema_of
-from sinks.control_table import Change, ControlTable, TableView, replaced, rows_of
+from sinks.control.columns import TEXT, from_rows, schema_of
+from sinks.control.control_table import Change, ControlTable, TableView, replaced, rows_of
 
 DdlAction = Literal["skip", "apply"]
 
