@@ -30,7 +30,7 @@ from sinks.ddl.effects import (
     Unsupported,
 )
 from sinks.ddl.statements import read_ddl
-from sinks.ddl.words import TYPED
+from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
 from streaming.ddl_steps import (
     RECOVERS_UNKNOWN,

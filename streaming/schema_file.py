@@ -21,7 +21,7 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName
 from sinks.ddl.effects import CreateTable, CreateTableLike, Effect, Unsupported
 from sinks.ddl.statements import read_ddl
-from sinks.ddl.words import Dialect, Words, read_words
+from sinks.ddl.tokens import Dialect, Words, read_words
 from sinks.types.delta_types import quoted
 from sinks.types.table_schema import MySQLType, TableSchema, schema_from_mysql_types
 from streaming.apply.shape import WholeRow

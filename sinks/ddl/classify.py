@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sinks.ddl.alter import FROM_UNKNOWN, NOTHING
+from sinks.ddl.alter_table import FROM_UNKNOWN, NOTHING
 from sinks.ddl.effects import (
     RENAMES,
     AddIndex,
@@ -26,8 +26,8 @@ from sinks.ddl.effects import (
     Statement,
     Unsupported,
 )
-from sinks.ddl.keys import PRIMARY, can_be_key
-from sinks.ddl.words import same_name
+from sinks.ddl.handle_key import PRIMARY, can_be_key
+from sinks.ddl.tokens import same_name
 from sinks.types.table_schema import Index, TableSchema
 
 KEY = "it changes the table's key"

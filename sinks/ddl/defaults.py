@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
-from sinks.ddl.words import Word, Words
+from sinks.ddl.tokens import Word, Words
 from sinks.types.table_schema import (
     BINARY_TYPES,
     CURRENT_TIMESTAMP,

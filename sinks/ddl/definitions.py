@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sinks.ddl.defaults import literal, read_default
-from sinks.ddl.keys import keyed, named
-from sinks.ddl.partitions import read_partitioning
-from sinks.ddl.words import Word, Words, names_binary_charset, split_by_comma
+from sinks.ddl.handle_key import keyed, named
+from sinks.ddl.partition_clauses import read_partitioning
+from sinks.ddl.tokens import Word, Words, names_binary_charset, split_by_comma
 from sinks.types.table_schema import (
     BINARY_FORM,
     KNOWN_TYPES,

@@ -28,8 +28,8 @@ from sinks.ddl.effects import (
     SetDefault,
     SetPartitioning,
 )
-from sinks.ddl.keys import PRIMARY, keyed, named
-from sinks.ddl.words import same_name
+from sinks.ddl.handle_key import PRIMARY, keyed, named
+from sinks.ddl.tokens import same_name
 from sinks.types.partitioning import Partitioning
 from sinks.types.table_schema import Column, Index, IndexKind, TableSchema
 

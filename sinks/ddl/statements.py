@@ -4,7 +4,7 @@ reason."""
 from __future__ import annotations
 
 from coordination.model import TableName
-from sinks.ddl.alter import NOTHING, read_alter, rename_table
+from sinks.ddl.alter_table import NOTHING, read_alter, rename_table
 from sinks.ddl.definitions import read_index, read_table
 from sinks.ddl.effects import (
     AddIndex,
@@ -21,7 +21,7 @@ from sinks.ddl.effects import (
     TruncateTable,
     Unsupported,
 )
-from sinks.ddl.words import (
+from sinks.ddl.tokens import (
     Dialect,
     Word,
     Words,

@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, Ts
-from sinks.column_origin import OnAddDefault
+from sinks.ddl.column_origin import OnAddDefault
 from sinks.ddl.evolve import SchemaChange
+from sinks.ddl.session_values import SessionValues
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import AppTransaction, DataFile, Json, Metadata
 from sinks.merge_on_write.assumed import assumed
@@ -43,7 +44,6 @@ from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.rewrite import PartRewrite, rewrite
 from sinks.merge_on_write.sorted_files import write_sorted
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.session_values import SessionValues
 from sinks.target.engine_port import Applied, Skipped, TableHeld, Target
 from sinks.target.table_properties import (
     ALTERED,

@@ -9,7 +9,7 @@ from typing import Final
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.session_values import SessionValues
+from sinks.ddl.session_values import SessionValues
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import ASSUMED, TableNotes
 from sinks.types.text_arrays import CastRules

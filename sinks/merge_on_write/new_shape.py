@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coordination.errors import TidelakeError
-from sinks.column_origin import ColumnOrigin, OnAddDefault, column_origins
+from sinks.ddl.column_origin import ColumnOrigin, OnAddDefault, column_origins
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.actions import Json, Metadata, Protocol
 from sinks.merge_on_write.table_shape import (

@@ -27,7 +27,7 @@ from coordination.model import TableName, Ts
 from sinks.control.dead_letters import DeadLetters, LetterWriter
 from sinks.control.letter_states import LETTER, OPEN, PASSED_NEW, PASSED_OLD, REPLAYED, SUPERSEDED
 from sinks.control.letter_states import SCHEMA as STATES
-from sinks.older_shapes import RowShape
+from sinks.ddl.past_schemas import RowShape
 from streaming.apply.last_change import LastChanges
 from streaming.apply.letter_rows import LetterEntries, letter_entries, letter_rows
 from streaming.apply.table_task import ChangeRules, TableTask

@@ -8,7 +8,7 @@ from typing import Literal
 
 from conf.settings import Changefeed
 from coordination.model import TableName, Ts
-from sinks.older_shapes import RowShape
+from sinks.ddl.past_schemas import RowShape
 from sinks.target.write_mode import UPSERT, TableForm
 from sinks.types.casts import CastRules
 from sinks.types.table_schema import TableSchema

@@ -13,7 +13,8 @@ from coordination.errors import Fenced, Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from coordination.secrets import revealed_options
-from sinks.column_origin import null_fills
+from sinks.ddl.column_origin import null_fills
+from sinks.ddl.past_schemas import partitions_then
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.exchanged import PartitionExchange, exchange
@@ -27,7 +28,6 @@ from sinks.merge_on_write.recovered import (
 from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.merge_on_write.table_version import open_version
-from sinks.older_shapes import partitions_then
 from sinks.target.engine_port import Applied, Skipped, TableBroughtBack, TableHeld
 from sinks.target.table_properties import DdlIdentity
 from sinks.types.partitioning import Partitioning

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from conf.settings import Changefeed
 from coordination.model import TableName
 from sinks.control.schemas import SchemaRow
-from sinks.older_shapes import RowShape, older_shapes
+from sinks.ddl.past_schemas import RowShape, older_shapes
 from sinks.target.table_properties import DdlIdentity
 from streaming.cluster.progress_rows import schema_row
 from streaming.schema_file import definitions_of

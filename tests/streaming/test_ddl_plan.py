@@ -13,7 +13,7 @@ from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl, DdlAction
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable, CreateTableLike
-from sinks.ddl.words import TYPED
+from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_refusal import refusal, way_past

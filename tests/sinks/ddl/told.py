@@ -36,8 +36,8 @@ from sinks.ddl.effects import (
     TruncateTable,
     Unsupported,
 )
-from sinks.ddl.keys import PRIMARY
-from sinks.ddl.words import same_name
+from sinks.ddl.handle_key import PRIMARY
+from sinks.ddl.tokens import same_name
 from sinks.types.partitioning import Partition, Partitioning
 from sinks.types.table_schema import Column, Index, TableSchema
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import Ts
-from sinks.column_origin import ColumnOrigin
-from sinks.older_shapes import RowShape, ShapeStep
+from sinks.ddl.column_origin import ColumnOrigin
+from sinks.ddl.past_schemas import RowShape, ShapeStep
 from sinks.target.write_mode import ROW_DELETED, TableForm
 from sinks.types.table_schema import MySQLType, TableSchema
 from streaming.apply.row_block import RowBlock

@@ -18,8 +18,8 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from sinks.control.progress import DROPPED
 from sinks.control.warehouse import ControlTables
-from sinks.ddl.partitions import read_partitioning
-from sinks.ddl.words import read_words
+from sinks.ddl.partition_clauses import read_partitioning
+from sinks.ddl.tokens import read_words
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.storage.errors import StorageAway
 from sinks.target.engine_port import TableHeld

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coordination.model import Ts, tso_time
-from sinks.column_origin import ColumnOrigin
+from sinks.ddl.column_origin import ColumnOrigin
 from sinks.types.table_schema import CURRENT_TIMESTAMP
 from sinks.types.text_arrays import CastRules
 

@@ -31,9 +31,9 @@ from sinks.ddl.effects import (
     TruncatePartition,
     Unsupported,
 )
-from sinks.ddl.keys import PRIMARY
-from sinks.ddl.partitions import read_count, read_partitioning, read_partitions
-from sinks.ddl.words import Word, Words, names_binary_charset, schema_of, split_by_comma
+from sinks.ddl.handle_key import PRIMARY
+from sinks.ddl.partition_clauses import read_count, read_partitioning, read_partitions
+from sinks.ddl.tokens import Word, Words, names_binary_charset, schema_of, split_by_comma
 from sinks.types.table_schema import Index
 
 NOTHING = "it changes neither columns nor rows"

@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from coordination.model import TSO_LOGICAL_BITS, Ts
-from sinks.column_origin import ColumnOrigin, OnAddDefault, column_origins
 from sinks.control.schemas import SchemaRow
+from sinks.ddl.column_origin import ColumnOrigin, OnAddDefault, column_origins
 from sinks.ddl.effects import (
     AddColumn,
     AlterSpec,

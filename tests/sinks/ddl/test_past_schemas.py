@@ -11,7 +11,7 @@ import pytest
 
 from coordination.model import Ts
 from sinks.control.schemas import SchemaRow, columns_of, partitioning_of
-from sinks.older_shapes import RowShape, older_shapes, partitions_then
+from sinks.ddl.past_schemas import RowShape, older_shapes, partitions_then
 from sinks.types.partitioning import Partition, Partitioning
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from sinks.types.text_arrays import CastRules
