@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 
 from coordination.trust.clock import Clock, SystemClock
-from sinks.jvm_errors import line
+from sinks.spark.jvm_errors import line
 from streaming.backlog import Backlog, BacklogMeter
 from streaming.cluster.reads import Offsets, texts
 from streaming.concerns import BROKER, BROKER_SILENT_S, Concerns

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import TableName, Ts
-from sinks.jvm_errors import line
+from sinks.spark.jvm_errors import line
 from streaming.scratch import remake
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from coordination.model import TableName, Ts
 from sinks.creation import create
-from sinks.spark_engine import SparkEngine
+from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import OP_COLUMN, UPSERT, TableWrite, Target
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from streaming.cluster.query import ticking_query

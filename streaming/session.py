@@ -24,8 +24,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from coordination.errors import ConfigError, Stop, TidelakeError
-from sinks.jvm_errors import line
-from sinks.session_conf import COMPILED
+from sinks.spark.jvm_errors import line
+from sinks.spark.session_settings import COMPILED
 from streaming.jvm import NEEDS, STOP_S, DriverJvm, in_time
 from streaming.source.read_task import first_task
 from streaming.spark_conf import (

@@ -26,9 +26,9 @@ from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName, time_tso
 from coordination.secrets import revealed_options
 from sinks.control.snapshots import SnapshotRow
 from sinks.control.warehouse import ControlTables
-from sinks.jvm_errors import line
 from sinks.merge_on_write.log_reader import VersionGone
 from sinks.merge_on_write.table_version import TableVersion, open_version
+from sinks.spark.jvm_errors import line
 from sinks.target.table_properties import table_uri
 from sinks.types.delta_types import quoted
 from streaming.report import changefeed_rows, checkpoint_time

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coordination.errors import ConfigError
-from sinks.session_conf import SESSION_CONF
+from sinks.spark.session_settings import SESSION_CONF
 
 logger = logging.getLogger(__name__)
 

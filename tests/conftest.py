@@ -12,7 +12,7 @@ import pytest
 from xdist.remote import Producer
 
 from conf import masking
-from sinks import session_conf
+from sinks.spark import session_settings
 from tests.shares import Shares, in_turn
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ JVM_OPTIONS = (
     "-XX:Tier4CompileThreshold=40000 -XX:Tier4BackEdgeThreshold=200000"
 )
 # A MERGE of a few rows takes less time than to compile it.
-COMPILED = dict(session_conf.COMPILED)
-session_conf.COMPILED.clear()
+COMPILED = dict(session_settings.COMPILED)
+session_settings.COMPILED.clear()
 SPARK_JARS = (ROOT / ".jars" / "spark").resolve()  # as the class archive has them
 
 

@@ -29,7 +29,7 @@ from coordination.secrets import revealed_options
 from sinks.control.progress import BLOCKED
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.spark_engine import SparkEngine
+from sinks.spark.merge_engine import SparkEngine
 from sinks.storage.errors import StorageAway
 from sinks.target.engine_choice import engine_choice
 from sinks.target.engine_port import (

@@ -25,7 +25,7 @@ from coordination.errors import (
 )
 from coordination.failpoint import FailpointHit
 from coordination.model import TableName
-from sinks.jvm_errors import line
+from sinks.spark.jvm_errors import line
 from streaming.permit import Withdrawn
 
 logger = logging.getLogger(__name__)

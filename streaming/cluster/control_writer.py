@@ -23,7 +23,7 @@ from coordination.errors import Fenced, Stop, TermRefused, TidelakeError, TryAga
 from coordination.model import NO_TS, Ownership, TermNumber, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
-from sinks.jvm_errors import line
+from sinks.spark.jvm_errors import line
 from streaming.backlog import BacklogMeter
 from streaming.backoff import PASSING
 from streaming.cluster.blocked_tables import BlockedTables

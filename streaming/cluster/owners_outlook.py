@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 
-from sinks.jvm_errors import line
+from sinks.spark.jvm_errors import line
 from streaming.awaited import awaited
 from streaming.cluster.control_rows import ControlRows
 from streaming.cluster.reads import texts

@@ -27,8 +27,8 @@ from pyspark.errors import PySparkException
 from coordination.errors import Stop, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
-from sinks.jvm_errors import line
 from sinks.merge_on_write.parts import Part, Result, one_by_one
+from sinks.spark.jvm_errors import line
 from streaming.cluster.part_task import PartFailure, PartTask
 from streaming.cluster.role_context import RoleContext
 from streaming.session import CONTEXT_GONE

@@ -27,7 +27,7 @@ from coordination.metadata.running_errors import PROCESSOR_UNKNOWN, log_failure,
 from coordination.ports import Trouble
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableStatus
-from sinks.jvm_errors import line
+from sinks.spark.jvm_errors import line
 from streaming.backoff import PASSING
 from streaming.cluster.held_spans import Assignment, HeldSpans
 from streaming.cluster.newcomers import low_water_of, passes

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from coordination.errors import Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
-from sinks.jvm_errors import line
+from sinks.spark.jvm_errors import line
 from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.partitions import beginning, past_strays, tell_of_strays
 from streaming.cluster.query import ticking_query

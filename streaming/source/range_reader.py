@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 
 from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TryAgain
-from sinks.jvm_errors import line
+from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.source.body_files import BodyFolder
 from streaming.source.kafka import Source, SourceAway

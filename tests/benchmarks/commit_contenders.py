@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
 
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.spark_engine import SparkEngine
+from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import OP_COLUMN, Target
 from tests.benchmarks.commit_workload import Batch, write_of
 from tests.benchmarks.measure import REPOSITORY

@@ -15,8 +15,8 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.model import Ts
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.session_conf import SESSION_CONF
-from sinks.spark_engine import SparkEngine, _session_for
+from sinks.spark.merge_engine import SparkEngine, _session_for
+from sinks.spark.session_settings import SESSION_CONF
 from sinks.target.engine_choice import EngineSetting, engine_choice
 from sinks.target.engine_port import Applied, Skipped, TableWrite
 from tests.conftest import COMPILED
@@ -41,7 +41,7 @@ def session(spark: SparkSession) -> SparkSession:
 
 @pytest.fixture
 def as_in_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinks.spark_engine.COMPILED", COMPILED)
+    monkeypatch.setattr("sinks.spark.merge_engine.COMPILED", COMPILED)
 
 
 @pytest.fixture

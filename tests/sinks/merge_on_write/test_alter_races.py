@@ -13,7 +13,7 @@ from coordination.model import SEALED_TS, Ts
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.spark_engine import SparkEngine
+from sinks.spark.merge_engine import SparkEngine
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped, TableAltered
 from sinks.target.table_properties import seal

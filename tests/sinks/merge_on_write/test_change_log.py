@@ -25,7 +25,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.renamed import TableRename, rename
-from sinks.spark_engine import SparkEngine
+from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import Applied, Skipped, Target, app_id
 from sinks.target.table_properties import DdlIdentity, inspect, seal, state_of
 from sinks.target.write_mode import TableForm

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.spark_engine import SparkEngine
+from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import Applied
 from tests.sinks.merge_on_write.ddls import C
 from tests.sinks.merge_on_write.kernel_reader import KernelReader

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from coordination.errors import TidelakeError, TryAgain
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.session_conf import SESSION_CONF
-from sinks.spark_engine import SparkEngine
+from sinks.spark.merge_engine import SparkEngine
+from sinks.spark.session_settings import SESSION_CONF
 from sinks.storage.errors import (
     StorageAway,
     StorageRefuses,

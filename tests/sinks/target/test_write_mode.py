@@ -15,7 +15,7 @@ from coordination.model import Ts
 from sinks.creation import create
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.spark_engine import SparkEngine
+from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target
 from sinks.target.table_properties import DdlIdentity, inspect
 from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PythonException
 
-from sinks.jvm_errors import line
+from sinks.spark.jvm_errors import line
 
 OF_THE_JVM = """An error occurred while calling o18507.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times
