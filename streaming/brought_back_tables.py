@@ -13,7 +13,7 @@ from coordination.errors import TidelakeError
 from coordination.model import NO_TS, TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import BLOCKED, ProgressRow
-from sinks.merge_on_write.brought_back import BroughtBack, LogNow, look
+from sinks.merge_on_write.log.brought_back import BroughtBack, LogNow, look
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import open_storage
 from sinks.target.engine_port import LastSeen, TableBroughtBack, Target

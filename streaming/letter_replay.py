@@ -34,7 +34,7 @@ from sinks.control.letter_states import SCHEMA as STATES
 from sinks.control.progress import DROPPED
 from sinks.control.warehouse import ControlTables
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.target.engine_port import (
     Applied,
     TableAltered,

@@ -240,7 +240,7 @@ def operator(
 
 def set_table_paused(sink: DeltaSink, table: str, *, paused: bool) -> Row:
     """Stop commits to a table, or allow them again; its changes wait until then."""
-    from sinks.merge_on_write.pause import set_paused  # Delta is imported where it is needed
+    from sinks.merge_on_write.log.pause import set_paused  # Delta is imported where it is needed
     from sinks.target.table_properties import table_uri
 
     uri = table_uri(sink.warehouse, table_name(table))

@@ -20,15 +20,15 @@ import pyarrow as pa
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write import data_files
-from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.alter import TableDdl, notes_of
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.file_rows import Dead, DeletedRows
-from sinks.merge_on_write.log_reader import VersionGone, read_log
+from sinks.merge_on_write.log.actions import DataFile
+from sinks.merge_on_write.log.physical_schema import TableShape
+from sinks.merge_on_write.log.reader import VersionGone, read_log
 from sinks.merge_on_write.open_table import OpenTable
 from sinks.merge_on_write.partition_rows import find_partitions
 from sinks.merge_on_write.rewrite import SLICE_ROWS, in_slices
-from sinks.merge_on_write.table_shape import TableShape
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.write_mode import UPSERT

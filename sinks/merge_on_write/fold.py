@@ -22,8 +22,6 @@ import pyarrow as pa
 
 from coordination.errors import TryAgain
 from sinks.merge_on_write import data_files
-from sinks.merge_on_write.actions import DataFile
-from sinks.merge_on_write.commit import LostRace
 from sinks.merge_on_write.file_rows import DeletedRows, FileRows, mark
 from sinks.merge_on_write.folding import (
     FULL_BYTES,
@@ -33,10 +31,12 @@ from sinks.merge_on_write.folding import (
     choose,
 )
 from sinks.merge_on_write.key_index import Ordinals
+from sinks.merge_on_write.log.actions import DataFile
+from sinks.merge_on_write.log.commit import LostRace
+from sinks.merge_on_write.log.pause import is_paused
+from sinks.merge_on_write.log.physical_schema import TableShape
 from sinks.merge_on_write.open_table import OpenTable
-from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
-from sinks.merge_on_write.table_shape import TableShape
 
 _log = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 
 from coordination.model import Ts
 from sinks.merge_on_write import data_files
-from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.ended_rows import rows_at
 from sinks.merge_on_write.key_index import Ordinals, sort_keys
+from sinks.merge_on_write.log.actions import DataFile
+from sinks.merge_on_write.log.physical_schema import ShapeColumn
 from sinks.merge_on_write.open_table import OpenTable
-from sinks.merge_on_write.table_shape import ShapeColumn
 from sinks.target.engine_port import DELETE, OP_COLUMN
 from sinks.target.table_properties import CLOSED, SHOWN
 from sinks.target.write_mode import IS_CURRENT, VALID_FROM_TS, VALID_TO, VALID_TO_TS, moment_us

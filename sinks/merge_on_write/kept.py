@@ -11,11 +11,11 @@ import time
 import uuid
 
 from coordination.trust.clock import SystemClock
-from sinks.merge_on_write.actions import Metadata
-from sinks.merge_on_write.commit import commit, create_table
-from sinks.merge_on_write.located import absolute
-from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log.actions import Metadata
+from sinks.merge_on_write.log.commit import commit, create_table
+from sinks.merge_on_write.log.file_locations import absolute
+from sinks.merge_on_write.log.reader import read_log
+from sinks.merge_on_write.log.state import LogState
 from sinks.storage.local_storage import TableStorage
 from sinks.target.table_properties import DdlIdentity
 

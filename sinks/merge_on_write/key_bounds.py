@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.data_files import OURS
 from sinks.merge_on_write.key_index import SortedKeys
-from sinks.merge_on_write.located import LocatedFiles
-from sinks.merge_on_write.table_shape import ShapeColumn
+from sinks.merge_on_write.log.actions import DataFile
+from sinks.merge_on_write.log.file_locations import LocatedFiles
+from sinks.merge_on_write.log.physical_schema import ShapeColumn
 
 Bounds = tuple[Any, Any]
 

@@ -16,8 +16,8 @@ from typing import Any
 from coordination.errors import TidelakeError
 from sinks.ddl.column_origin import ColumnOrigin, OnAddDefault, column_origins
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write.actions import Json, Metadata, Protocol
-from sinks.merge_on_write.table_shape import (
+from sinks.merge_on_write.log.actions import Json, Metadata, Protocol
+from sinks.merge_on_write.log.physical_schema import (
     INDEXED_COLUMNS,
     NotForThisEngine,
     ShapeColumn,

@@ -20,18 +20,18 @@ from coordination.errors import TryAgain
 from coordination.model import NO_TS, Ts
 from coordination.trust.clock import SystemClock
 from sinks.merge_on_write import data_files
-from sinks.merge_on_write.actions import DataFile, Json
-from sinks.merge_on_write.brought_back import BroughtBack, LogNow, look
-from sinks.merge_on_write.commit import LostRace, TooLate, commit
 from sinks.merge_on_write.file_rows import DeletedRows, FileRows, IndexMemory, mark
-from sinks.merge_on_write.forgotten import WITHIN_MS
 from sinks.merge_on_write.key_bounds import Bounds, bounds_by, may_hold, told_bounds
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, rows_with, sort_keys
-from sinks.merge_on_write.located import LocatedFiles
-from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
-from sinks.merge_on_write.log_state import NEVER, LogState
+from sinks.merge_on_write.log.actions import DataFile, Json
+from sinks.merge_on_write.log.brought_back import BroughtBack, LogNow, look
+from sinks.merge_on_write.log.commit import LostRace, TooLate, commit
+from sinks.merge_on_write.log.file_locations import LocatedFiles
+from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
+from sinks.merge_on_write.log.reader import LogMoved, follow, read_log
+from sinks.merge_on_write.log.state import NEVER, LogState
+from sinks.merge_on_write.log.tombstones import WITHIN_MS
 from sinks.merge_on_write.sorted_files import NewFile
-from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
 from sinks.storage.local_storage import TableStorage
 from sinks.target.engine_port import LastSeen
 from sinks.types.key_hash import is_numeric, keys_of

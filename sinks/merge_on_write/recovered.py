@@ -18,11 +18,11 @@ from coordination.model import TableName
 from sinks.ddl.effects import DropTable
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.arrived import Arrival, arrive
-from sinks.merge_on_write.deletion_vector import file_of
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.kept import kept_uri
-from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log.deletion_vector import file_of
+from sinks.merge_on_write.log.reader import read_log
+from sinks.merge_on_write.log.state import LogState
 from sinks.storage.errors import one_sentence
 from sinks.target.engine_port import Applied, Skipped, Target
 from sinks.target.table_properties import DROPPED, DdlIdentity, TargetState

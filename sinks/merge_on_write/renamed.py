@@ -22,10 +22,10 @@ from coordination.failpoint import Failpoint, failpoint
 from sinks.merge_on_write.alter import TableDdl, notes_of
 from sinks.merge_on_write.arrived import Arrival, arrive, check_free
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log.physical_schema import NotForThisEngine
+from sinks.merge_on_write.log.reader import read_log
+from sinks.merge_on_write.log.state import LogState
 from sinks.merge_on_write.open_table import OpenTable, TableGone
-from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.storage.errors import one_sentence
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import DdlIdentity

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from sinks.merge_on_write.actions import Tombstone
-from sinks.merge_on_write.checkpoint_reader import UNREADABLE, sidecars_of
-from sinks.merge_on_write.forgotten import WITHIN_MS
-from sinks.merge_on_write.located import files_of, is_in_table
-from sinks.merge_on_write.log_paths import LOG, SIDECARS, LogCheckpoint, classify, whole_checkpoints
-from sinks.merge_on_write.log_reader import check_head
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log.actions import Tombstone
+from sinks.merge_on_write.log.checkpoint_reader import UNREADABLE, sidecars_of
+from sinks.merge_on_write.log.file_locations import files_of, is_in_table
+from sinks.merge_on_write.log.paths import LOG, SIDECARS, LogCheckpoint, classify, whole_checkpoints
+from sinks.merge_on_write.log.reader import check_head
+from sinks.merge_on_write.log.state import LogState
+from sinks.merge_on_write.log.tombstones import WITHIN_MS
 from sinks.storage.local_storage import TEMPORARY_SUFFIX, Entry, TableStorage
 from sinks.target.retention_properties import (
     DAY_MS,

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.merge_on_write import data_files
-from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.key_bounds import Bounds, bounds_by
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, sort_keys
-from sinks.merge_on_write.table_shape import TableShape
+from sinks.merge_on_write.log.actions import DataFile
+from sinks.merge_on_write.log.physical_schema import TableShape
 from sinks.storage.local_storage import TableStorage
 from sinks.types.key_hash import Keys, is_numeric, keys_of
 

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.merge_on_write.actions import JSON
-from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
+from sinks.merge_on_write.log.actions import JSON
+from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
 
 TEXT_PREFIX = 32  # characters
 LARGEST = "\U0010ffff"

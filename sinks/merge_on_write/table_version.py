@@ -14,11 +14,11 @@ import pyarrow.dataset as ds
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write import data_files
-from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.file_rows import DeletedRows
-from sinks.merge_on_write.located import LocatedFiles, files_of, is_in_table
-from sinks.merge_on_write.log_reader import VersionGone, cleaned_up, read_log
-from sinks.merge_on_write.table_shape import NotForThisEngine, ShapeColumn, TableShape
+from sinks.merge_on_write.log.actions import DataFile
+from sinks.merge_on_write.log.file_locations import LocatedFiles, files_of, is_in_table
+from sinks.merge_on_write.log.physical_schema import NotForThisEngine, ShapeColumn, TableShape
+from sinks.merge_on_write.log.reader import VersionGone, cleaned_up, read_log
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import open_storage
 from sinks.types.delta_types import sql_type

@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS
-from sinks.merge_on_write.brought_back import LogNow, look
+from sinks.merge_on_write.log.brought_back import LogNow, look
 from sinks.spark.session_settings import COMPILED, SESSION_CONF
 from sinks.storage.errors import is_storage_error, one_sentence, storage_error
 from sinks.storage.local_storage import open_storage

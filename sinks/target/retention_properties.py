@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write.actions import Metadata
+from sinks.merge_on_write.log.actions import Metadata
 
 LOG_RETENTION = "delta.logRetentionDuration"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"

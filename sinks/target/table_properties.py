@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.control.upkeep import ONCE
-from sinks.merge_on_write.actions import Metadata
+from sinks.merge_on_write.log.actions import Metadata
 from sinks.storage.errors import is_storage_error, one_line, one_sentence, storage_error
 from sinks.target.engine_port import GENERATION
 from sinks.target.retention_properties import (

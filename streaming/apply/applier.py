@@ -28,7 +28,7 @@ from coordination.model import SEALED_TS, TableName, Ts
 from coordination.secrets import revealed_options
 from sinks.control.progress import BLOCKED
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.spark.merge_engine import SparkEngine
 from sinks.storage.errors import StorageAway
 from sinks.target.engine_choice import engine_choice

@@ -18,6 +18,7 @@ from sinks.ddl.past_schemas import partitions_then
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.exchanged import PartitionExchange, exchange
+from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.recovered import (
     TableRecovery,
     is_recovered,
@@ -26,7 +27,6 @@ from sinks.merge_on_write.recovered import (
     recover,
 )
 from sinks.merge_on_write.renamed import TableRename, rename
-from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.merge_on_write.table_version import open_version
 from sinks.target.engine_port import Applied, Skipped, TableBroughtBack, TableHeld
 from sinks.target.table_properties import DdlIdentity

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordination.failpoint import Failpoint
-from sinks.merge_on_write.pause import set_paused
+from sinks.merge_on_write.log.pause import set_paused
 from tests.acceptance.one_process import Feed, Lives, Sleep, shop_feed
 from tests.acceptance.processes import await_
 from tests.services.kafka_broker import KafkaBroker

@@ -11,7 +11,7 @@ import pytest
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.model import TableName
 from sinks.control.progress import Progress, ProgressRow
-from sinks.merge_on_write.pause import set_paused
+from sinks.merge_on_write.log.pause import set_paused
 from tests.acceptance.cluster import FEED, Cluster, Server
 from tests.acceptance.test_cluster import STARTS, STOP_WITHIN_S, TABLES, end, move
 from tests.services.kafka_broker import REPOSITORY, KafkaBroker

@@ -18,14 +18,19 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sinks.merge_on_write.actions import AppTransaction, DataFile, DeletionVectorDescriptor, Json
-from sinks.merge_on_write.checkpoint import write_checkpoint
-from sinks.merge_on_write.commit import commit
-from sinks.merge_on_write.deletion_vector import z85_encode
-from sinks.merge_on_write.forgotten import WITHIN_MS
-from sinks.merge_on_write.log_paths import LOG, checkpoint_path
-from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log.actions import (
+    AppTransaction,
+    DataFile,
+    DeletionVectorDescriptor,
+    Json,
+)
+from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
+from sinks.merge_on_write.log.commit import commit
+from sinks.merge_on_write.log.deletion_vector import z85_encode
+from sinks.merge_on_write.log.paths import LOG, checkpoint_path
+from sinks.merge_on_write.log.reader import read_log
+from sinks.merge_on_write.log.state import LogState
+from sinks.merge_on_write.log.tombstones import WITHIN_MS
 from sinks.storage.local_storage import LocalStorage
 from tests.sinks.merge_on_write.log_tables import CLOCK, STATS, data_file, make, now_ms
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.log import commit as commits
 from sinks.storage.local_storage import LocalStorage, TableStorage, open_storage
 from sinks.storage.object_storage import ObjectStorage
 from tests.services.s3_server import S3Server

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import Ts
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.spark.merge_engine import SparkEngine, _session_for
 from sinks.spark.session_settings import SESSION_CONF
 from sinks.target.engine_choice import EngineSetting, engine_choice

@@ -17,8 +17,8 @@ from coordination.errors import TidelakeError
 from sinks.control import snapshots as ledger
 from sinks.control.upkeep import Upkeep
 from sinks.merge_on_write import folding
-from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.fold import fold
+from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.retention import clean_files, clean_log
 from streaming.snapshots import LedgerSnapshot
 from tests.sinks.merge_on_write.altering import AlteredHistory, chosen_seeds

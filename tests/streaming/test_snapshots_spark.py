@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.log_reader import VersionGone, read_log
+from sinks.merge_on_write.log.reader import VersionGone, read_log
 from sinks.merge_on_write.retention import clean_files
 from sinks.storage.local_storage import LocalStorage
 from streaming.snapshots import register_views, sql_text

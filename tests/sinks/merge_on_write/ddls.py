@@ -16,7 +16,7 @@ from coordination.model import Ts
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.log_reader import read_log
+from sinks.merge_on_write.log.reader import read_log
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import OP_COLUMN, TableWrite
 from sinks.target.table_properties import DdlIdentity

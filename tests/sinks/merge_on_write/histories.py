@@ -22,11 +22,11 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from coordination.model import TableName, Ts
 from sinks.creation import create
 from sinks.merge_on_write import data_files, folding
-from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
-from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.table_shape import arrow_type
+from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
+from sinks.merge_on_write.log.physical_schema import arrow_type
+from sinks.merge_on_write.log.reader import read_log
 from sinks.target.engine_port import OP_COLUMN, Applied, TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.delta_types import delta_type, log_type

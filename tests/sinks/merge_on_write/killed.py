@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
+from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.retention import clean_files, clean_log
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl, truncate
 from tests.sinks.merge_on_write.event_logs import rewound_write

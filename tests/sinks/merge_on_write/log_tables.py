@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from coordination.trust.clock import SystemClock
-from sinks.merge_on_write.actions import (
+from sinks.merge_on_write.log.actions import (
     AppTransaction,
     DataFile,
     DeletionVectorDescriptor,
@@ -17,11 +17,11 @@ from sinks.merge_on_write.actions import (
     Metadata,
     Protocol,
 )
-from sinks.merge_on_write.commit import commit, create_table
-from sinks.merge_on_write.deletion_vector import z85_encode
-from sinks.merge_on_write.log_paths import commit_path
-from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.log_state import LogState, parse_commit
+from sinks.merge_on_write.log.commit import commit, create_table
+from sinks.merge_on_write.log.deletion_vector import z85_encode
+from sinks.merge_on_write.log.paths import commit_path
+from sinks.merge_on_write.log.reader import read_log
+from sinks.merge_on_write.log.state import LogState, parse_commit
 from sinks.storage.local_storage import TableStorage
 
 CLOCK = SystemClock()

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coordination.trust.clock import SystemClock
-from sinks.merge_on_write.actions import DataFile, DeletionVectorDescriptor, Json
-from sinks.merge_on_write.commit import commit
-from sinks.merge_on_write.deletion_vector import (
+from sinks.merge_on_write.log.actions import DataFile, DeletionVectorDescriptor, Json
+from sinks.merge_on_write.log.commit import commit
+from sinks.merge_on_write.log.deletion_vector import (
     file_of,
     read_vector,
     serialize,
     vector_path,
     z85_encode,
 )
-from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log.reader import read_log
+from sinks.merge_on_write.log.state import LogState
 from sinks.storage.local_storage import LocalStorage
 
 

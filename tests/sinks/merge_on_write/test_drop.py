@@ -18,7 +18,7 @@ from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.kept import kept_uri
-from sinks.merge_on_write.log_reader import read_log
+from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.retention import clean_files
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped, Target

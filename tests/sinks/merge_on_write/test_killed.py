@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.located import files_of
-from sinks.merge_on_write.log_reader import read_log
+from sinks.merge_on_write.log.file_locations import files_of
+from sinks.merge_on_write.log.reader import read_log
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped
 from tests.conftest import ROOT

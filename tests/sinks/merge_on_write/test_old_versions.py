@@ -17,9 +17,9 @@ from deltalake import DeltaTable, QueryBuilder
 
 from sinks.creation import create
 from sinks.merge_on_write import folding
-from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
+from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.retention import clean_files, clean_log
 from tests.sinks.merge_on_write.orders import Rows, changed, rows_of, target, write
 

@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.creation import create
-from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
-from sinks.merge_on_write.pause import set_paused
+from sinks.merge_on_write.log import commit as commits
+from sinks.merge_on_write.log.pause import set_paused
 from sinks.merge_on_write.recovered import (
     is_recovered,
 )

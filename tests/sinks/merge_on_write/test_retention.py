@@ -10,13 +10,13 @@ from deltalake import DeltaTable
 from pyroaring import BitMap64
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write.actions import DeletionVectorDescriptor
-from sinks.merge_on_write.checkpoint import write_checkpoint
-from sinks.merge_on_write.deletion_vector import file_of, vector_files
-from sinks.merge_on_write.forgotten import WITHIN_MS
-from sinks.merge_on_write.log_paths import LOG, checkpoint_path, commit_path
-from sinks.merge_on_write.log_reader import LogMoved, read_log
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log.actions import DeletionVectorDescriptor
+from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
+from sinks.merge_on_write.log.deletion_vector import file_of, vector_files
+from sinks.merge_on_write.log.paths import LOG, checkpoint_path, commit_path
+from sinks.merge_on_write.log.reader import LogMoved, read_log
+from sinks.merge_on_write.log.state import LogState
+from sinks.merge_on_write.log.tombstones import WITHIN_MS
 from sinks.merge_on_write.retention import clean_files, clean_log
 from sinks.storage.local_storage import LocalStorage, TableStorage
 from sinks.target.retention_properties import file_retention_ms, interval_ms, log_retention_ms

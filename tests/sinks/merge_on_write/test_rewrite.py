@@ -16,12 +16,12 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write import double_keys, rewrite
-from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.double_keys import ShareOfKeys
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.log_reader import read_log
+from sinks.merge_on_write.log.actions import DataFile
+from sinks.merge_on_write.log.physical_schema import ShapeColumn, arrow_type
+from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.parts import Part, PartMapper, Result
-from sinks.merge_on_write.table_shape import ShapeColumn, arrow_type
 from sinks.storage.local_storage import LocalStorage, StorageOpener
 from sinks.target.engine_port import Applied
 from sinks.types.delta_types import delta_type

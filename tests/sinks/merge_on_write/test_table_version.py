@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write import alter
-from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.kept import kept_uri
-from sinks.merge_on_write.log_paths import commit_path
-from sinks.merge_on_write.log_reader import VersionGone, read_log
+from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
+from sinks.merge_on_write.log.paths import commit_path
+from sinks.merge_on_write.log.reader import VersionGone, read_log
 from sinks.merge_on_write.retention import clean_files, clean_log
 from sinks.merge_on_write.table_version import TableVersion, open_version
 from sinks.storage.local_storage import LocalStorage

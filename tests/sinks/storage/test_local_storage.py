@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordination.errors import ConfigError, TidelakeError
-from sinks.merge_on_write.commit import prove_put_if_absent
+from sinks.merge_on_write.log.commit import prove_put_if_absent
 from sinks.storage.local_storage import LocalStorage, TableStorage, open_storage
 from tests.services.s3_server import S3Server
 

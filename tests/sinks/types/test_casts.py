@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sinks.merge_on_write import table_shape
+from sinks.merge_on_write.log import physical_schema
 from sinks.types.casts import CastRules, arrow_type, cast_column, key_values
 from sinks.types.delta_types import delta_type, log_type
 from sinks.types.table_schema import Column, MySQLType
@@ -69,7 +69,7 @@ def test_a_text_becomes_its_exact_value_or_a_failure(mysql_type: str, zero_date:
 @pytest.mark.parametrize("text", DELTA_TYPES)
 def test_a_column_has_the_type_that_its_files_have(text: str) -> None:
     mysql_type = MySQLType.parse(text)
-    in_files = table_shape.arrow_type("c", log_type(delta_type(mysql_type)))
+    in_files = physical_schema.arrow_type("c", log_type(delta_type(mysql_type)))
     assert arrow_type(mysql_type) == in_files
 
 

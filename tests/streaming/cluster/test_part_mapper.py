@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from coordination.errors import Fenced, Stop, TidelakeError, TryAgain
 from sinks.merge_on_write import double_keys, rewrite
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.log_reader import read_log
+from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.retention import clean_files
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped

@@ -12,18 +12,18 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write.actions import AppTransaction
-from sinks.merge_on_write.checkpoint import write_checkpoint
-from sinks.merge_on_write.commit import (
+from sinks.merge_on_write.log.actions import AppTransaction
+from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
+from sinks.merge_on_write.log.commit import (
     LostRace,
     TooLate,
     commit,
     create_table,
     prove_no_other_lock,
 )
-from sinks.merge_on_write.log_paths import LOG, checkpoint_path, commit_path
-from sinks.merge_on_write.log_reader import follow, read_log
-from sinks.merge_on_write.log_state import LogState, nonce_of, parse_commit
+from sinks.merge_on_write.log.paths import LOG, checkpoint_path, commit_path
+from sinks.merge_on_write.log.reader import follow, read_log
+from sinks.merge_on_write.log.state import LogState, nonce_of, parse_commit
 from sinks.storage.local_storage import LocalStorage, TableStorage, open_storage
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, failing, once

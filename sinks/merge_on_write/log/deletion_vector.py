@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pyroaring import BitMap, BitMap64
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write.actions import DeletionVectorDescriptor
+from sinks.merge_on_write.log.actions import DeletionVectorDescriptor
 
 Ordinals = npt.NDArray[np.int64]
 

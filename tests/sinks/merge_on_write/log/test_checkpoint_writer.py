@@ -11,13 +11,13 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyroaring import BitMap64
 
-from sinks.merge_on_write.actions import AppTransaction, DeletionVectorDescriptor
-from sinks.merge_on_write.checkpoint import write_checkpoint
-from sinks.merge_on_write.checkpoint_reader import stats_text
-from sinks.merge_on_write.deletion_vector import vector_files
-from sinks.merge_on_write.log_paths import LAST_CHECKPOINT, checkpoint_path, commit_path
-from sinks.merge_on_write.log_reader import LogMoved, read_log
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log.actions import AppTransaction, DeletionVectorDescriptor
+from sinks.merge_on_write.log.checkpoint_reader import stats_text
+from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
+from sinks.merge_on_write.log.deletion_vector import vector_files
+from sinks.merge_on_write.log.paths import LAST_CHECKPOINT, checkpoint_path, commit_path
+from sinks.merge_on_write.log.reader import LogMoved, read_log
+from sinks.merge_on_write.log.state import LogState
 from sinks.storage.local_storage import LocalStorage, TableStorage
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.log_tables import (

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sinks.merge_on_write.log_paths import LAST_CHECKPOINT, checkpoint_path
-from sinks.merge_on_write.log_reader import LogMoved, check_head
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log.paths import LAST_CHECKPOINT, checkpoint_path
+from sinks.merge_on_write.log.reader import LogMoved, check_head
+from sinks.merge_on_write.log.state import LogState
 from sinks.storage.local_storage import TableStorage
 from sinks.target.retention_properties import file_retention_ms
 

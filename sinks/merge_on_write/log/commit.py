@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.trust.clock import SystemClock
-from sinks.merge_on_write.actions import JSON, DataFile, Json, Metadata, Protocol
-from sinks.merge_on_write.located import folders_of
-from sinks.merge_on_write.log_paths import LOG, classify, commit_path
-from sinks.merge_on_write.log_reader import LogMoved, check_head, read_commit
-from sinks.merge_on_write.log_state import NONCE, LogState, nonce_of
+from sinks.merge_on_write.log.actions import JSON, DataFile, Json, Metadata, Protocol
+from sinks.merge_on_write.log.file_locations import folders_of
+from sinks.merge_on_write.log.paths import LOG, classify, commit_path
+from sinks.merge_on_write.log.reader import LogMoved, check_head, read_commit
+from sinks.merge_on_write.log.state import NONCE, LogState, nonce_of
 from sinks.storage.local_storage import TEMPORARY_SUFFIX, TableStorage
 from sinks.target.retention_properties import ORPHAN_AGE_MS, file_retention_ms, log_retention_ms
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.trust.clock import SystemClock
-from sinks.merge_on_write.actions import Metadata
-from sinks.merge_on_write.commit import LostRace, commit
-from sinks.merge_on_write.log_reader import read_log
+from sinks.merge_on_write.log.actions import Metadata
+from sinks.merge_on_write.log.commit import LostRace, commit
+from sinks.merge_on_write.log.reader import read_log
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import open_storage
 

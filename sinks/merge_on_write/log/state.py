@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
-from sinks.merge_on_write.actions import (
+from sinks.merge_on_write.log.actions import (
     AppTransaction,
     DataFile,
     Json,
@@ -20,7 +20,7 @@ from sinks.merge_on_write.actions import (
     Protocol,
     Tombstone,
 )
-from sinks.merge_on_write.forgotten import Forgotten
+from sinks.merge_on_write.log.tombstones import Forgotten
 
 NONCE = "tidelakeNonce"  # in commitInfo: we recognise our own commit by it
 OURS = "tidelake/"  # how the app IDs of our transaction identities begin
@@ -41,7 +41,7 @@ class LogState:
     commit_time_ms: int = 0
     in_commit_timestamp_ms: int | None = None
     head_fingerprint: str | None = None  # None: the head's commit is gone, a checkpoint is left
-    forget_vectors_within_ms: int | None = None  # see forgotten.py; None: every tombstone is kept
+    forget_vectors_within_ms: int | None = None  # see tombstones.py; None: every tombstone is kept
     forgotten: Forgotten = field(default_factory=Forgotten)
     begun_at: int = NEVER  # the checkpoint's version: commits at or below were not seen
     foreign: list[int] = field(default_factory=list)  # others' commits among those that were

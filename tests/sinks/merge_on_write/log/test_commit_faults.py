@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from sinks.merge_on_write import commit as commits
-from sinks.merge_on_write.checkpoint import write_checkpoint
-from sinks.merge_on_write.commit import LostRace
-from sinks.merge_on_write.log_paths import commit_path
-from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log import commit as commits
+from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
+from sinks.merge_on_write.log.commit import LostRace
+from sinks.merge_on_write.log.paths import commit_path
+from sinks.merge_on_write.log.reader import LogMoved, follow, read_log
+from sinks.merge_on_write.log.state import LogState
 from sinks.storage.local_storage import LocalStorage, TableStorage, open_storage
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, failing, once
@@ -200,7 +200,7 @@ class TestFrozenWriter:
 
 DIES = """
 import json, os, sys
-from sinks.merge_on_write.log_reader import read_log
+from sinks.merge_on_write.log.reader import read_log
 from sinks.storage.local_storage import open_storage
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage
 from tests.sinks.merge_on_write.log_tables import add_files

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from sinks.merge_on_write.actions import DataFile, Json
-from sinks.merge_on_write.forgotten import WITHIN_MS
-from sinks.merge_on_write.log_state import LogState, fingerprint, nonce_of
+from sinks.merge_on_write.log.actions import DataFile, Json
+from sinks.merge_on_write.log.state import LogState, fingerprint, nonce_of
+from sinks.merge_on_write.log.tombstones import WITHIN_MS
 from tests.sinks.merge_on_write.log_tables import (
     assert_same,
     data_file,

@@ -13,18 +13,12 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.model import Ts
-from sinks.merge_on_write.actions import DataFile, Json
-from sinks.merge_on_write.brought_back import (
-    ACCEPTED,
-    BroughtBack,
-    LogNow,
-    brought_back,
-    look,
-)
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.log_paths import commit_path
-from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log.actions import DataFile, Json
+from sinks.merge_on_write.log.brought_back import ACCEPTED, BroughtBack, LogNow, brought_back, look
+from sinks.merge_on_write.log.paths import commit_path
+from sinks.merge_on_write.log.reader import read_log
+from sinks.merge_on_write.log.state import LogState
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import LastSeen, TableBroughtBack
 from sinks.target.table_properties import CHANGEFEED

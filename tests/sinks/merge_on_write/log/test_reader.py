@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordination.errors import TidelakeError, TryAgain
-from sinks.merge_on_write.actions import Json
-from sinks.merge_on_write.checkpoint import checkpoint_table, write_checkpoint
-from sinks.merge_on_write.log_paths import LAST_CHECKPOINT, LOG, checkpoint_path, commit_path
-from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log.actions import Json
+from sinks.merge_on_write.log.checkpoint_writer import checkpoint_table, write_checkpoint
+from sinks.merge_on_write.log.paths import LAST_CHECKPOINT, LOG, checkpoint_path, commit_path
+from sinks.merge_on_write.log.reader import LogMoved, follow, read_log
+from sinks.merge_on_write.log.state import LogState
 from sinks.storage.local_storage import LocalStorage, TableStorage
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.log_tables import (

@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coordination.model import NO_TS, SEALED_TS, TableName, Ts
-from sinks.merge_on_write.actions import Json, LogFile
-from sinks.merge_on_write.log_reader import VersionGone, read_commit, read_log
-from sinks.merge_on_write.log_state import OURS, commit_info, is_ours, parse_commit
+from sinks.merge_on_write.log.actions import Json, LogFile
+from sinks.merge_on_write.log.reader import VersionGone, read_commit, read_log
+from sinks.merge_on_write.log.state import OURS, commit_info, is_ours, parse_commit
 from sinks.storage.local_storage import TableStorage
 from sinks.target.engine_port import LastSeen
 from sinks.target.table_properties import CHANGEFEED, DDL

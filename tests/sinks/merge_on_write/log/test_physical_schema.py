@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.merge_on_write.table_shape import NotForThisEngine, TableShape
+from sinks.merge_on_write.log.physical_schema import NotForThisEngine, TableShape
 from tests.sinks.merge_on_write.log_tables import metadata, protocol
 
 

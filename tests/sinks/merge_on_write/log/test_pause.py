@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from coordination.errors import TidelakeError, TryAgain
-from sinks.merge_on_write import pause
-from sinks.merge_on_write.log_reader import read_log
-from sinks.merge_on_write.log_state import LogState
-from sinks.merge_on_write.pause import PAUSED, is_paused, set_paused
+from sinks.merge_on_write.log import pause
+from sinks.merge_on_write.log.pause import PAUSED, is_paused, set_paused
+from sinks.merge_on_write.log.reader import read_log
+from sinks.merge_on_write.log.state import LogState
 from sinks.storage.local_storage import LocalStorage
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.log_tables import add_files

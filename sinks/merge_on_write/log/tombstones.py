@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
 
-from sinks.merge_on_write.actions import DataFile, Tombstone
-from sinks.merge_on_write.deletion_vector import file_of
+from sinks.merge_on_write.log.actions import DataFile, Tombstone
+from sinks.merge_on_write.log.deletion_vector import file_of
 
 WITHIN_MS = 60_000  # a tombstone is forgotten if its vector was in force no longer than this
 MOST_FILES = 200_000  # that are remembered; older ones are found by a listing of the folder

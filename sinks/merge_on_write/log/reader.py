@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from coordination.errors import TidelakeError, TryAgain
-from sinks.merge_on_write.checkpoint_reader import UNREADABLE, read_checkpoint
-from sinks.merge_on_write.log_paths import (
+from sinks.merge_on_write.log.checkpoint_reader import UNREADABLE, read_checkpoint
+from sinks.merge_on_write.log.paths import (
     LAST_CHECKPOINT,
     LOG,
     LogCheckpoint,
@@ -21,7 +21,7 @@ from sinks.merge_on_write.log_paths import (
     commit_path,
     whole_checkpoints,
 )
-from sinks.merge_on_write.log_state import NEVER, LogState, fingerprint, parse_commit
+from sinks.merge_on_write.log.state import NEVER, LogState, fingerprint, parse_commit
 from sinks.storage.local_storage import TableStorage
 
 TRIES = 5  # a log that is cleaned while it is read must be read again

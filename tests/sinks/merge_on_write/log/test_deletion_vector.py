@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from sinks.merge_on_write import deletion_vector
-from sinks.merge_on_write.actions import DeletionVectorDescriptor
-from sinks.merge_on_write.deletion_vector import (
+from sinks.merge_on_write.log import deletion_vector
+from sinks.merge_on_write.log.actions import DeletionVectorDescriptor
+from sinks.merge_on_write.log.deletion_vector import (
     NATIVE_MAGIC,
     BadVector,
     deserialize,

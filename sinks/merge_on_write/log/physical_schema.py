@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write.actions import Metadata, Protocol
+from sinks.merge_on_write.log.actions import Metadata, Protocol
 from sinks.types.delta_types import arrow_of, sql_type
 
 WRITER_VERSION, READER_VERSION = 7, 3

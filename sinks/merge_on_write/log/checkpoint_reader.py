@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sinks.merge_on_write.actions import Json
-from sinks.merge_on_write.log_paths import SIDECARS, LogCheckpoint
-from sinks.merge_on_write.log_state import parse_commit
+from sinks.merge_on_write.log.actions import Json
+from sinks.merge_on_write.log.paths import SIDECARS, LogCheckpoint
+from sinks.merge_on_write.log.state import parse_commit
 from sinks.storage.local_storage import TableStorage
 
 UNREADABLE = (pa.ArrowException, ValueError, KeyError)
