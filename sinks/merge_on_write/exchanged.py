@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write import data_files
 from sinks.merge_on_write.alter import TableDdl, notes_of
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.file_rows import Dead, DeletedRows
+from sinks.merge_on_write.files import data_files
+from sinks.merge_on_write.files.file_cache import Dead, DeletedRows
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import TableShape
 from sinks.merge_on_write.log.reader import VersionGone, read_log

@@ -21,8 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TryAgain
-from sinks.merge_on_write import data_files
-from sinks.merge_on_write.file_rows import DeletedRows, FileRows, mark
+from sinks.merge_on_write.files import data_files
+from sinks.merge_on_write.files.file_cache import DeletedRows, FileRows, mark
+from sinks.merge_on_write.files.key_index import Ordinals
+from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.folding import (
     FULL_BYTES,
     FULL_MEMORY_BYTES,
@@ -30,13 +32,11 @@ from sinks.merge_on_write.folding import (
     FoldCandidate,
     choose,
 )
-from sinks.merge_on_write.key_index import Ordinals
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.commit import LostRace
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.physical_schema import TableShape
 from sinks.merge_on_write.open_table import OpenTable
-from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 
 _log = logging.getLogger(__name__)
 

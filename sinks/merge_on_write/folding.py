@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sinks.merge_on_write.sorted_files import MAX_FILE_ROWS, MAX_GATHERED_BYTES
+from sinks.merge_on_write.files.sorted_files import MAX_FILE_ROWS, MAX_GATHERED_BYTES
 
 # A full file, by what it has most of. Were rows counted as less than `write_sorted` cuts a file at,
 # six files would be folded into six.

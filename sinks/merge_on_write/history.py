@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import Ts
-from sinks.merge_on_write import data_files
 from sinks.merge_on_write.ended_rows import rows_at
-from sinks.merge_on_write.key_index import Ordinals, sort_keys
+from sinks.merge_on_write.files import data_files
+from sinks.merge_on_write.files.key_index import Ordinals, sort_keys
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import ShapeColumn
 from sinks.merge_on_write.open_table import OpenTable

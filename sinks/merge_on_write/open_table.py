@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 from coordination.errors import TryAgain
 from coordination.model import NO_TS, Ts
 from coordination.trust.clock import SystemClock
-from sinks.merge_on_write import data_files
-from sinks.merge_on_write.file_rows import DeletedRows, FileRows, IndexMemory, mark
-from sinks.merge_on_write.key_bounds import Bounds, bounds_by, may_hold, told_bounds
-from sinks.merge_on_write.key_index import Ordinals, SortedKeys, rows_with, sort_keys
+from sinks.merge_on_write.files import data_files
+from sinks.merge_on_write.files.file_cache import DeletedRows, FileRows, IndexMemory, mark
+from sinks.merge_on_write.files.key_bounds import Bounds, bounds_by, may_hold, told_bounds
+from sinks.merge_on_write.files.key_index import Ordinals, SortedKeys, rows_with, sort_keys
+from sinks.merge_on_write.files.sorted_files import NewFile
 from sinks.merge_on_write.log.actions import DataFile, Json
 from sinks.merge_on_write.log.brought_back import BroughtBack, LogNow, look
 from sinks.merge_on_write.log.commit import LostRace, TooLate, commit
@@ -31,7 +32,6 @@ from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
 from sinks.merge_on_write.log.reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log.state import NEVER, LogState
 from sinks.merge_on_write.log.tombstones import WITHIN_MS
-from sinks.merge_on_write.sorted_files import NewFile
 from sinks.storage.local_storage import TableStorage
 from sinks.target.engine_port import LastSeen
 from sinks.types.key_hash import is_numeric, keys_of

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write import data_files
-from sinks.merge_on_write.key_index import Ordinals
+from sinks.merge_on_write.files import data_files
+from sinks.merge_on_write.files.key_index import Ordinals
 from sinks.merge_on_write.open_table import OpenTable
 from sinks.types.casts_dates import is_zero_date
 from sinks.types.partitioning import Partitioning

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write import data_files
-from sinks.merge_on_write.file_rows import DeletedRows
+from sinks.merge_on_write.files import data_files
+from sinks.merge_on_write.files.file_cache import DeletedRows
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import LocatedFiles, files_of, is_in_table
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine, ShapeColumn, TableShape

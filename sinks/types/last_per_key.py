@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sinks.merge_on_write.key_index import Ordinals
+from sinks.merge_on_write.files.key_index import Ordinals
 from sinks.types.key_hash import Keys, Words
 
 

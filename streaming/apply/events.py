@@ -33,7 +33,7 @@ from sinks.change_log import (
     INSERTED,
     LOG_COLUMNS,
 )
-from sinks.merge_on_write.sorted_files import gathered
+from sinks.merge_on_write.files.sorted_files import gathered
 from sinks.target.write_mode import moment_us
 from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.key_hash import Keys, keys_of

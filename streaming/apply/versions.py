@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sinks.merge_on_write.data_files import one_array
+from sinks.merge_on_write.files.data_files import one_array
 from sinks.target.write_mode import (
     HISTORY_COLUMNS,
     IS_CURRENT,

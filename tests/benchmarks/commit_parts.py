@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sinks.merge_on_write import engine, open_table, sorted_files
+from sinks.merge_on_write import engine, open_table
+from sinks.merge_on_write.files import sorted_files
 from sinks.storage import local_storage
 
 PARTS = ("follow", "sort", "find", "write", "vectors", "put")

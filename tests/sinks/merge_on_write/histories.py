@@ -21,8 +21,9 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from coordination.model import TableName, Ts
 from sinks.creation import create
-from sinks.merge_on_write import data_files, folding
+from sinks.merge_on_write import folding
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.log.physical_schema import arrow_type

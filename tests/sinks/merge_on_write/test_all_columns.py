@@ -18,9 +18,10 @@ from coordination.model import TableName, Ts
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write import double_keys, folding, rewrite, sorted_files
+from sinks.merge_on_write import double_keys, folding, rewrite
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.files import sorted_files
 from sinks.merge_on_write.fold import fold
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity, inspect

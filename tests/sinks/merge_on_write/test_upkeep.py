@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sinks.merge_on_write import data_files, folding, sorted_files, upkeep
 from sinks.merge_on_write import fold as folds
+from sinks.merge_on_write import folding, upkeep
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.files import data_files, sorted_files
 from sinks.merge_on_write.fold import fold, paths_to_fold
 from sinks.target.retention_properties import FILE_RETENTION
 from tests.sinks.merge_on_write.ddls import ddl

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinks.merge_on_write.key_bounds import Bounds, bounds_of, may_hold, told_bounds
+from sinks.merge_on_write.files.key_bounds import Bounds, bounds_of, may_hold, told_bounds
+from sinks.merge_on_write.files.statistics import bounds, rows_in, statistics_text, widened
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
-from sinks.merge_on_write.statistics import bounds, rows_in, statistics_text, widened
 from sinks.storage.local_storage import LocalStorage
 from tests.sinks.merge_on_write.histories import POOLS
 

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from sinks.merge_on_write.key_bounds import Bounds
-from sinks.merge_on_write.key_index import SortedKeys
+from sinks.merge_on_write.files.key_bounds import Bounds
+from sinks.merge_on_write.files.key_index import SortedKeys
+from sinks.merge_on_write.files.statistics import widened
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.deletion_vector import file_of, read_vector, vector_files
 from sinks.merge_on_write.log.file_locations import LocatedFiles
-from sinks.merge_on_write.statistics import widened
 from sinks.storage.local_storage import TableStorage
 
 Dead = npt.NDArray[np.bool_]

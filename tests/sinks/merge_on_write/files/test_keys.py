@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinks.merge_on_write.key_index import first_double, rows_with, sort_keys
+from sinks.merge_on_write.files.key_index import first_double, rows_with, sort_keys
 from sinks.types.key_hash import keys_of
 from tests.sinks.merge_on_write.histories import POOLS
 

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.merge_on_write import data_files
-from sinks.merge_on_write.key_bounds import Bounds, bounds_by
-from sinks.merge_on_write.key_index import Ordinals, SortedKeys, sort_keys
+from sinks.merge_on_write.files import data_files
+from sinks.merge_on_write.files.key_bounds import Bounds, bounds_by
+from sinks.merge_on_write.files.key_index import Ordinals, SortedKeys, sort_keys
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import TableShape
 from sinks.storage.local_storage import TableStorage

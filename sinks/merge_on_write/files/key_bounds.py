@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sinks.merge_on_write.data_files import OURS
-from sinks.merge_on_write.key_index import SortedKeys
+from sinks.merge_on_write.files.data_files import OURS
+from sinks.merge_on_write.files.key_index import SortedKeys
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.physical_schema import ShapeColumn

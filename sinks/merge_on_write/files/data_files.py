@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordination.errors import TidelakeError
+from sinks.merge_on_write.files.statistics import rows_in, statistics_text
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
-from sinks.merge_on_write.statistics import rows_in, statistics_text
 from sinks.storage.local_storage import TableStorage
 from sinks.target.engine_port import OP_COLUMN
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sinks.merge_on_write.data_files import _parquet, read_columns
+from sinks.merge_on_write.files.data_files import _parquet, read_columns
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.physical_schema import ShapeColumn
