@@ -15,17 +15,17 @@ from collections.abc import Mapping
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from sinks.change_log import COMMIT_TIME, COMMIT_TS
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write.alter import TableDdl
-from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.log.actions import Metadata, Protocol
-from sinks.merge_on_write.log.commit import create_table
-from sinks.merge_on_write.log.physical_schema import READER_VERSION, WRITER_VERSION
-from sinks.merge_on_write.new_shape import (
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
+from sinks.merge_on_write.alter.new_metadata import (
     MAX_COLUMN_ID,
     field_of,
     statistics_property,
     with_features,
 )
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.log.actions import Metadata, Protocol
+from sinks.merge_on_write.log.commit import create_table
+from sinks.merge_on_write.log.physical_schema import READER_VERSION, WRITER_VERSION
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import open_storage
 from sinks.target.engine_port import TableHeld, Target

@@ -33,6 +33,7 @@ NOT_YET: Final[tuple[str, ...]] = (
     "sinks/control",
     "sinks/ddl",
     "sinks/merge_on_write",
+    "sinks/merge_on_write/alter",
     "sinks/merge_on_write/log",
     "sinks/storage",
     "sinks/target",

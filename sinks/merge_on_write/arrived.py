@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
-from sinks.merge_on_write.alter import notes_of
+from sinks.merge_on_write.alter.ddl_commit import notes_of
+from sinks.merge_on_write.alter.new_metadata import MAX_COLUMN_ID
 from sinks.merge_on_write.log.actions import AppTransaction, Json, Metadata, Protocol
 from sinks.merge_on_write.log.commit import LostRace, create_table
 from sinks.merge_on_write.log.file_locations import absolute
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.state import LogState
-from sinks.merge_on_write.new_shape import MAX_COLUMN_ID
 from sinks.merge_on_write.open_table import MAX_RACES, OpenTable, TableGone
 from sinks.storage.errors import one_sentence
 from sinks.target.engine_port import Applied, Skipped, TableHeld, Target

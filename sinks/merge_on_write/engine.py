@@ -22,7 +22,7 @@ from conf.settings import WriteMode
 from coordination.errors import TableSealed, TidelakeError
 from coordination.model import SEALED_TS, Ts
 from sinks.change_log import COMMIT_TS
-from sinks.merge_on_write.alter import TableDdl, alter
+from sinks.merge_on_write.alter.ddl_commit import TableDdl, alter
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import IndexMemory
 from sinks.merge_on_write.files.key_index import Ordinals, SortedKeys, first_double, sort_keys

@@ -19,7 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write.alter import TableDdl, notes_of
+from sinks.merge_on_write.alter.ddl_commit import TableDdl, notes_of
+from sinks.merge_on_write.alter.partition_rows import find_partitions
+from sinks.merge_on_write.alter.rewrite import SLICE_ROWS, in_slices
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import Dead, DeletedRows
@@ -27,8 +29,6 @@ from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import TableShape
 from sinks.merge_on_write.log.reader import VersionGone, read_log
 from sinks.merge_on_write.open_table import OpenTable
-from sinks.merge_on_write.partition_rows import find_partitions
-from sinks.merge_on_write.rewrite import SLICE_ROWS, in_slices
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.write_mode import UPSERT

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import Ts
-from sinks.merge_on_write.ended_rows import rows_at
+from sinks.merge_on_write.alter.ended_rows import rows_at
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.key_index import Ordinals, sort_keys
 from sinks.merge_on_write.log.actions import DataFile

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
-from sinks.merge_on_write.alter import TableDdl, notes_of
+from sinks.merge_on_write.alter.ddl_commit import TableDdl, notes_of
 from sinks.merge_on_write.arrived import Arrival, arrive, check_free
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine

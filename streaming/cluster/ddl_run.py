@@ -15,7 +15,7 @@ from coordination.model import TableName
 from coordination.secrets import revealed_options
 from sinks.ddl.column_origin import null_fills
 from sinks.ddl.past_schemas import partitions_then
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.exchanged import PartitionExchange, exchange
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine

@@ -100,7 +100,7 @@ def test_executors_write_rows_anew_whoever_dies_over_it(
 ) -> None:
     by_spark = partial(RewriteMapper, large_bytes=0)
     monkeypatch.setattr("streaming.cluster.ddl_run.RewriteMapper", by_spark)
-    monkeypatch.setattr("sinks.merge_on_write.rewrite.SLICE_ROWS", 2)
+    monkeypatch.setattr("sinks.merge_on_write.alter.rewrite.SLICE_ROWS", 2)
     lives, history = new_lives(max_messages=40), Reshaped(7, steps=80, ddl_every=4)
     lives.produce(history.messages)
     for nth in (2, 3):

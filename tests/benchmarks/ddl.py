@@ -23,7 +23,7 @@ from coordination.model import Ts
 from sinks.ddl.effects import AlterTable, TruncatePartition, TruncateTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.table_properties import DdlIdentity

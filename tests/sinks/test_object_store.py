@@ -24,9 +24,9 @@ from coordination.model import SEALED_TS, Ownership, TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
+from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.table_version import open_version
 from sinks.storage.errors import StorageAway, StorageRefuses
 from sinks.storage.local_storage import TableStorage

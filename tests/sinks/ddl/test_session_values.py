@@ -11,7 +11,7 @@ from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts
 from sinks.ddl.column_origin import ColumnOrigin
 from sinks.ddl.session_values import SessionValues
-from sinks.merge_on_write.assumed import assumed
+from sinks.merge_on_write.alter.assumed import assumed
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import TableNotes
 from sinks.target.write_mode import TableForm

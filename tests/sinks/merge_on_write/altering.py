@@ -20,8 +20,8 @@ from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write.alter import TableDdl
-from sinks.merge_on_write.kept import kept_uri
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
+from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.parts import PartMapper, one_by_one
 from sinks.merge_on_write.retention import clean_files

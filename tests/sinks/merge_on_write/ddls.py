@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from coordination.model import Ts
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.reader import read_log
 from sinks.storage.local_storage import LocalStorage

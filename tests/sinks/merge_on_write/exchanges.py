@@ -17,7 +17,7 @@ from sinks.target.engine_port import Target
 from sinks.target.table_properties import DdlIdentity
 from sinks.types.table_schema import TableSchema
 from sinks.types.text_arrays import CastRules
-from tests.sinks.merge_on_write.test_partition_rows import Row, Table, schema_of, target_at
+from tests.sinks.merge_on_write.alter.test_partition_rows import Row, Table, schema_of, target_at
 
 C = 1000
 COLUMNS = "id INT, v INT, PRIMARY KEY (id)"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from coordination.model import Ts
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.recovered import TableRecovery, kept_place, not_kept, recover
 from sinks.target.engine_port import Applied, Skipped

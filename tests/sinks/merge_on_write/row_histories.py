@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from coordination.model import Ts
 from sinks.creation import create
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target
 from sinks.target.table_properties import DdlIdentity, seal

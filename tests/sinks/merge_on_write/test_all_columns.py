@@ -18,8 +18,9 @@ from coordination.model import TableName, Ts
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write import double_keys, folding, rewrite
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write import folding
+from sinks.merge_on_write.alter import duplicate_keys, rewrite
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.files import sorted_files
 from sinks.merge_on_write.fold import fold
@@ -29,8 +30,8 @@ from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableFo
 from sinks.types.delta_types import arrow_type
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.services.delta_rows import read_rows
+from tests.sinks.merge_on_write.alter.test_rewrite import scattered
 from tests.sinks.merge_on_write.histories import POOLS
-from tests.sinks.merge_on_write.test_rewrite import scattered
 
 NAME = TableName("shop", "bag")
 Cells = tuple[Any, ...]
@@ -141,14 +142,14 @@ def test_rows_that_a_ddl_makes_equal_are_one(
     bags: Any, monkeypatch: pytest.MonkeyPatch, *, is_alike: bool
 ) -> None:
     """In however many files, slices and shares they are, and where halves of hashes are equal."""
-    genuine = double_keys.keys_of
+    genuine = duplicate_keys.keys_of
 
     def alike(*arguments: Any) -> Any:
         keys = genuine(*arguments)
         return type(keys)(keys.first % 3, keys.second)
 
     if is_alike:
-        monkeypatch.setattr(double_keys, "keys_of", alike)
+        monkeypatch.setattr(duplicate_keys, "keys_of", alike)
     bag = bags(x="int", y="varchar(9)", z="decimal(6,2)")
     for n in range(4):
         rows = [(each, None, Decimal(n)) for each in range(10)]
@@ -156,7 +157,7 @@ def test_rows_that_a_ddl_makes_equal_are_one(
     with (
         patch.object(rewrite, "SLICE_ROWS", 7),
         patch.object(sorted_files, "MAX_FILE_ROWS", 5),
-        patch.multiple(double_keys, SHARE_KEYS=6, PIECE_ROWS=3),
+        patch.multiple(duplicate_keys, SHARE_KEYS=6, PIECE_ROWS=3),
     ):
         bag.alter("MODIFY COLUMN z INT", rewrites=True)
         assert len(bag.rows()) == 40

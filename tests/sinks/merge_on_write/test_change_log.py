@@ -20,10 +20,10 @@ from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write import folding
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
+from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
-from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import Applied, Skipped, Target, app_id

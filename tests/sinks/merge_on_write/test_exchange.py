@@ -22,10 +22,10 @@ from sinks.merge_on_write.log.pause import set_paused
 from sinks.target.engine_port import TableHeld
 from sinks.target.table_properties import refuse_another_key, state_of
 from sinks.target.write_mode import TableForm
+from tests.sinks.merge_on_write.alter.test_partition_rows import NAME, Row
 from tests.sinks.merge_on_write.ddls import set_property
 from tests.sinks.merge_on_write.exchanges import RANGES, C, Pair, numbered
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage
-from tests.sinks.merge_on_write.test_partition_rows import NAME, Row
 from tests.sinks.merge_on_write.test_rename import cleaned
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.target.table_properties import DdlIdentity
-from tests.sinks.merge_on_write.test_partition_rows import Row, Table, schema_of
+from tests.sinks.merge_on_write.alter.test_partition_rows import Row, Table, schema_of
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.creation import create
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log import commit as commits

@@ -20,12 +20,12 @@ from coordination.model import SEALED_TS, TableName, Ts
 from sinks.creation import create
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write import alter as alters
 from sinks.merge_on_write import folding
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter import ddl_commit as alters
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
+from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
-from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.log import commit as commits
 from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.target.engine_port import Applied, Skipped, TableWrite, Target, app_id

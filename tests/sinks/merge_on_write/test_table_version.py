@@ -14,9 +14,9 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write import alter
+from sinks.merge_on_write.alter import ddl_commit
+from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.log.paths import commit_path
 from sinks.merge_on_write.log.reader import VersionGone, read_log
@@ -174,14 +174,14 @@ def test_what_a_long_rewrite_takes_out_is_kept_from_its_commit_on(
 ) -> None:
     """Until then it is what readers see."""
     now = [1_800_000_000.0]
-    write_all = alter._write
+    write_all = ddl_commit._write
 
     def slow(*arguments: Any) -> None:
         write_all(*arguments)
         now[0] += 3600
 
     monkeypatch.setattr(time, "time", lambda: now[0])
-    monkeypatch.setattr(alter, "_write", slow)
+    monkeypatch.setattr(ddl_commit, "_write", slow)
     engine = MergeOnWriteEngine({}, keeps_up=False)
     engine.alter(ddl(uri, ADD_FILLED))
     engine.close()

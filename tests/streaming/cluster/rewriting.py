@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from coordination.errors import Fenced
 from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
-from sinks.merge_on_write import rewrite
+from sinks.merge_on_write.alter import rewrite
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.parts import Part, Result
 from streaming.cluster.part_mapper import RewriteMapper

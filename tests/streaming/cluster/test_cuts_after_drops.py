@@ -17,7 +17,7 @@ from coordination.ports import Advance
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, TableState, TableStatus
 from coordination.scheduler.replication_set import ReplicationState
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.table_properties import DdlIdentity
 from streaming.backlog import Backlog

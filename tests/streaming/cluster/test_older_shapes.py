@@ -18,7 +18,7 @@ from coordination.model import Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.schemas import SchemaRow
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_version import open_version
 from sinks.target.engine_port import Applied, TableWrite

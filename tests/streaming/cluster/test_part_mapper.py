@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from coordination.errors import Fenced, Stop, TidelakeError, TryAgain
-from sinks.merge_on_write import double_keys, rewrite
+from sinks.merge_on_write.alter import duplicate_keys, rewrite
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.retention import clean_files
@@ -143,7 +143,7 @@ class TestSpark:
         self, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """All types, NULLs, vectors, names of any character; keys too, in several shares."""
-        monkeypatch.setattr(double_keys, "SHARE_KEYS", 5)
+        monkeypatch.setattr(duplicate_keys, "SHARE_KEYS", 5)
         monkeypatch.setattr(rewrite, "SLICE_ROWS", 3)
         ground = Ground(spark)
         for seed in (203, 210, 215, 217, 220):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.kept import kept_uri
 from tests.sinks.merge_on_write.ddls import ADD_N, C, ddl
 from tests.sinks.merge_on_write.orders import made, rows_of
 

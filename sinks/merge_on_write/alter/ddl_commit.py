@@ -24,26 +24,26 @@ from coordination.model import TSO_LOGICAL_BITS, Ts
 from sinks.ddl.column_origin import OnAddDefault
 from sinks.ddl.evolve import SchemaChange
 from sinks.ddl.session_values import SessionValues
-from sinks.merge_on_write.assumed import assumed
-from sinks.merge_on_write.double_keys import refuse_doubles
-from sinks.merge_on_write.ended_rows import rows_to_end, write_ended
-from sinks.merge_on_write.equal_rows import take_equal_out
+from sinks.merge_on_write.alter.assumed import assumed
+from sinks.merge_on_write.alter.dropped_rows import NEVER_MS, KeptTable, kept_uri
+from sinks.merge_on_write.alter.duplicate_keys import refuse_doubles
+from sinks.merge_on_write.alter.duplicate_rows import take_equal_out
+from sinks.merge_on_write.alter.ended_rows import rows_to_end, write_ended
+from sinks.merge_on_write.alter.new_metadata import NewShape, reshaped
+from sinks.merge_on_write.alter.partition_rows import find_partitions
+from sinks.merge_on_write.alter.rewrite import PartRewrite, rewrite
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import DeletedRows
 from sinks.merge_on_write.files.key_index import Ordinals
 from sinks.merge_on_write.files.sorted_files import write_sorted
 from sinks.merge_on_write.history import Beyond, Hits, merged, without
-from sinks.merge_on_write.kept import NEVER_MS, KeptTable, kept_uri
 from sinks.merge_on_write.log.actions import AppTransaction, DataFile, Json, Metadata
 from sinks.merge_on_write.log.commit import LostRace
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.log.state import LogState
-from sinks.merge_on_write.new_shape import NewShape, reshaped
 from sinks.merge_on_write.open_table import OpenTable
-from sinks.merge_on_write.partition_rows import find_partitions
 from sinks.merge_on_write.parts import PartMapper, one_by_one
-from sinks.merge_on_write.rewrite import PartRewrite, rewrite
 from sinks.target.engine_port import Applied, Skipped, TableHeld, Target
 from sinks.target.table_properties import (
     ALTERED,

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from coordination.errors import Fenced
 from coordination.model import SEALED_TS, Ts
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark.merge_engine import SparkEngine
 from sinks.storage.local_storage import LocalStorage

@@ -15,8 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write import double_keys, rewrite
-from sinks.merge_on_write.double_keys import ShareOfKeys
+from sinks.merge_on_write.alter import duplicate_keys, rewrite
+from sinks.merge_on_write.alter.duplicate_keys import ShareOfKeys
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import ShapeColumn, arrow_type
@@ -91,7 +91,7 @@ class TestRandomTables:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(rewrite, "SLICE_ROWS", 3)
-        monkeypatch.setattr(double_keys, "SHARE_KEYS", 5)
+        monkeypatch.setattr(duplicate_keys, "SHARE_KEYS", 5)
         assert sum(self.live(seed, tmp_path) for seed in range(100, 106)) > 10
 
     @pytest.mark.soak
@@ -99,7 +99,7 @@ class TestRandomTables:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(rewrite, "SLICE_ROWS", 3)
-        monkeypatch.setattr(double_keys, "SHARE_KEYS", 5)
+        monkeypatch.setattr(duplicate_keys, "SHARE_KEYS", 5)
         for seed in chosen_seeds(300):
             self.live(seed, tmp_path)
 
@@ -269,14 +269,14 @@ class TestDoubleKeys:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """All have one first half, and more of them come twice than are looked at at once."""
-        genuine = double_keys.keys_of
+        genuine = duplicate_keys.keys_of
 
         def alike(*arguments: Any) -> Any:
             keys = genuine(*arguments)
             return type(keys)(keys.first % 3, keys.second)
 
-        monkeypatch.setattr(double_keys, "keys_of", alike)
-        monkeypatch.setattr(double_keys, "_AT_ONCE", 1)
+        monkeypatch.setattr(duplicate_keys, "keys_of", alike)
+        monkeypatch.setattr(duplicate_keys, "_AT_ONCE", 1)
         text = ShapeColumn(
             name="c", physical="c", field_id=None, arrow=pa.string(), has_statistics=False
         )

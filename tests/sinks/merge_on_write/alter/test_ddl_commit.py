@@ -262,7 +262,7 @@ class TestRewrites:
     def test_slices_are_bounded(
         self, engine: MergeOnWriteEngine, uri: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("sinks.merge_on_write.rewrite.SLICE_ROWS", 10)
+        monkeypatch.setattr("sinks.merge_on_write.alter.rewrite.SLICE_ROWS", 10)
         before = rows_of(uri)
         engine.alter(ddl(uri, ADD_FILLED))
         added = action(uri, "add")

@@ -22,7 +22,7 @@ from sinks.creation import create
 from sinks.ddl.effects import AlterTable, CreateTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity
@@ -98,7 +98,7 @@ class Table:
         return result
 
     def order(self, step: DdlStep) -> TableDdl:
-        from sinks.merge_on_write.alter import TableDdl
+        from sinks.merge_on_write.alter.ddl_commit import TableDdl
 
         return TableDdl(
             target=self.target,

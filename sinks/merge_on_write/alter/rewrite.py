@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.errors import TidelakeError
+from sinks.merge_on_write.alter.new_metadata import NewShape, RewrittenColumn
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import DeletedRows
 from sinks.merge_on_write.files.sorted_files import write_sorted
@@ -24,7 +25,6 @@ from sinks.merge_on_write.files.statistics import rows_in
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine, TableShape
-from sinks.merge_on_write.new_shape import NewShape, RewrittenColumn
 from sinks.merge_on_write.parts import PartMapper
 from sinks.storage.local_storage import TableStorage
 from sinks.target.write_mode import ROW_DELETED
