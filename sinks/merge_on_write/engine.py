@@ -34,7 +34,7 @@ from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.physical_schema import TableShape
 from sinks.merge_on_write.open_table import OpenTable, TableGone
-from sinks.merge_on_write.upkeep import TableUpkeep
+from sinks.merge_on_write.upkeep.upkeep import TableUpkeep
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import LocalStorage, StorageOpener, TableStorage
 from sinks.target.engine_port import (

@@ -16,10 +16,10 @@ import pytest
 from coordination.errors import TidelakeError
 from sinks.control import snapshots as ledger
 from sinks.control.upkeep import Upkeep
-from sinks.merge_on_write import folding
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
-from sinks.merge_on_write.retention import clean_files, clean_log
+from sinks.merge_on_write.upkeep import fold_choice
+from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
+from sinks.merge_on_write.upkeep.fold import fold
 from streaming.snapshots import LedgerSnapshot
 from tests.sinks.merge_on_write.altering import AlteredHistory, chosen_seeds
 from tests.sinks.merge_on_write.histories import Row
@@ -91,7 +91,7 @@ class Life:
     def look_after(self, history: OurTable) -> None:
         table = history.engines[0].table(history.target.uri)
         if self.dice.random() < 0.6:
-            with patch.multiple(folding, FAN_OUT=2, MIN_DEAD_BYTES=1):
+            with patch.multiple(fold_choice, FAN_OUT=2, MIN_DEAD_BYTES=1):
                 fold(table, history.key)
         now_ms = int(self.now * 1000)
         with table.lock:

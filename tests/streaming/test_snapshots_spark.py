@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from coordination.errors import TidelakeError
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.reader import VersionGone, read_log
-from sinks.merge_on_write.retention import clean_files
+from sinks.merge_on_write.upkeep.clean_up import clean_files
 from sinks.storage.local_storage import LocalStorage
 from streaming.snapshots import register_views, sql_text
 from tests.sinks.merge_on_write.ddls import truncate

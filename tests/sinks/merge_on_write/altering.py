@@ -24,7 +24,7 @@ from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.parts import PartMapper, one_by_one
-from sinks.merge_on_write.retention import clean_files
+from sinks.merge_on_write.upkeep.clean_up import clean_files
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped
 from sinks.target.table_properties import DdlIdentity, ownership

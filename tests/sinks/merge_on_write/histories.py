@@ -21,13 +21,13 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from coordination.model import TableName, Ts
 from sinks.creation import create
-from sinks.merge_on_write import folding
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.files import data_files
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.log.physical_schema import arrow_type
 from sinks.merge_on_write.log.reader import read_log
+from sinks.merge_on_write.upkeep import fold_choice
+from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import OP_COLUMN, Applied, TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.delta_types import delta_type, log_type
@@ -160,12 +160,12 @@ class History:
     def fold(self) -> None:
         """As upkeep does, but at once and of few small files, into smaller ones."""
         engine = self.dice.choice(self.engines)
-        most = self.dice.choice((4, folding.FULL_ROWS))
+        most = self.dice.choice((4, fold_choice.FULL_ROWS))
         with (
-            patch.multiple(folding, FAN_OUT=self.dice.choice((2, 3)), MIN_DEAD_BYTES=1),
+            patch.multiple(fold_choice, FAN_OUT=self.dice.choice((2, 3)), MIN_DEAD_BYTES=1),
             patch.object(data_files, "ROW_GROUP_ROWS", most),
-            patch("sinks.merge_on_write.fold.FULL_ROWS", most),
-            patch("sinks.merge_on_write.fold.FULL_MEMORY_BYTES", 500 * most),
+            patch("sinks.merge_on_write.upkeep.fold.FULL_ROWS", most),
+            patch("sinks.merge_on_write.upkeep.fold.FULL_MEMORY_BYTES", 500 * most),
         ):
             fold(engine.table(self.target.uri), self.key)
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
-from sinks.merge_on_write.retention import clean_files, clean_log
+from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
+from sinks.merge_on_write.upkeep.fold import fold
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl, truncate
 from tests.sinks.merge_on_write.event_logs import rewound_write
 from tests.sinks.merge_on_write.exchanges import exchanged

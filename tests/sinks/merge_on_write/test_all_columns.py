@@ -18,12 +18,12 @@ from coordination.model import TableName, Ts
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write import folding
 from sinks.merge_on_write.alter import duplicate_keys, rewrite
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.files import sorted_files
-from sinks.merge_on_write.fold import fold
+from sinks.merge_on_write.upkeep import fold_choice
+from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity, inspect
 from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
@@ -246,7 +246,7 @@ def test_every_type_alone_and_beside_another(bags: Any, kind: str) -> None:
             if turn % 3 == 1:
                 bag.reopened()
             if turn == 4:
-                with patch.multiple(folding, FAN_OUT=2, MIN_DEAD_BYTES=1):
+                with patch.multiple(fold_choice, FAN_OUT=2, MIN_DEAD_BYTES=1):
                     table = bag.engine.table(bag.target.uri)
                     table.refresh()
                     fold(table, bag.target.sorted_by)

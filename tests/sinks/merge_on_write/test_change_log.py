@@ -19,12 +19,12 @@ from sinks.change_log import COMMIT_TS, LOG_COLUMNS
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write import folding
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.renamed import TableRename, rename
+from sinks.merge_on_write.upkeep import fold_choice
+from sinks.merge_on_write.upkeep.fold import fold
 from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import Applied, Skipped, Target, app_id
 from sinks.target.table_properties import DdlIdentity, inspect, seal, state_of
@@ -130,7 +130,7 @@ class Race:
             table.storage = plain
 
     def fold(self) -> None:
-        with patch.multiple(folding, FAN_OUT=2):
+        with patch.multiple(fold_choice, FAN_OUT=2):
             fold(self.dice.choice(self.engines).table(self.uri), (COMMIT_TS,))
 
     def zombie(self) -> None:
@@ -196,7 +196,7 @@ def test_files_are_sorted_by_commit_ts_and_say_from_where_to_where(
         (100, 103),
         (104, 106),
     ]
-    with patch.multiple(folding, FAN_OUT=2):
+    with patch.multiple(fold_choice, FAN_OUT=2):
         fold(engine.table(uri), target.sorted_by)
     assert events_of(uri) == Counter(events)
     assert len(DeltaTable(uri).file_uris()) == 1
@@ -271,7 +271,7 @@ def test_its_shape_changes_and_its_events_stay(
     assert not {row.get("n") for row in found} - {None}
     rekeyed_ts = state_of(DeltaTable(uri)).rekeyed_ts  # what a key tells apart another may not
     assert rekeyed_ts == (50 if "ADD PRIMARY" in clause or "VARCHAR" in clause else 0)
-    with patch.multiple(folding, FAN_OUT=2):
+    with patch.multiple(fold_choice, FAN_OUT=2):
         fold(engine.table(uri), order.sorted_by)
 
 

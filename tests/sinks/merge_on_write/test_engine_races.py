@@ -16,15 +16,15 @@ from deltalake import DeltaTable
 from coordination.errors import Fenced, TryAgain
 from coordination.trust.clock import SystemClock
 from sinks.creation import create
-from sinks.merge_on_write import fold as folds
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log import commit as commits
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.log.paths import commit_path
 from sinks.merge_on_write.log.pause import set_paused
 from sinks.merge_on_write.log.reader import read_log
-from sinks.merge_on_write.retention import clean_files, clean_log
+from sinks.merge_on_write.upkeep import fold as folds
+from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
+from sinks.merge_on_write.upkeep.fold import fold
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite
 from sinks.types.table_schema import Column, MySQLType, TableSchema

@@ -16,9 +16,9 @@ from coordination.errors import Fenced, TidelakeError
 from coordination.model import Ts
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.exchanged import exchange
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log import commit as commits
 from sinks.merge_on_write.log.pause import set_paused
+from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import TableHeld
 from sinks.target.table_properties import refuse_another_key, state_of
 from sinks.target.write_mode import TableForm

@@ -11,10 +11,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log.pause import set_paused
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.log.reader import read_log
+from sinks.merge_on_write.upkeep.fold import fold
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, TableHeld
 from tests.sinks.merge_on_write.log_tables import differences

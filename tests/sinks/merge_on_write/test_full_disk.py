@@ -11,9 +11,9 @@ import pytest
 
 from coordination.errors import TidelakeError, TryAgain
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log import commit as commits
 from sinks.merge_on_write.log.reader import read_log
+from sinks.merge_on_write.upkeep.fold import fold
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped
 from tests.sinks.merge_on_write.log_tables import differences

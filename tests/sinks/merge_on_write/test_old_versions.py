@@ -16,11 +16,11 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from sinks.creation import create
-from sinks.merge_on_write import folding
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
-from sinks.merge_on_write.retention import clean_files, clean_log
+from sinks.merge_on_write.upkeep import fold_choice
+from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
+from sinks.merge_on_write.upkeep.fold import fold
 from tests.sinks.merge_on_write.orders import Rows, changed, rows_of, target, write
 
 HOUR_S = 3600.0
@@ -49,7 +49,7 @@ class Life:
         self.now += self.dice.choice((1, 5, 600, 2 * HOUR_S, 6 * HOUR_S))
         self.write(number)
         if self.dice.random() < 0.3:
-            with patch.multiple(folding, FAN_OUT=3, MIN_DEAD_BYTES=1):
+            with patch.multiple(fold_choice, FAN_OUT=3, MIN_DEAD_BYTES=1):
                 fold(self.engine.table(self.uri), ("id",))
             self.noted()
         if self.dice.random() < 0.2:

@@ -18,13 +18,13 @@ from coordination.model import Ts
 from sinks.creation import create
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log import commit as commits
 from sinks.merge_on_write.log.pause import set_paused
 from sinks.merge_on_write.recovered import (
     is_recovered,
 )
 from sinks.merge_on_write.renamed import rename
+from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import Applied, Skipped, TableHeld
 from sinks.target.table_properties import DdlIdentity, inspect, seal, state_of
 from tests.sinks.merge_on_write.ddls import C, assert_in_memory

@@ -20,14 +20,14 @@ from coordination.model import SEALED_TS, TableName, Ts
 from sinks.creation import create
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write import folding
 from sinks.merge_on_write.alter import ddl_commit as alters
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log import commit as commits
 from sinks.merge_on_write.renamed import TableRename, rename
+from sinks.merge_on_write.upkeep import fold_choice
+from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import Applied, Skipped, TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity, inspect, seal
 from sinks.target.write_mode import HISTORY_COLUMNS, VALID_FROM_TS, VALID_TO_TS
@@ -181,7 +181,7 @@ class Race:
         self.applied = [each for each in self.applied if each[0] <= reached]
 
     def fold(self) -> None:
-        with patch.multiple(folding, FAN_OUT=2):
+        with patch.multiple(fold_choice, FAN_OUT=2):
             fold(self.dice.choice(self.engines).table(self.uri), self.captures[0].target.sorted_by)
 
     def zombie(self) -> None:

@@ -25,7 +25,7 @@ from coordination.errors import Fenced, Stop, TidelakeError, TryAgain
 from sinks.merge_on_write.alter import duplicate_keys, rewrite
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.reader import read_log
-from sinks.merge_on_write.retention import clean_files
+from sinks.merge_on_write.upkeep.clean_up import clean_files
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped
 from sinks.target.retention_properties import DAY_MS

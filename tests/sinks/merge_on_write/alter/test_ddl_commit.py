@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log.pause import set_paused
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
+from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import Applied, TableHeld
 from sinks.target.table_properties import inspect, state_of
 from sinks.types.table_schema import CURRENT_TIMESTAMP, TableSchema

@@ -17,9 +17,9 @@ from sinks.creation import create
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log.reader import read_log
-from sinks.merge_on_write.retention import clean_files
+from sinks.merge_on_write.upkeep.clean_up import clean_files
+from sinks.merge_on_write.upkeep.fold import fold
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped, Target
 from sinks.target.table_properties import DdlIdentity, ownership, state_of

@@ -17,7 +17,7 @@ from sinks.merge_on_write.log.paths import LOG, checkpoint_path, commit_path
 from sinks.merge_on_write.log.reader import LogMoved, read_log
 from sinks.merge_on_write.log.state import LogState
 from sinks.merge_on_write.log.tombstones import WITHIN_MS
-from sinks.merge_on_write.retention import clean_files, clean_log
+from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
 from sinks.storage.local_storage import LocalStorage, TableStorage
 from sinks.target.retention_properties import file_retention_ms, interval_ms, log_retention_ms
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage

@@ -25,18 +25,18 @@ from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import DeletedRows, FileRows, mark
 from sinks.merge_on_write.files.key_index import Ordinals
 from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
-from sinks.merge_on_write.folding import (
+from sinks.merge_on_write.log.actions import DataFile
+from sinks.merge_on_write.log.commit import LostRace
+from sinks.merge_on_write.log.pause import is_paused
+from sinks.merge_on_write.log.physical_schema import TableShape
+from sinks.merge_on_write.open_table import OpenTable
+from sinks.merge_on_write.upkeep.fold_choice import (
     FULL_BYTES,
     FULL_MEMORY_BYTES,
     FULL_ROWS,
     FoldCandidate,
     choose,
 )
-from sinks.merge_on_write.log.actions import DataFile
-from sinks.merge_on_write.log.commit import LostRace
-from sinks.merge_on_write.log.pause import is_paused
-from sinks.merge_on_write.log.physical_schema import TableShape
-from sinks.merge_on_write.open_table import OpenTable
 
 _log = logging.getLogger(__name__)
 

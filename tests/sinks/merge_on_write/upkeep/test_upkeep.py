@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sinks.merge_on_write import fold as folds
-from sinks.merge_on_write import folding, upkeep
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.files import data_files, sorted_files
-from sinks.merge_on_write.fold import fold, paths_to_fold
+from sinks.merge_on_write.upkeep import fold as folds
+from sinks.merge_on_write.upkeep import fold_choice, upkeep
+from sinks.merge_on_write.upkeep.fold import fold, paths_to_fold
 from sinks.target.retention_properties import FILE_RETENTION
 from tests.sinks.merge_on_write.ddls import ddl
 from tests.sinks.merge_on_write.orders import changed, made, rows_of, write
@@ -55,26 +55,26 @@ class TestRowsWait:
         assert files_of(keeping, uri) == 22
         keeping.upkeep.rows_wait(False)
         settled(keeping)
-        assert files_of(keeping, uri) < folding.FAN_OUT
+        assert files_of(keeping, uri) < fold_choice.FAN_OUT
         new: dict[int, str | None] = {1000 + limit: "new" for limit in range(100, 110)}
         assert rows_of(uri) == changed(before, new)
 
     def test_there_are_not_more_and_more_files(
         self, keeping: MergeOnWriteEngine, uri: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(folding, "PRESSED_FAN_OUT", 15)
+        monkeypatch.setattr(fold_choice, "PRESSED_FAN_OUT", 15)
         keeping.upkeep.rows_wait(True)
         for limit in range(100, 140):
             keeping.apply(write(uri, limit, {1000 + limit: "new"}))
             settled(keeping)
-            assert files_of(keeping, uri) < 15 + folding.FAN_OUT
+            assert files_of(keeping, uri) < 15 + fold_choice.FAN_OUT
 
 
 class TestFiles:
     def test_files_as_full_as_can_be_stay_as_they_are(
         self, engine: MergeOnWriteEngine, uri: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for module in (folds, folding):
+        for module in (folds, fold_choice):
             monkeypatch.setattr(module, "FULL_ROWS", 14)
         monkeypatch.setattr(sorted_files, "MAX_FILE_ROWS", 14)
         before = rows_of(uri)
@@ -89,7 +89,7 @@ class TestFiles:
     ) -> None:
         """How much they take is known when they have been read; after that they are not read for
         nothing again."""
-        for module, name in ((folds, "FULL_MEMORY_BYTES"), (folding, "FULL_MEMORY_BYTES")):
+        for module, name in ((folds, "FULL_MEMORY_BYTES"), (fold_choice, "FULL_MEMORY_BYTES")):
             monkeypatch.setattr(module, name, 150)
         before, table = rows_of(uri), engine.table(uri)
         for _ in range(40):
@@ -104,7 +104,7 @@ class TestFiles:
         self, engine: MergeOnWriteEngine, uri: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """And what is deleted meanwhile stays deleted in each of them."""
-        monkeypatch.setattr(folding, "MIN_DEAD_BYTES", 1)
+        monkeypatch.setattr(fold_choice, "MIN_DEAD_BYTES", 1)
         monkeypatch.setattr(data_files, "ROW_GROUP_ROWS", 10)
         large: dict[int, str | None] = {key: "large" for key in range(1000, 1100)}
         engine.apply(write(uri, 100, large))

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from sinks.merge_on_write.folding import (
+from sinks.merge_on_write.upkeep.fold_choice import (
     FAN_OUT,
     FULL_BYTES,
     FULL_MEMORY_BYTES,
