@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from coordination.model import TableName, Ts
-from sinks.creation import create
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import OP_COLUMN, UPSERT, TableWrite, Target
 from sinks.types.table_schema import Column, MySQLType, TableSchema

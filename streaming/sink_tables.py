@@ -19,7 +19,7 @@ from coordination.model import TableName, Ts
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import DROPPED, ProgressRow
-from sinks.creation import create
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.altered_by_hand import schema_of
 from sinks.target.engine_port import Target, app_id
 from sinks.target.table_properties import (

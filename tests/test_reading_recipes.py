@@ -13,8 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from sinks.control.progress import Progress, ProgressRow
-from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
 from streaming.snapshots import sql_text
 from tests.sinks.merge_on_write.orders import target, write
 from tests.streaming.lake import Lake

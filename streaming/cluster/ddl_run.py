@@ -17,16 +17,16 @@ from sinks.ddl.column_origin import null_fills
 from sinks.ddl.past_schemas import partitions_then
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.exchanged import PartitionExchange, exchange
-from sinks.merge_on_write.log.physical_schema import NotForThisEngine
-from sinks.merge_on_write.recovered import (
+from sinks.merge_on_write.lifecycle.exchange_partition import PartitionExchange, exchange
+from sinks.merge_on_write.lifecycle.recover import (
     TableRecovery,
     is_recovered,
     kept_place,
     not_kept,
     recover,
 )
-from sinks.merge_on_write.renamed import TableRename, rename
+from sinks.merge_on_write.lifecycle.rename import TableRename, rename
+from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.table_version import open_version
 from sinks.target.engine_port import Applied, Skipped, TableBroughtBack, TableHeld
 from sinks.target.table_properties import DdlIdentity

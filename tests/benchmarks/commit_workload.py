@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 
 from coordination.model import TableName, Ts
-from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.sorted_files import write_sorted
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target
 from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.key_hash import keys_of

@@ -23,7 +23,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from coordination.errors import Fenced, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.creation import create
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, Applied, Engine, Skipped, TableWrite, Target, app_id
 from sinks.target.table_properties import (
     DdlIdentity,

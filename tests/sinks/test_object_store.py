@@ -22,11 +22,11 @@ from conf.load import load_settings
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, Ownership, TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
-from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.table_version import open_version
 from sinks.storage.errors import StorageAway, StorageRefuses
 from sinks.storage.local_storage import TableStorage

@@ -16,9 +16,9 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
-from sinks.creation import create
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import Target, app_id
 from sinks.target.table_properties import (
     REKEYED,

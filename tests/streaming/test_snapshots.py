@@ -10,8 +10,8 @@ import pytest
 
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName, time_tso
-from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
 from streaming.snapshots import (
     BY_COMMIT_AGE,
     LedgerSnapshot,

@@ -12,7 +12,7 @@ from coordination.model import Ts
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.exchanged import PartitionExchange, exchange
+from sinks.merge_on_write.lifecycle.exchange_partition import PartitionExchange, exchange
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import DdlIdentity
 from sinks.types.table_schema import TableSchema

@@ -20,9 +20,9 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from coordination.model import TableName, Ts
-from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.files import data_files
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.log.physical_schema import arrow_type
 from sinks.merge_on_write.log.reader import read_log

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from coordination.model import TableName, Ts
-from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target, app_id
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from tests.services.delta_rows import read_rows

@@ -8,7 +8,7 @@ from typing import Any
 from coordination.model import Ts
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.recovered import TableRecovery, kept_place, not_kept, recover
+from sinks.merge_on_write.lifecycle.recover import TableRecovery, kept_place, not_kept, recover
 from sinks.target.engine_port import Applied, Skipped
 from sinks.target.table_properties import DdlIdentity, inspect
 from tests.sinks.merge_on_write.ddls import C

@@ -10,9 +10,9 @@ from typing import Any
 from deltalake import DeltaTable
 
 from coordination.model import TableName, Ts
-from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.renamed import TableRename, rename
+from sinks.merge_on_write.lifecycle.create import create
+from sinks.merge_on_write.lifecycle.rename import TableRename, rename
 from sinks.target.engine_port import Applied, Skipped, Target, app_id
 from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.table_schema import TableSchema

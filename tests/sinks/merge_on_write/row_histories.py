@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.model import Ts
-from sinks.creation import create
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target
 from sinks.target.table_properties import DdlIdentity, seal
 from sinks.target.write_mode import (

@@ -15,13 +15,13 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.model import TableName, Ts
-from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter import duplicate_keys, rewrite
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.files import sorted_files
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.upkeep import fold_choice
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target, app_id

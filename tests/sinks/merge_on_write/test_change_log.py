@@ -16,13 +16,13 @@ from deltalake import DeltaTable
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.change_log import COMMIT_TS, LOG_COLUMNS
-from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.renamed import TableRename, rename
+from sinks.merge_on_write.lifecycle.create import create
+from sinks.merge_on_write.lifecycle.rename import TableRename, rename
 from sinks.merge_on_write.upkeep import fold_choice
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.spark.merge_engine import SparkEngine

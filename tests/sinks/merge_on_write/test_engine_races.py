@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 
 from coordination.errors import Fenced, TryAgain
 from coordination.trust.clock import SystemClock
-from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.log import commit as commits
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.log.paths import commit_path

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.model import TableName, Ts
-from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.files.sorted_files import gathered
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import DELETE, OP_COLUMN, UPSERT, Applied, TableWrite, Target
 from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.table_schema import Column, MySQLType, TableSchema

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.upkeep import fold_choice
 from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log

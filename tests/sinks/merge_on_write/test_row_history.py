@@ -17,15 +17,15 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.creation import create
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter import ddl_commit as alters
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
+from sinks.merge_on_write.lifecycle.rename import TableRename, rename
 from sinks.merge_on_write.log import commit as commits
-from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.merge_on_write.upkeep import fold_choice
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import Applied, Skipped, TableWrite, Target, app_id

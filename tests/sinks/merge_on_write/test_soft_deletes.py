@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from coordination.errors import TidelakeError
-from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, Applied, Target
 from sinks.target.write_mode import ROW_DELETED, TableForm
 from tests.services.delta_rows import read_rows

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.creation import create, table_properties
+from sinks.merge_on_write.lifecycle.create import create, table_properties
 from sinks.target.engine_port import Target, app_id
 from sinks.target.table_properties import (
     DdlIdentity,

@@ -12,9 +12,9 @@ from deltalake import DeltaTable
 from conf.settings import TableRule
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import Ts
-from sinks.creation import create
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target
 from sinks.target.table_properties import DdlIdentity, inspect

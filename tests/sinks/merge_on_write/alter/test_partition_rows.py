@@ -18,12 +18,12 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts
-from sinks.creation import create
 from sinks.ddl.effects import AlterTable, CreateTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.write_mode import TableForm

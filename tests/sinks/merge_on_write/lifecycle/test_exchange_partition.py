@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from coordination.errors import Fenced, TidelakeError
 from coordination.model import Ts
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.exchanged import exchange
+from sinks.merge_on_write.lifecycle.exchange_partition import exchange
 from sinks.merge_on_write.log import commit as commits
 from sinks.merge_on_write.log.pause import set_paused
 from sinks.merge_on_write.upkeep.fold import fold
@@ -26,7 +26,7 @@ from tests.sinks.merge_on_write.alter.test_partition_rows import NAME, Row
 from tests.sinks.merge_on_write.ddls import set_property
 from tests.sinks.merge_on_write.exchanges import RANGES, C, Pair, numbered
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage
-from tests.sinks.merge_on_write.test_rename import cleaned
+from tests.sinks.merge_on_write.lifecycle.test_rename import cleaned
 
 
 @pytest.fixture(autouse=True)

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from sinks.merge_on_write.alter.ddl_commit import TableDdl, notes_of
-from sinks.merge_on_write.arrived import Arrival, arrive, check_free
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.shallow_clone import Arrival, arrive, check_free
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.log.state import LogState

@@ -18,8 +18,8 @@ from coordination.model import TableName
 from sinks.ddl.effects import DropTable
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
-from sinks.merge_on_write.arrived import Arrival, arrive
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.shallow_clone import Arrival, arrive
 from sinks.merge_on_write.log.deletion_vector import file_of
 from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.log.state import LogState

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
 from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import Applied
 from tests.sinks.merge_on_write.ddls import C

@@ -9,9 +9,9 @@ import pytest
 
 from coordination.errors import Fenced, TidelakeError
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.rename import rename
 from sinks.merge_on_write.log.pause import set_paused
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
-from sinks.merge_on_write.renamed import rename
 from sinks.target.engine_port import TableHeld
 from tests.sinks.merge_on_write.ddls import set_property
 from tests.sinks.merge_on_write.orders import made

@@ -15,20 +15,19 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.creation import create
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.lifecycle.create import create
+from sinks.merge_on_write.lifecycle.recover import is_recovered
+from sinks.merge_on_write.lifecycle.rename import rename
 from sinks.merge_on_write.log import commit as commits
 from sinks.merge_on_write.log.pause import set_paused
-from sinks.merge_on_write.recovered import (
-    is_recovered,
-)
-from sinks.merge_on_write.renamed import rename
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import Applied, Skipped, TableHeld
 from sinks.target.table_properties import DdlIdentity, inspect, seal, state_of
 from tests.sinks.merge_on_write.ddls import C, assert_in_memory
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, failing, once
+from tests.sinks.merge_on_write.lifecycle.test_rename import tidied
 from tests.sinks.merge_on_write.orders import Changes, changed
 from tests.sinks.merge_on_write.recoveries import drop, identity, recovered
 from tests.sinks.merge_on_write.renames import (
@@ -41,7 +40,6 @@ from tests.sinks.merge_on_write.renames import (
     two_tables,
     versions,
 )
-from tests.sinks.merge_on_write.test_rename import tidied
 
 MORE: Changes = {0: "new", 12: None, 23: "new", 99: "new"}
 KEPT = f"a~dropped-{C}"
