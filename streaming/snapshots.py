@@ -27,7 +27,7 @@ from coordination.secrets import revealed_options
 from sinks.control.snapshots import SnapshotRow
 from sinks.control.warehouse import ControlTables
 from sinks.merge_on_write.log.reader import VersionGone
-from sinks.merge_on_write.table_version import TableVersion, open_version
+from sinks.merge_on_write.version_reader import TableVersion, open_version
 from sinks.spark.jvm_errors import line
 from sinks.target.table_properties import table_uri
 from sinks.types.delta_types import quoted

@@ -27,13 +27,13 @@ from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import IndexMemory
 from sinks.merge_on_write.files.key_index import Ordinals, SortedKeys, first_double, sort_keys
 from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
-from sinks.merge_on_write.history import Beyond, VersionsAbove, merged
 from sinks.merge_on_write.log.actions import AppTransaction, Json
 from sinks.merge_on_write.log.commit import prove_no_other_lock, prove_put_if_absent
 from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.physical_schema import TableShape
-from sinks.merge_on_write.open_table import OpenTable, TableGone
+from sinks.merge_on_write.row_history import Beyond, VersionsAbove, merged
+from sinks.merge_on_write.table_handle import OpenTable, TableGone
 from sinks.merge_on_write.upkeep.upkeep import TableUpkeep
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import LocalStorage, StorageOpener, TableStorage

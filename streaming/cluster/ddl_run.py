@@ -27,7 +27,7 @@ from sinks.merge_on_write.lifecycle.recover import (
 )
 from sinks.merge_on_write.lifecycle.rename import TableRename, rename
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
-from sinks.merge_on_write.table_version import open_version
+from sinks.merge_on_write.version_reader import open_version
 from sinks.target.engine_port import Applied, Skipped, TableBroughtBack, TableHeld
 from sinks.target.table_properties import DdlIdentity
 from sinks.types.partitioning import Partitioning

@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sinks.merge_on_write import engine, open_table
+from sinks.merge_on_write import engine, table_handle
 from sinks.merge_on_write.files import sorted_files
 from sinks.storage import local_storage
 
 PARTS = ("follow", "sort", "find", "write", "vectors", "put")
 _TIMED = (
-    (open_table.OpenTable, "refresh", "follow"),
+    (table_handle.OpenTable, "refresh", "follow"),
     (engine, "keys_of", "sort"),
     (engine, "sort_keys", "sort"),
     (sorted_files, "keys_of", "sort"),
     (sorted_files, "_key_order", "sort"),
     (sorted_files, "sort_keys", "sort"),
-    (open_table.OpenTable, "find", "find"),
+    (table_handle.OpenTable, "find", "find"),
     (engine._Upsert, "_write_rows", "write"),
-    (open_table.OpenTable, "taken_out", "vectors"),
-    (open_table.OpenTable, "commit", "put"),
+    (table_handle.OpenTable, "taken_out", "vectors"),
+    (table_handle.OpenTable, "commit", "put"),
 )
 
 

@@ -36,14 +36,14 @@ from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import DeletedRows
 from sinks.merge_on_write.files.key_index import Ordinals
 from sinks.merge_on_write.files.sorted_files import write_sorted
-from sinks.merge_on_write.history import Beyond, Hits, merged, without
 from sinks.merge_on_write.log.actions import AppTransaction, DataFile, Json, Metadata
 from sinks.merge_on_write.log.commit import LostRace
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.log.state import LogState
-from sinks.merge_on_write.open_table import OpenTable
 from sinks.merge_on_write.parts import PartMapper, one_by_one
+from sinks.merge_on_write.row_history import Beyond, Hits, merged, without
+from sinks.merge_on_write.table_handle import OpenTable
 from sinks.target.engine_port import Applied, Skipped, TableHeld, Target
 from sinks.target.table_properties import (
     ALTERED,

@@ -18,7 +18,7 @@ from sinks.merge_on_write.alter.rewrite import in_slices
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.key_index import Ordinals
 from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
-from sinks.merge_on_write.open_table import OpenTable
+from sinks.merge_on_write.table_handle import OpenTable
 
 
 def rows_to_end(table: OpenTable, ended: Mapping[str, Any]) -> dict[str, Ordinals]:

@@ -28,7 +28,7 @@ from sinks.merge_on_write.files.file_cache import Dead, DeletedRows
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import TableShape
 from sinks.merge_on_write.log.reader import VersionGone, read_log
-from sinks.merge_on_write.open_table import OpenTable
+from sinks.merge_on_write.table_handle import OpenTable
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.write_mode import UPSERT

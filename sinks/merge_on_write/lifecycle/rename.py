@@ -25,7 +25,7 @@ from sinks.merge_on_write.lifecycle.shallow_clone import Arrival, arrive, check_
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.log.state import LogState
-from sinks.merge_on_write.open_table import OpenTable, TableGone
+from sinks.merge_on_write.table_handle import OpenTable, TableGone
 from sinks.storage.errors import one_sentence
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import DdlIdentity

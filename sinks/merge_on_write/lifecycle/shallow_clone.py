@@ -22,7 +22,7 @@ from sinks.merge_on_write.log.commit import LostRace, create_table
 from sinks.merge_on_write.log.file_locations import absolute
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.state import LogState
-from sinks.merge_on_write.open_table import MAX_RACES, OpenTable, TableGone
+from sinks.merge_on_write.table_handle import MAX_RACES, OpenTable, TableGone
 from sinks.storage.errors import one_sentence
 from sinks.target.engine_port import Applied, Skipped, TableHeld, Target
 from sinks.target.table_properties import (

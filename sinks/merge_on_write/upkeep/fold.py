@@ -29,7 +29,7 @@ from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.commit import LostRace
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.physical_schema import TableShape
-from sinks.merge_on_write.open_table import OpenTable
+from sinks.merge_on_write.table_handle import OpenTable
 from sinks.merge_on_write.upkeep.fold_choice import (
     FULL_BYTES,
     FULL_MEMORY_BYTES,

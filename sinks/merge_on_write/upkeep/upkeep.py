@@ -17,7 +17,7 @@ from coordination.errors import TidelakeError
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.reader import LogMoved
-from sinks.merge_on_write.open_table import OpenTable, TableGone
+from sinks.merge_on_write.table_handle import OpenTable, TableGone
 from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
 from sinks.merge_on_write.upkeep.fold import fold, paths_to_fold
 from sinks.storage.errors import STORAGE_ERRORS, one_line

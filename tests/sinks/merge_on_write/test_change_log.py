@@ -208,7 +208,7 @@ def test_a_normal_commit_takes_nothing_out_and_reads_no_file(
     """So a streaming reader goes on."""
     target = made_log(uri)
     events: list[Event] = [(ts, ts, "v") for ts in range(6, 60)]
-    monkeypatch.setattr("sinks.merge_on_write.open_table.data_files.read_columns", None)
+    monkeypatch.setattr("sinks.merge_on_write.table_handle.data_files.read_columns", None)
     for limit in range(10, 60, 10):
         engine.apply(log_write(target, limit - 10, limit, events))
     actions = [

@@ -20,7 +20,7 @@ from sinks.control.schemas import SchemaRow
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.table_version import open_version
+from sinks.merge_on_write.version_reader import open_version
 from sinks.target.engine_port import Applied, TableWrite
 from sinks.target.table_properties import DdlIdentity
 from sinks.types.table_schema import TableSchema

@@ -20,8 +20,8 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.log.paths import commit_path
 from sinks.merge_on_write.log.reader import VersionGone, read_log
-from sinks.merge_on_write.table_version import TableVersion, open_version
 from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
+from sinks.merge_on_write.version_reader import TableVersion, open_version
 from sinks.storage.local_storage import LocalStorage
 from tests.sinks.merge_on_write.altering import AlteredHistory
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, action, ddl, set_property
