@@ -81,7 +81,7 @@ setup: .venv/.ready .jars/.ready .jars/broker/.archived
 	done
 	rm -rf .jars/ivy
 	echo "setup: making a class archive, so that Spark starts in half the time (half a minute, 200 MB)"
-	if ! $(RUN) -m streaming.class_archive >.jars/archive.log 2>&1; then
+	if ! $(RUN) -m streaming.spark.class_archive >.jars/archive.log 2>&1; then
 	  echo "setup: no class archive could be made (see .jars/archive.log): Spark starts slower, all else works"
 	fi
 	touch $@

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import TableName, Ts
 from sinks.spark.jvm_errors import line
-from streaming.scratch import remake
+from streaming.spark.temporary_folder import remake
 
 logger = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import check_cluster_id
 from coordination.transport.grpc_calls import check_free
-from streaming.imports import importing
-from streaming.jvm import DriverJvm
 from streaming.preflight import check_changefeed, has_finished
-from streaming.session import SparkOnDemand
 from streaming.signals import asking, handling
+from streaming.spark.jvm import DriverJvm
+from streaming.spark.light_imports import importing
+from streaming.spark.session import SparkOnDemand
 
 logger = logging.getLogger(__name__)
 

@@ -42,7 +42,7 @@ from streaming.cli_options import (
     say,
     settings_of,
 )
-from streaming.imports import importing
+from streaming.spark.light_imports import importing
 
 if TYPE_CHECKING:
     from streaming.capture_operations import Row

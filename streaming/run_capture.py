@@ -45,7 +45,7 @@ from streaming.admission import (
     refuse_beside_other_versions,
 )
 from streaming.cluster.plane import JVM_ENDED, SparkDataPlane
-from streaming.session import SparkOnDemand
+from streaming.spark.session import SparkOnDemand
 
 logger = logging.getLogger(__name__)
 

@@ -26,9 +26,9 @@ from streaming import logs
 from streaming.admission import refuse_beside_other_versions
 from streaming.bootstrap import connected_etcd
 from streaming.cluster.plane import JVM_ENDED, SparkDataPlane
-from streaming.scratch import scratch
-from streaming.session import SparkOnDemand
 from streaming.signals import asking, handling, stop_before_start
+from streaming.spark.session import SparkOnDemand
+from streaming.spark.temporary_folder import scratch
 
 logger = logging.getLogger(__name__)
 

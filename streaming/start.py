@@ -11,11 +11,11 @@ import sys
 from contextlib import ExitStack
 
 from conf.settings import Settings
-from streaming.imports import importing
-from streaming.jvm import DriverJvm
-from streaming.scratch import scratch
 from streaming.signals import handling, stop_before_start
-from streaming.spark_conf import asked_master, conf_of_jvm
+from streaming.spark.jvm import DriverJvm
+from streaming.spark.light_imports import importing
+from streaming.spark.spark_conf import asked_master, conf_of_jvm
+from streaming.spark.temporary_folder import scratch
 
 
 def run(settings: Settings) -> int:

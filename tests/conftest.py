@@ -62,8 +62,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark session with Delta and the Kafka source."""
     from pyspark.sql import SparkSession
 
-    from streaming.session import use_this_python
-    from streaming.spark_conf import CHECKPOINT_CONF, RUNTIME_CONF, STATIC_CONF, jvm_conf
+    from streaming.spark.session import use_this_python
+    from streaming.spark.spark_conf import CHECKPOINT_CONF, RUNTIME_CONF, STATIC_CONF, jvm_conf
 
     jars = sorted(map(str, SPARK_JARS.glob("*.jar")))
     assert jars, "no jars in .jars/spark: run make setup"

@@ -43,6 +43,7 @@ NOT_YET: Final[tuple[str, ...]] = (
     "streaming/cluster",
     "streaming/protocols/canal_json",
     "streaming/source",
+    "streaming/spark",
 )
 CIRCLES: Final[tuple[tuple[str, ...], ...]] = (
     ("coordination/etcd/etcd3_client.py", "coordination/etcd/watch_stream.py"),

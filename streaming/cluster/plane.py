@@ -30,9 +30,9 @@ from streaming.cluster.standing import StandingUpdate, StandingUpdates
 from streaming.cluster.stream_role import StreamContext
 from streaming.cluster.topic_stream import TopicStream
 from streaming.concerns import Concerns
-from streaming.jvm_pulse import JvmPulse
-from streaming.session import OwnSession, SparkOnDemand
 from streaming.source.kafka import Source
+from streaming.spark.jvm_watch import JvmPulse
+from streaming.spark.session import OwnSession, SparkOnDemand
 
 logger = logging.getLogger(__name__)
 

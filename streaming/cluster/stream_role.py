@@ -17,8 +17,8 @@ from streaming.cluster.reads import Offsets, Read
 from streaming.concerns import Concerns
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Wanted
-from streaming.session import OwnSession
 from streaming.source.range_reader import RangeReader
+from streaming.spark.session import OwnSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

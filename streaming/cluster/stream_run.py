@@ -26,17 +26,17 @@ from coordination.model import TableName
 from sinks.spark.jvm_errors import line
 from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.partitions import beginning, past_strays, tell_of_strays
-from streaming.cluster.query import ticking_query
 from streaming.cluster.quiet import BUSY_WAIT_S, IDLE_WAIT_S, Quiet
 from streaming.cluster.reads import Offsets, Read, marks_of, nothing_read, reached, texts
 from streaming.cluster.stream_role import StreamContext, StreamRole
 from streaming.concerns import STREAM
 from streaming.protocols.contract import Wanted, WantedTable
-from streaming.scratch import note
-from streaming.session import CONTEXT_GONE
 from streaming.source.kafka import Source, SourceChanged, SourceShape
 from streaming.source.range_reader import RangeReader
 from streaming.source.ranges import cut
+from streaming.spark.session import CONTEXT_GONE
+from streaming.spark.temporary_folder import note
+from streaming.spark.ticking_query import ticking_query
 from streaming.watermark import Watermarks
 
 logger = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from streaming.source.librdkafka_settings import librdkafka_settings
 from streaming.source.ranges import OffsetRange, TopicPartition, joined, pack
 from streaming.source.read_task import ReadFailure, ReadTask, Result
 from streaming.source.reading import TASK_BYTES
-from streaming.spark_conf import is_within
+from streaming.spark.spark_conf import is_within
 
 _DESCRIPTION: Final = "spark.job.description"
 FEW_MESSAGES: Final = 500  # one task reads so few as fast as several tasks would

@@ -15,7 +15,7 @@ from pyspark import worker
 from pyspark.daemon import manager
 
 import streaming.source.read_task  # noqa: F401
-from streaming.imports import do_without_pandas
+from streaming.spark.light_imports import do_without_pandas
 
 do_without_pandas()
 _work = worker.main

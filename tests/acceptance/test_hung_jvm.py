@@ -14,8 +14,8 @@ import pytest
 
 from coordination.capture.server import DRAIN_S, STOP_AFTER_SUICIDE_S
 from coordination.etcd.embedded import EmbeddedEtcd
-from streaming.jvm import STOP_S as JVM_STOP_S
-from streaming.jvm_pulse import ASK_EVERY_S
+from streaming.spark.jvm import STOP_S as JVM_STOP_S
+from streaming.spark.jvm_watch import ASK_EVERY_S
 from tests.acceptance.live_feed import LiveFeed
 from tests.acceptance.processes import STOP_WITHIN_S, TTL_S, Stage, field
 from tests.services.kafka_broker import KafkaBroker

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
-from streaming.scratch import PREFIX
+from streaming.spark.temporary_folder import PREFIX
 from tests.acceptance.live_feed import LiveFeed
 from tests.acceptance.processes import Life, Stage
 from tests.services.kafka_broker import KafkaBroker

@@ -127,7 +127,7 @@ def spark_session() -> Any:
     """The program's own session, in this process; started once, and warm after its first commit."""
     from pyspark.sql import SparkSession
 
-    from streaming.spark_conf import CHECKPOINT_CONF, RUNTIME_CONF, STATIC_CONF, jvm_conf
+    from streaming.spark.spark_conf import CHECKPOINT_CONF, RUNTIME_CONF, STATIC_CONF, jvm_conf
 
     jars = sorted(map(str, (REPOSITORY / ".jars" / "spark").glob("*.jar")))
     conf = {**jvm_conf(jars), **STATIC_CONF, **RUNTIME_CONF, **CHECKPOINT_CONF}

@@ -11,13 +11,13 @@ import time
 
 from conf.source_uri import parse_source_uri
 from coordination.model import TableName, Ts
-from streaming.jvm import DriverJvm
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Kind, WantedTable
-from streaming.session import spark_session
 from streaming.source.kafka import Source
 from streaming.source.range_reader import RangeReader
 from streaming.source.ranges import TopicPartition, cut
+from streaming.spark.jvm import DriverJvm
+from streaming.spark.session import spark_session
 from tests.benchmarks.measure import tell
 
 REPEATS = 3

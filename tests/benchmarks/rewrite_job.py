@@ -17,8 +17,8 @@ from coordination.trust.watchdog import Watchdog
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.parts import Part, Result
 from streaming.cluster.part_mapper import RewriteMapper
-from streaming.jvm import DriverJvm
-from streaming.session import spark_session
+from streaming.spark.jvm import DriverJvm
+from streaming.spark.session import spark_session
 from tests.benchmarks.ddl import KINDS, order_of
 from tests.benchmarks.measure import tell
 

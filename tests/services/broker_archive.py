@@ -1,6 +1,6 @@
 """Make a class archive, with which the tests' broker starts with 2 CPU seconds instead of 3.5.
 
-``python -m tests.services.broker_archive``; see ``streaming/class_archive.py``."""
+``python -m tests.services.broker_archive``; see ``streaming/spark/class_archive.py``."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
 from streaming.cluster.changefeed_settings import changefeed_config
 from streaming.run_capture import RunCapture
-from streaming.session import SparkOnDemand
+from streaming.spark.session import SparkOnDemand
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_source import FakeSource, ts_at

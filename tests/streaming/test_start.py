@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.streaming.spark.test_jvm import spark_home
 from tests.streaming.test_cli import ROOT, SOURCE
-from tests.streaming.test_jvm import spark_home
 
 
 @pytest.mark.parametrize("submitted", [{}, {"PYSPARK_GATEWAY_PORT": "1"}])

@@ -41,7 +41,7 @@ from coordination.trust.watchdog import Watchdog
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.plane import SparkDataPlane
 from streaming.cluster.replica import StreamReplica
-from streaming.session import SparkOnDemand
+from streaming.spark.session import SparkOnDemand
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import Message
 

@@ -126,7 +126,7 @@ def lacks_something() -> None:
 
 
 def main(uri: str) -> None:
-    from streaming.session import SparkOnDemand
+    from streaming.spark.session import SparkOnDemand
 
     spark = SparkOnDemand()
     ground = Ground(spark())

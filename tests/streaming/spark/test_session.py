@@ -14,12 +14,12 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from coordination.errors import Stop, TidelakeError
-from streaming import spark_conf
-from streaming.session import CONTEXT_GONE, OwnSession, SparkOnDemand, use_this_python
 from streaming.source.read_task import first_task
-from streaming.spark_conf import COLLECTOR, STATIC_CONF, conf_of_jvm
+from streaming.spark import spark_conf
+from streaming.spark.session import CONTEXT_GONE, OwnSession, SparkOnDemand, use_this_python
+from streaming.spark.spark_conf import COLLECTOR, STATIC_CONF, conf_of_jvm
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_threads_that_ask_at_once_get_one_session():

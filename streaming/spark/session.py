@@ -26,9 +26,9 @@ from pyspark.sql import SparkSession
 from coordination.errors import ConfigError, Stop, TidelakeError
 from sinks.spark.jvm_errors import line
 from sinks.spark.session_settings import COMPILED
-from streaming.jvm import NEEDS, STOP_S, DriverJvm, in_time
 from streaming.source.read_task import first_task
-from streaming.spark_conf import (
+from streaming.spark.jvm import NEEDS, STOP_S, DriverJvm, in_time
+from streaming.spark.spark_conf import (
     CHECKPOINT_CONF,
     RUNTIME_CONF,
     asked_master,
@@ -230,7 +230,7 @@ def use_this_python(context: SparkContext) -> None:
     if is_within(context.master or ""):
         context.pythonExec = sys.executable
         asked = context.environment.get("PYTHONPATH", "").split(os.pathsep)
-        code = [str(Path(__file__).resolve().parents[1]), *filter(None, asked)]
+        code = [str(Path(__file__).resolve().parents[2]), *filter(None, asked)]
         context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(code))
 
 

@@ -25,7 +25,7 @@ PACKAGES = ("io.delta:delta-spark_4.2_2.13:4.4.0",)
 ARCHIVE_NAME = "classes.jsa"
 _QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-LOG_CONF = Path(__file__).resolve().parents[1] / "conf" / "log4j2.properties"
+LOG_CONF = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
 # For a driver whose executors are its own threads: it listens on the loopback address only.
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 # Where a user may name the JVM's options; two collectors would be one too many.
@@ -91,7 +91,7 @@ def conf_of_jvm(master: str, archive_to: Path | None = None) -> dict[str, str]:
         )
     if is_here:
         conf["spark.python.daemon.module"] = "streaming.source.worker_daemon"
-        folder = tempfile.gettempdir()  # this process's own (``scratch.py``)
+        folder = tempfile.gettempdir()  # this process's own (``temporary_folder.py``)
         # The JVM only moves bytes and starts jobs: its optimizing compiler would cost more CPU.
         java += ["-XX:TieredStopAtLevel=1", f'"-Djava.io.tmpdir={folder}"']
         # What it drops is young: G1 would let the heap grow to twice as much, for no more speed.
@@ -133,7 +133,7 @@ def jar_files() -> list[str]:
     given = os.environ.get(JARS_VARIABLE)
     if given is not None and not list(Path(given).glob("*.jar")):
         raise ConfigError(f"{JARS_VARIABLE}={given} holds no jars: run `make setup`, or unset it")
-    places = [Path(given)] if given else [Path(), Path(__file__).resolve().parents[1]]
+    places = [Path(given)] if given else [Path(), Path(__file__).resolve().parents[2]]
     for place in places:
         folder = place if given else place / ".jars" / "spark"
         found = sorted(str(jar.resolve()) for jar in folder.glob("*.jar"))

@@ -2,9 +2,9 @@
 (AppCDS, JEP 350).
 
 A JVM spends most of its start on finding, checking and linking some 25,000 classes. The archive
-holds them as they are in memory. ``python -m streaming.class_archive`` makes it beside the jars,
-once per machine; ``session.py`` uses it if it is there. The JVM checks that Java and all jars are
-those that the archive was made from, and starts without the archive otherwise."""
+holds them as they are in memory. ``python -m streaming.spark.class_archive`` makes it beside the
+jars, once per machine; ``session.py`` uses it if it is there. The JVM checks that Java and all jars
+are those that the archive was made from, and starts without the archive otherwise."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from sinks.merge_on_write.lifecycle.create import create
 from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import OP_COLUMN, UPSERT, TableWrite, Target
 from sinks.types.table_schema import Column, MySQLType, TableSchema
-from streaming.cluster.query import ticking_query
-from streaming.jvm import DriverJvm
-from streaming.session import spark_session
-from streaming.spark_conf import ARCHIVE_NAME, archive_folder
+from streaming.spark.jvm import DriverJvm
+from streaming.spark.session import spark_session
+from streaming.spark.spark_conf import ARCHIVE_NAME, archive_folder
+from streaming.spark.ticking_query import ticking_query
 
 logger = logging.getLogger(__name__)
 

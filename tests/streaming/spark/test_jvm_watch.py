@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from coordination.errors import Stop
 from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
-from streaming import jvm_pulse
-from streaming.jvm_pulse import JvmPulse, tasks
-from streaming.session import SparkOnDemand
+from streaming.spark import jvm_watch
+from streaming.spark.jvm_watch import JvmPulse, tasks
+from streaming.spark.session import SparkOnDemand
 from tests.fakes.fake_clock import FakeClock
 
 WHEN_S = 60.0
@@ -97,7 +97,7 @@ def test_tasks_of_a_tags_jobs_are_counted(spark: SparkSession):
 
 
 def test_a_connection_that_breaks_within_a_look_ends_no_pulse(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(jvm_pulse, "ASK_EVERY_S", 0.01)
+    monkeypatch.setattr(jvm_watch, "ASK_EVERY_S", 0.01)
     clock, asked = FakeClock(), list[int]()
     watchdog = Watchdog(clock)
 

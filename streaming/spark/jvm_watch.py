@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from coordination.errors import Stop
 from coordination.trust.watchdog import Watched
-from streaming.session import CONTEXT_GONE, SparkOnDemand
+from streaming.spark.session import CONTEXT_GONE, SparkOnDemand
 
 ASK_EVERY_S: Final = 5.0
 PART_OF_LIMIT: Final = 0.1  # a step that has taken this part of its limit has its tasks looked at

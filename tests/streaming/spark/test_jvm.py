@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from coordination.errors import Stop, TidelakeError
-from streaming.jvm import DriverJvm, retell
+from streaming.spark.jvm import DriverJvm, retell
 
 PATIENCE_S = 60.0
 
@@ -94,7 +94,7 @@ def test_one_whose_driver_is_killed_amid_its_launch_ends_with_it(tmp_path: Path)
     driver = subprocess.Popen(
         [
             *(sys.executable, "-c"),
-            "import time, streaming.jvm as jvm; jvm.DriverJvm().launch({}); time.sleep(60)",
+            "import time, streaming.spark.jvm as jvm; jvm.DriverJvm().launch({}); time.sleep(60)",
         ],
         env={
             **os.environ,
@@ -143,7 +143,7 @@ OUT_OF_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
         (f"{AT} WARN spark.Utils: a hint", ("spark.Utils", logging.WARNING, "a hint")),
         (
             OUT_OF_MEMORY,
-            ("streaming.jvm", logging.WARNING, f"Spark's JVM says: {OUT_OF_MEMORY}"),
+            ("streaming.spark.jvm", logging.WARNING, f"Spark's JVM says: {OUT_OF_MEMORY}"),
         ),
     ],
 )
@@ -160,7 +160,7 @@ def test_what_it_says_while_it_is_ended_is_no_trouble(
     """A start that is broken off fails, and says so."""
     ends = f"cat >/dev/null; echo '{AT} ERROR spark.SparkContext: it is stopped' >&2"
     monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, ends))
-    monkeypatch.setattr("streaming.jvm._shut_down", lambda _within_s: True)
+    monkeypatch.setattr("streaming.spark.jvm._shut_down", lambda _within_s: True)
     caplog.set_level(logging.DEBUG)
     jvm = DriverJvm()
     jvm.launch({})

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from coordination.errors import ConfigError
-from streaming.scratch import BLOCK_FOLDERS, PREFIX, note, remake, scratch, sweep
+from streaming.spark.temporary_folder import BLOCK_FOLDERS, PREFIX, note, remake, scratch, sweep
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 OTHER = """
 import pathlib, sys, tempfile
-from streaming.scratch import scratch
+from streaming.spark.temporary_folder import scratch
 with scratch() as folder:
     (folder / "blockmgr-1").mkdir()
     print(folder, flush=True)

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-CHECKPOINT_PREFIX = "tidelake-checkpoint-"  # in a folder of this process (``scratch.py``)
+CHECKPOINT_PREFIX = "tidelake-checkpoint-"  # in a folder of this process (``temporary_folder.py``)
 _numbers = itertools.count(1)
 
 
