@@ -6,8 +6,8 @@ import time
 
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS
+from streaming.protocols.clocks import latest_ts, shown_ts
 from streaming.retained import CLOCKS_MS
-from streaming.source.clocks import latest_ts, shown_ts
 from streaming.source.kafka import Source
 
 

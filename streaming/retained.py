@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from coordination.model import TSO_LOGICAL_BITS, tso_time
-from streaming.source.clocks import LATEST_MS
+from streaming.protocols.clocks import LATEST_MS
 from streaming.source.kafka import Source, SourceLost
 from streaming.source.ranges import TopicPartition
 

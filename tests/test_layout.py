@@ -41,7 +41,7 @@ NOT_YET: Final[tuple[str, ...]] = (
     "streaming",
     "streaming/apply",
     "streaming/cluster",
-    "streaming/protocols/canal_json",
+    "streaming/protocols",
     "streaming/source",
     "streaming/spark",
 )

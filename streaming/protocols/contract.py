@@ -91,7 +91,7 @@ class Messages:
     partition: int
     offsets: pa.Int64Array
     values: pa.Array  # binary or large_binary; null: a tombstone
-    latest_ts: int = SEALED_TS  # a watermark above it is not believed (`source/clocks.py`)
+    latest_ts: int = SEALED_TS  # a watermark above it is not believed (`protocols/clocks.py`)
 
     def __len__(self) -> int:
         return len(self.offsets)

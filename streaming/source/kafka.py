@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TopicMissing, TryAgain
-from streaming.source.clocks import LATEST_MS
+from streaming.protocols.clocks import LATEST_MS
 from streaming.source.consumer import RangeConsumer
 from streaming.source.librdkafka_settings import librdkafka_settings
 from streaming.source.ranges import OffsetRange, TopicPartition

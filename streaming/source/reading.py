@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
+from streaming.protocols.clocks import LATEST_MS, latest_ts
 from streaming.protocols.contract import Block, Decoder, Kind, Messages, Wanted
-from streaming.source.clocks import LATEST_MS, latest_ts
 from streaming.source.consumer import RangeConsumer
 from streaming.source.ranges import OffsetRange, TopicPartition
 

@@ -1,9 +1,9 @@
 """canal-json with the TiDB extension, decoded in Arrow: messages in, blocks out.
 
 Each message takes one of three ways. Rows of a wanted table that are written as TiCDC writes them
-are read many at a time (``template.py``). Rows of other tables are counted by their head and their
-end alone. Everything else, and whatever does not turn out to be plain, is read one by one
-(``message.py``), which says what a message means.
+are read many at a time (``row_template.py``). Rows of other tables are counted by their head and
+their end alone. Everything else, and whatever does not turn out to be plain, is read one by one
+(``strict_parser.py``), which says what a message means.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import TSO_LOGICAL_BITS, TableName
-from streaming.protocols.canal_json.collect import Collector, key_of
-from streaming.protocols.canal_json.heads import by_head, some
-from streaming.protocols.canal_json.message import Malformed, parse
-from streaming.protocols.canal_json.template import Template
-from streaming.protocols.canal_json.walk import Mask, Positions
+from streaming.protocols.canal_json.blocks import Collector, key_of
+from streaming.protocols.canal_json.message_heads import by_head, some
+from streaming.protocols.canal_json.quote_scanner import Mask, Positions
+from streaming.protocols.canal_json.row_template import Template
+from streaming.protocols.canal_json.strict_parser import Malformed, parse
+from streaming.protocols.clocks import latest_ts
 from streaming.protocols.contract import Block, Messages, Wanted
-from streaming.source.clocks import latest_ts
 
 _START: Final = b'{"id":0,"database":"'
 _BLANK: Final = 32  # all below are control characters

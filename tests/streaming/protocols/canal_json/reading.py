@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from coordination.model import TableName, Ts
 from streaming.protocols.canal_json import decode
-from streaming.protocols.canal_json.collect import Collector
+from streaming.protocols.canal_json.blocks import Collector
 from streaming.protocols.contract import Block, Kind, Messages, Wanted, WantedTable
 
 NAME = TableName("shop", "t")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import TableName
-from streaming.protocols.canal_json import collect, decode, decoder
+from streaming.protocols.canal_json import blocks, decode, decoder
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE, Kind, Messages, wire_types
 from tests.services import wire
 from tests.shop.canal_json import Change, Column, Table, encode_change, encode_watermark
@@ -51,8 +51,8 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
         found.append(value)
         return slow(value)
 
-    slow = collect.read
-    monkeypatch.setattr(collect, "read", reading)
+    slow = blocks.read
+    monkeypatch.setattr(blocks, "read", reading)
     return found
 
 

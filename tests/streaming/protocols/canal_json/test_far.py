@@ -8,8 +8,8 @@ import pytest
 
 from coordination.model import TSO_LOGICAL_BITS, TableName
 from streaming.protocols.canal_json import decode, decoder
+from streaming.protocols.clocks import AHEAD_MS, KEPT_MS, latest_ts
 from streaming.protocols.contract import FAR_WATERMARK, Block, Kind
-from streaming.source.clocks import AHEAD_MS, KEPT_MS, latest_ts
 from tests.shop.canal_json import encode_watermark
 from tests.streaming.protocols.canal_json.reading import NAME, chunk, message, wanted
 

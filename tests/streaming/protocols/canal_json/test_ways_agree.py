@@ -9,7 +9,8 @@ import os
 
 import pytest
 
-from streaming.protocols.canal_json import collect, decoder
+from streaming.protocols.canal_json import blocks as collect
+from streaming.protocols.canal_json import decoder
 from tests.streaming.protocols.canal_json.random_messages import RandomMessages
 from tests.streaming.protocols.canal_json.reading import (
     EveryTable,

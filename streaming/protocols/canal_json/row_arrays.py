@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.protocols.canal_json.events import Error, Row, Shape
-from streaming.protocols.canal_json.walk import Positions
+from streaming.protocols.canal_json.parsed_message import Error, Row, Shape
+from streaming.protocols.canal_json.quote_scanner import Positions
 from streaming.protocols.contract import (
     DATA,
     ERROR_CLASS,

@@ -4,8 +4,8 @@ TiCDC writes one table's rows alike: the same head, numbers of the same width, `
 same length in an order that differs from message to message. From one of them, read slowly, come
 the places to look at and the names to expect. A row is only taken where every byte is one that may
 be there: behind ``mysqlType`` the sample's names in its order, of which the old row may lack some,
-and a text or null behind each (``walk.py``). ``mysqlType`` is cut where its names begin: the
-pieces must be the sample's, each once.
+and a text or null behind each (``quote_scanner.py``). ``mysqlType`` is cut where its names begin:
+the pieces must be the sample's, each once.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.protocols.canal_json.events import Row, Shape
-from streaming.protocols.canal_json.message import Malformed, event, parse
-from streaming.protocols.canal_json.rows import Rows, struct
-from streaming.protocols.canal_json.walk import Cells, Mask, Positions, Text, Walk
+from streaming.protocols.canal_json.parsed_message import Row, Shape
+from streaming.protocols.canal_json.quote_scanner import Cells, Mask, Positions, Text, Walk
+from streaming.protocols.canal_json.row_arrays import Rows, struct
+from streaming.protocols.canal_json.strict_parser import Malformed, event, parse
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE
 
 _TYPES_START: Final = b'"mysqlType":'

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.protocols.canal_json.walk import Positions
+from streaming.protocols.canal_json.quote_scanner import Positions
 
 _TEXT: Final = r'"(?:[^"\\]|\\.)*"'
 _HEAD: Final = (

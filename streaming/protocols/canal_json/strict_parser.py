@@ -1,6 +1,6 @@
 """One canal-json message by Python's own JSON parser: what a message means, however rare.
 
-Slow and strict. ``template.py`` reads the plain rows of a table many at a time and hands over
+Slow and strict. ``row_template.py`` reads the plain rows of a table many at a time and hands over
 whatever is not plain; what it takes must mean the same here.
 
 Stricter than JSON as others read it, so that nothing is guessed: a name that stands twice among
@@ -19,7 +19,15 @@ from functools import lru_cache
 from typing import Any, Final, NoReturn
 
 from coordination.model import TableName
-from streaming.protocols.canal_json.events import Bad, Ddl, Error, Event, Row, Shape, WatermarkEvent
+from streaming.protocols.canal_json.parsed_message import (
+    Bad,
+    Ddl,
+    Error,
+    Event,
+    Row,
+    Shape,
+    WatermarkEvent,
+)
 from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE
 
 OPS: Final = {"DELETE": OP_DELETE, "INSERT": OP_INSERT, "UPDATE": OP_UPDATE}

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName
-from streaming.protocols.canal_json.events import (
+from streaming.protocols.canal_json.message_heads import some
+from streaming.protocols.canal_json.parsed_message import (
     Bad,
     Ddl,
     Error,
@@ -21,10 +22,10 @@ from streaming.protocols.canal_json.events import (
     Shape,
     WatermarkEvent,
 )
-from streaming.protocols.canal_json.heads import some
-from streaming.protocols.canal_json.message import read
-from streaming.protocols.canal_json.rows import Rows, row_body, rows_of
-from streaming.protocols.canal_json.walk import Positions
+from streaming.protocols.canal_json.quote_scanner import Positions
+from streaming.protocols.canal_json.row_arrays import Rows, row_body, rows_of
+from streaming.protocols.canal_json.strict_parser import read
+from streaming.protocols.clocks import KEPT_MS, clock_of, shown_ts
 from streaming.protocols.contract import (
     BAD_BODY,
     DDL_BODY,
@@ -37,7 +38,6 @@ from streaming.protocols.contract import (
     WantedTable,
     ipc,
 )
-from streaming.source.clocks import KEPT_MS, clock_of, shown_ts
 
 _Event = TypeVar("_Event")
 

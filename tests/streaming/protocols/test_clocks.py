@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conf.tso import other_unit
 from coordination.model import TSO_LOGICAL_BITS
-from streaming.source.clocks import AHEAD_MS, latest_ts
+from streaming.protocols.clocks import AHEAD_MS, latest_ts
 
 NOW_MS = 1_700_000_000_000
 
