@@ -19,8 +19,8 @@ from sinks.spark.jvm_errors import line
 from streaming.backlog import Backlog, BacklogMeter
 from streaming.cluster.reads import Offsets, texts
 from streaming.concerns import BROKER, BROKER_SILENT_S, Concerns
-from streaming.source.kafka import Source
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.broker import Source
+from streaming.source.kafka.offset_ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 

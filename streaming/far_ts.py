@@ -7,8 +7,8 @@ import time
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS
 from streaming.protocols.clocks import latest_ts, shown_ts
-from streaming.retained import CLOCKS_MS
-from streaming.source.kafka import Source
+from streaming.source.kafka.broker import Source
+from streaming.source.kafka.deleted_messages import CLOCKS_MS
 
 
 def refuse_far_ahead(name: str, ts: int | None, source: Source | None) -> None:
@@ -34,7 +34,7 @@ def refuse_far_ahead(name: str, ts: int | None, source: Source | None) -> None:
 
 def _clocks_ms(source: Source) -> tuple[float | None, float | None]:
     """The time of the newest message; and where Kafka has deleted some, the latest that
-    `retained.py` may advise to start at, though that is ahead of the clocks."""
+    `deleted_messages.py` may advise to start at, though that is ahead of the clocks."""
     try:
         newest_ms = source.newest_ms()
         first = source.beginnings(source.shape().partitions)

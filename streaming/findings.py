@@ -49,7 +49,7 @@ def _or_elsewhere(error: TidelakeError) -> TidelakeError:
     """Broker and storage may be reached from the captures alone. Where they were reached from here,
     the captures would fail in the same way."""
     from streaming import preflight
-    from streaming.source.kafka import SourceLost
+    from streaming.source.kafka.broker import SourceLost
 
     if isinstance(error, preflight.NoWarehouse):
         return ConfigError(f"{str(error).rstrip('.')} ({ELSEWHERE})")

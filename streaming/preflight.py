@@ -21,9 +21,9 @@ from sinks.target.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.far_ts import refuse_far_ahead
 from streaming.filter import TableFilter, TableForms
 from streaming.freshness import Freshness
-from streaming.retained import refuse_a_hole
 from streaming.schema_file import definitions_of
-from streaming.source.kafka import Source
+from streaming.source.kafka.broker import Source
+from streaming.source.kafka.deleted_messages import refuse_a_hole
 
 PROBE: Final = ".tidelake-probe"  # an empty file, written and deleted
 NAMED: Final = 5  # so many tables are named

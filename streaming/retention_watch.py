@@ -19,8 +19,8 @@ from typing import Final
 
 from coordination.errors import TidelakeError
 from streaming.concerns import RETENTION, Concerns
-from streaming.source.kafka import Source
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.broker import Source
+from streaming.source.kafka.offset_ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 

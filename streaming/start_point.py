@@ -17,8 +17,8 @@ from conf.settings import Changefeed
 from sinks.control.changefeeds import ChangefeedRow, ChangefeedState
 from streaming.far_ts import refuse_far_ahead
 from streaming.passed import filters_after, filters_of
-from streaming.retained import refuse_a_hole
-from streaming.source.kafka import Source, SourceShape, check_topic_ids
+from streaming.source.kafka.broker import Source, SourceShape, check_topic_ids
+from streaming.source.kafka.deleted_messages import refuse_a_hole
 
 logger = logging.getLogger(__name__)
 

@@ -43,7 +43,7 @@ from streaming.ddl_plan import HeldTable
 from streaming.ddl_refusal import DdlNotSupported, refusal
 from streaming.ddl_steps import DdlKey, DdlStep
 from streaming.retention_watch import RetentionWatch
-from streaming.source.kafka import Source
+from streaming.source.kafka.broker import Source
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from streaming.concerns import Concerns
 from streaming.protocols.contract import FAR_WATERMARK, Block, Kind
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.offset_ranges import TopicPartition
 
 SHOWN_S: Final = 60.0  # the least time that it is shown
 

@@ -20,7 +20,7 @@ from streaming.cluster.reads import Offsets, parsed
 from streaming.cluster.topic_stream import TopicStream
 from streaming.protocols.contract import Block, Wanted, WantedTable
 from streaming.sink_table import SinkTable
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.offset_ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 

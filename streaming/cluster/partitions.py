@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 
 from streaming.cluster.reads import Offsets
-from streaming.source.kafka import Source, SourceLost, SourceShape
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.broker import Source, SourceLost, SourceShape
+from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.watermark import Watermarks
 
 logger = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from streaming.cluster.standing import StandingUpdate, StandingUpdates
 from streaming.cluster.stream_role import StreamContext
 from streaming.cluster.topic_stream import TopicStream
 from streaming.concerns import Concerns
-from streaming.source.kafka import Source
+from streaming.source.kafka.broker import Source
 from streaming.spark.jvm_watch import JvmPulse
 from streaming.spark.session import OwnSession, SparkOnDemand
 

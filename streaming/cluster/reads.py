@@ -9,7 +9,7 @@ from typing import TypeVar
 from coordination.model import TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.watermark import Watermarks
 
 T = TypeVar("T")

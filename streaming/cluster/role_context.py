@@ -28,8 +28,8 @@ from streaming.filter import TableFilter, TableForms
 from streaming.permit import Permit
 from streaming.schema_file import definitions_of
 from streaming.sink_tables import SinkTables
-from streaming.source.kafka import Source
-from streaming.source.message_reader import values_at
+from streaming.source.kafka.broker import Source
+from streaming.source.kafka.message_bytes import values_at
 
 
 def job_tag(role: str, changefeed_id: str, identity: CaptureIdentity) -> str:

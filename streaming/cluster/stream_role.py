@@ -17,7 +17,7 @@ from streaming.cluster.reads import Offsets, Read
 from streaming.concerns import Concerns
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Wanted
-from streaming.source.range_reader import RangeReader
+from streaming.source.kafka.spark_reader import RangeReader
 from streaming.spark.session import OwnSession
 
 

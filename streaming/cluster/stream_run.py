@@ -31,9 +31,9 @@ from streaming.cluster.reads import Offsets, Read, marks_of, nothing_read, reach
 from streaming.cluster.stream_role import StreamContext, StreamRole
 from streaming.concerns import STREAM
 from streaming.protocols.contract import Wanted, WantedTable
-from streaming.source.kafka import Source, SourceChanged, SourceShape
-from streaming.source.range_reader import RangeReader
-from streaming.source.ranges import cut
+from streaming.source.kafka.broker import Source, SourceChanged, SourceShape
+from streaming.source.kafka.offset_ranges import cut
+from streaming.source.kafka.spark_reader import RangeReader
 from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.temporary_folder import note
 from streaming.spark.ticking_query import ticking_query

@@ -25,8 +25,8 @@ from streaming.cluster.reads import Marks, Offsets, Read
 from streaming.cluster.stream_role import StreamContext, StreamRole
 from streaming.cluster.stream_run import StreamRun
 from streaming.protocols.contract import Wanted
-from streaming.source.kafka import Source
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.broker import Source
+from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.watermark import Watermarks
 
 END_TIMEOUT_S = 20.0  # how long `leave` waits for a Spark job that does not end

@@ -14,7 +14,7 @@ import pyarrow.compute  # noqa: F401
 from pyspark import worker
 from pyspark.daemon import manager
 
-import streaming.source.read_task  # noqa: F401
+import streaming.source.kafka.read_task  # noqa: F401
 from streaming.spark.light_imports import do_without_pandas
 
 do_without_pandas()

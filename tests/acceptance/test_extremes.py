@@ -1,5 +1,6 @@
 """The extremes work: in small lives here, in full size in a process by itself (``make soak``),
-where memory is measured too. (Messages of 20 MB: ``tests/streaming/source/test_reading.py``.)
+where memory is measured too. (Messages of 20 MB:
+``tests/streaming/source/kafka/test_read_ranges.py``.)
 """
 
 from __future__ import annotations

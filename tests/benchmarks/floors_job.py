@@ -25,7 +25,7 @@ from streaming.apply.changes import changes
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Block, Kind, Messages, WantedTable
-from streaming.source.consumer import READING, WAIT_S
+from streaming.source.kafka.consumer import READING, WAIT_S
 from tests.benchmarks.commit_parts import part_times
 from tests.benchmarks.commit_workload import target_at
 from tests.benchmarks.measure import tell

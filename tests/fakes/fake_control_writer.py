@@ -23,7 +23,7 @@ from coordination.scheduler.barrier import PendingDdl
 from coordination.trust.fence import Trust
 from streaming.cluster.progress_rows import merged
 from streaming.cluster.reads import Offsets, texts
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.offset_ranges import TopicPartition
 from tests.fakes.fake_topic import Reading, parsed
 from tests.fakes.fake_warehouse import Start
 

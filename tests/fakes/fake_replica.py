@@ -33,7 +33,7 @@ from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import stored_low_water
 from streaming.cluster.reads import Offsets, texts
 from streaming.permit import Withdrawn
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.offset_ranges import TopicPartition
 from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_topic import Reading, Row, parsed
 from tests.fakes.fake_warehouse import FakeWarehouse, Landed, Landing, Start

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.cluster.reads import Marks, Offsets
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.watermark import Watermarks
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.sink_table import SinkTable
 from streaming.sink_tables import SinkTables
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.watermark import Watermarks
 from tests.shop.feed import Message
 from tests.shop.history import START_TS

@@ -11,7 +11,7 @@ import pytest
 from coordination.errors import TryAgain
 from streaming.backlog_watch import BacklogWatch
 from streaming.concerns import Concerns
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.offset_ranges import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

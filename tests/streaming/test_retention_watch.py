@@ -16,8 +16,8 @@ from sinks.control.changefeeds import ChangefeedRow
 from streaming.concerns import Concerns
 from streaming.report import ProgressReport
 from streaming.retention_watch import RetentionWatch, oldest
-from streaming.source.kafka import Source, SourceAway
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.broker import Source, SourceAway
+from streaming.source.kafka.offset_ranges import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
 DAY_MS = 86_400_000

@@ -19,7 +19,7 @@ Caused by: java.io.IOException: No space left on device
 
 OF_A_WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
-  File "streaming/source/read_task.py", line 12, in <module>
+  File "streaming/source/kafka/read_task.py", line 12, in <module>
     from confluent_kafka import KafkaException
 ModuleNotFoundError: No module named 'confluent_kafka'
 

@@ -17,8 +17,8 @@ from streaming.cluster import quiet, stream_run
 from streaming.cluster.stream_run import StreamRun
 from streaming.concerns import Concerns
 from streaming.protocols.contract import Block, Kind, WantedTable
-from streaming.source.kafka import SourceShape
-from streaming.source.ranges import OffsetRange, TopicPartition
+from streaming.source.kafka.broker import SourceShape
+from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition
 from streaming.watermark import Watermarks
 from tests.fakes.fake_clock import FakeClock
 

@@ -39,8 +39,8 @@ from streaming.cluster.role_context import RoleContext
 from streaming.concerns import Concerns
 from streaming.ddl_refusal import DdlNotSupported
 from streaming.protocols.contract import DDL_BODY, Block, Kind, ipc
-from streaming.source.kafka import SourceShape
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.broker import SourceShape
+from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.watermark import Watermarks
 
 P = TopicPartition("shop", 0)

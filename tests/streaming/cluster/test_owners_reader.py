@@ -27,7 +27,7 @@ from streaming.filter import TableFilter, TableForms
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
 from streaming.schema_file import Definitions, read_definitions
 from streaming.sink_table import SinkTable
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.watermark import Watermarks
 from tests.streaming.apply.blocks import A, Row, block_of
 

@@ -8,7 +8,7 @@ from sinks.control.changefeeds import RecordedWatermark
 from streaming.apply.carry import Carry
 from streaming.cluster import span_log
 from streaming.cluster.span_log import SpanLog
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.watermark import Watermarks
 from tests.streaming.apply.blocks import Row, block_of
 

@@ -24,7 +24,7 @@ from streaming.cluster.reads import Read
 from streaming.cluster.span_writer import SpanWriter, _Joined
 from streaming.concerns import Concerns
 from streaming.protocols.contract import Block
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.watermark import Watermarks
 from tests.streaming.apply.blocks import A, Row, block_of
 

@@ -14,8 +14,8 @@ from streaming.cluster import stream_run, topic_stream
 from streaming.cluster.stream_run import StreamRun
 from streaming.cluster.topic_stream import TopicStream
 from streaming.concerns import STREAM, Concerns
-from streaming.source.kafka import SourceShape
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.broker import SourceShape
+from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.watermark import Watermarks
 
 ONE, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -6,11 +6,11 @@ import pytest
 
 from conf.source_uri import parse_source_uri
 from coordination.errors import ConfigError, TidelakeError
-from streaming.source import kafka
-from streaming.source.kafka import Source, SourceAway
-from streaming.source.librdkafka_settings import librdkafka_settings
-from streaming.source.ranges import TopicPartition
-from streaming.source.refusal import connection_refusal
+from streaming.source.kafka import broker
+from streaming.source.kafka.broker import Source, SourceAway
+from streaming.source.kafka.connection_errors import connection_refusal
+from streaming.source.kafka.librdkafka_settings import librdkafka_settings
+from streaming.source.kafka.offset_ranges import TopicPartition
 from tests.services.broker_settings import SASL_PASSWORD
 from tests.services.secured_broker import SecuredBroker
 from tests.services.token_endpoint import TokenServer
@@ -21,7 +21,7 @@ WRONG = "marked-wrong-password"
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "_ANSWER_S", 0.5)
+    monkeypatch.setattr(broker, "_ANSWER_S", 0.5)
 
 
 def refusal(uri: str) -> str:
@@ -145,7 +145,7 @@ def test_a_file_that_is_missing(secured_broker: SecuredBroker):
 
 
 def test_first_messages_of_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kafka, "_SEARCH_S", 1.0)
+    monkeypatch.setattr(broker, "_SEARCH_S", 1.0)
     uri = "kafka://127.0.0.1:1/t?protocol=canal-json&enable-tidb-extension=true"
     with pytest.raises(SourceAway, match=r"no message of t/0 came within 1 s: .*refused"):
         Source(parse_source_uri(uri)).times_ms({TopicPartition("t", 0): 0})

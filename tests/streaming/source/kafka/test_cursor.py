@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.source import reading as subject
-from streaming.source.ranges import OffsetRange
-from streaming.source.reading import Cursor
+from streaming.source.kafka import read_ranges as subject
+from streaming.source.kafka.offset_ranges import OffsetRange
+from streaming.source.kafka.read_ranges import Cursor
 
 
 def cursor(begin: int = 0, end: int = 10) -> Cursor:

@@ -25,10 +25,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TopicMissing, TryAgain
 from streaming.protocols.clocks import LATEST_MS
-from streaming.source.consumer import RangeConsumer
-from streaming.source.librdkafka_settings import librdkafka_settings
-from streaming.source.ranges import OffsetRange, TopicPartition
-from streaming.source.refusal import connection_refusal
+from streaming.source.kafka.connection_errors import connection_refusal
+from streaming.source.kafka.consumer import RangeConsumer
+from streaming.source.kafka.librdkafka_settings import librdkafka_settings
+from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition
 
 _ANSWER_S = 5.0
 _SEARCH_S = 60.0  # the time-out of a search for first messages

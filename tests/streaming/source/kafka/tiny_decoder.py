@@ -10,9 +10,9 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from streaming.protocols.contract import Block, Kind, Messages, Wanted, ipc
-from streaming.source import reading
-from streaming.source.read_task import ReadFailure, ReadTask
-from streaming.source.reading import size_of
+from streaming.source.kafka import read_ranges
+from streaming.source.kafka.read_ranges import size_of
+from streaming.source.kafka.read_task import ReadFailure, ReadTask
 
 FAIL = b"fail"  # what no decoder may do
 
@@ -41,7 +41,7 @@ class ImpatientTask:
         self._task = ReadTask(*arguments)
 
     def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Block | ReadFailure]:
-        with patch.object(reading, "NO_PROGRESS_S", 1.0):
+        with patch.object(read_ranges, "NO_PROGRESS_S", 1.0):
             yield from self._task(number, nothing)
 
 

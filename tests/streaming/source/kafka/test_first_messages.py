@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from conf.settings import KafkaSource
-from streaming.source.kafka import Source, SourceAway
-from streaming.source.ranges import TopicPartition
+from streaming.source.kafka.broker import Source, SourceAway
+from streaming.source.kafka.offset_ranges import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.kafka

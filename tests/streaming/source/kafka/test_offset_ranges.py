@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-from streaming.source.ranges import OffsetRange, TopicPartition, cut, joined, pack
+from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition, cut, joined, pack
 
 
 def partition(number: int, topic: str = "t") -> TopicPartition:

@@ -13,11 +13,11 @@ from confluent_kafka import KafkaException
 
 from conf.settings import KafkaSource
 from streaming.protocols.contract import Block, Decoder, Messages, Wanted
-from streaming.source.consumer import RangeConsumer
-from streaming.source.kafka import Source, SourceAway
-from streaming.source.librdkafka_settings import librdkafka_settings
-from streaming.source.ranges import OffsetRange, TopicPartition
-from streaming.source.reading import ReadError, read_list
+from streaming.source.kafka.broker import Source, SourceAway
+from streaming.source.kafka.consumer import RangeConsumer
+from streaming.source.kafka.librdkafka_settings import librdkafka_settings
+from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition
+from streaming.source.kafka.read_ranges import ReadError, read_list
 
 # Offsets at most so far apart are read as one range: to begin another takes milliseconds.
 NEAR: Final = 100

@@ -20,14 +20,14 @@ from conf.settings import KafkaSource
 from coordination.errors import TopicMissing
 from coordination.model import TableName, Ts
 from streaming.protocols.contract import Block, Kind, WantedTable
-from streaming.source import range_reader
 from streaming.source.body_files import BodyFolder, InFile
-from streaming.source.kafka import Source, SourceAway, SourceLost
-from streaming.source.range_reader import RangeReader, ReadFailed
-from streaming.source.ranges import OffsetRange, cut
-from streaming.source.read_task import ReadTask, Result
+from streaming.source.kafka import spark_reader
+from streaming.source.kafka.broker import Source, SourceAway, SourceLost
+from streaming.source.kafka.offset_ranges import OffsetRange, cut
+from streaming.source.kafka.read_task import ReadTask, Result
+from streaming.source.kafka.spark_reader import RangeReader, ReadFailed
 from tests.services.kafka_broker import KafkaBroker
-from tests.streaming.source.tiny_decoder import FAIL, ImpatientTask, decode, decoded, done
+from tests.streaming.source.kafka.tiny_decoder import FAIL, ImpatientTask, decode, decoded, done
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -142,7 +142,7 @@ def test_a_worker_is_killed_behind_its_body(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(range_reader, "ReadTask", KilledOnce)
+    monkeypatch.setattr(spark_reader, "ReadTask", KilledOnce)
     broker.produce(kafka.topic, ((0, None, b"%d" % each) for each in range(20_000)))
     reader = RangeReader(spark.sparkContext, kafka, decode, name="tests")
     with closing(reader):
@@ -162,7 +162,7 @@ def test_pieces_behind_a_budget_do_not_count(
     reader: RangeReader,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(range_reader, "TASK_BYTES", 10 << 20)
+    monkeypatch.setattr(spark_reader, "TASK_BYTES", 10 << 20)
     broker.produce(topic, ((0, None, b"x" * 1_000) for _ in range(150_000)))
     (whole,) = everything(kafka)
     blocks = reader.read([whole], {})
@@ -209,7 +209,7 @@ def test_what_was_deleted_is_lost(
 def test_what_the_broker_does_not_have_is_worth_another_try(
     kafka: KafkaSource, reader: RangeReader, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(range_reader, "ReadTask", ImpatientTask)
+    monkeypatch.setattr(spark_reader, "ReadTask", ImpatientTask)
     (name, topic_id) = next(iter(topic_ids(kafka).items()))
     with pytest.raises(SourceAway):
         reader.read([OffsetRange(name, topic_id, 9, 0, 5)], {})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.source.range_reader import NEEDS, unfit
+from streaming.source.kafka.spark_reader import NEEDS, unfit
 
 MISSING = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
-  File "streaming/source/read_task.py", line 12, in <module>
+  File "streaming/source/kafka/read_task.py", line 12, in <module>
     from confluent_kafka import KafkaException
 ModuleNotFoundError: No module named 'confluent_kafka'
 """

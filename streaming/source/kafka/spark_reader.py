@@ -24,11 +24,11 @@ from coordination.errors import TidelakeError, TryAgain
 from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.source.body_files import BodyFolder
-from streaming.source.kafka import Source, SourceAway
-from streaming.source.librdkafka_settings import librdkafka_settings
-from streaming.source.ranges import OffsetRange, TopicPartition, joined, pack
-from streaming.source.read_task import ReadFailure, ReadTask, Result
-from streaming.source.reading import TASK_BYTES
+from streaming.source.kafka.broker import Source, SourceAway
+from streaming.source.kafka.librdkafka_settings import librdkafka_settings
+from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition, joined, pack
+from streaming.source.kafka.read_ranges import TASK_BYTES
+from streaming.source.kafka.read_task import ReadFailure, ReadTask, Result
 from streaming.spark.spark_conf import is_within
 
 _DESCRIPTION: Final = "spark.job.description"

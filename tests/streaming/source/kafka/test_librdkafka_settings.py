@@ -13,8 +13,8 @@ from conf.masking import masked
 from conf.settings import KafkaSource
 from conf.source_uri import parse_source_uri
 from coordination.errors import ConfigError
-from streaming.source.librdkafka_settings import librdkafka_settings
-from streaming.source.refusal import connection_refusal
+from streaming.source.kafka.connection_errors import connection_refusal
+from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from tests.services.certificates import Authority
 
 GOOD = "kafka://a:9092,b:9093/shop?protocol=canal-json&enable-tidb-extension=true"

@@ -13,13 +13,13 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from streaming.protocols.contract import Block
-from streaming.source import reading
-from streaming.source.consumer import RangeConsumer, consumer_for, discard
-from streaming.source.ranges import OffsetRange
-from streaming.source.reading import ReadError, read_list
+from streaming.source.kafka import read_ranges
+from streaming.source.kafka.consumer import RangeConsumer, consumer_for, discard
+from streaming.source.kafka.offset_ranges import OffsetRange
+from streaming.source.kafka.read_ranges import ReadError, read_list
 from tests.services.kafka_broker import KafkaBroker
 from tests.services.topic_producer import TopicProducer
-from tests.streaming.source.tiny_decoder import decode, decoded, done
+from tests.streaming.source.kafka.tiny_decoder import decode, decoded, done
 
 pytestmark = pytest.mark.kafka
 
@@ -118,7 +118,9 @@ def test_a_consumer_goes_on_where_it_stands_and_elsewhere(
 def test_a_place_from_before_is_not_taken_for_the_next_one(
     broker: KafkaBroker, topic: str, consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("streaming.source.consumer.WAIT_S", 0.0)  # librdkafka is slower than we are
+    monkeypatch.setattr(
+        "streaming.source.kafka.consumer.WAIT_S", 0.0
+    )  # librdkafka is slower than we are
     produce(broker, topic, 3_000)
     for _ in range(60):
         consumer.assign([OffsetRange(topic, "id", 0, 2_000, 2_900)])
@@ -132,7 +134,7 @@ def test_a_place_from_before_that_stays_is_an_error_and_no_endless_wait(
 ):
     produce(broker, topic, 10)
     asked = OffsetRange(topic, "id", 0, 0, 10)
-    monkeypatch.setattr("streaming.source.consumer.ASSIGNED_S", 0.05)
+    monkeypatch.setattr("streaming.source.kafka.consumer.ASSIGNED_S", 0.05)
     monkeypatch.setattr(consumer, "positions", lambda _: {asked.topic_partition: 7})
     with pytest.raises(KafkaException, match="assignment before"):
         consumer.assign([asked])
@@ -141,7 +143,7 @@ def test_a_place_from_before_that_stays_is_an_error_and_no_endless_wait(
 def test_what_is_left_behind_leaves_nothing_for_the_next_read(
     broker: KafkaBroker, topic: str, consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reading, "CHUNK_MESSAGES", 500)
+    monkeypatch.setattr(read_ranges, "CHUNK_MESSAGES", 500)
     produce(broker, topic, 4_000)
     begun = read_list(consumer, [OffsetRange(topic, "id", 0, 0, 4_000)], decode, {})
     next(begun)
@@ -155,7 +157,7 @@ def test_what_is_left_behind_leaves_nothing_for_the_next_read(
 def test_a_budget_stops_and_the_next_range_begins_there(
     broker: KafkaBroker, topic: str, consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reading, "CHUNK_BYTES", 8 << 20)
+    monkeypatch.setattr(read_ranges, "CHUNK_BYTES", 8 << 20)
     broker.produce(topic, ((0, None, b"x" * 1_000_000) for _ in range(30)))
     at, read_so_far = 0, []
     while at < 30:
@@ -250,7 +252,7 @@ def test_what_compaction_took_is_no_hole(broker: KafkaBroker, consumer: RangeCon
 def test_a_large_message_is_a_chunk_by_itself(
     broker: KafkaBroker, consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reading, "CHUNK_BYTES", 8 << 20)
+    monkeypatch.setattr(read_ranges, "CHUNK_BYTES", 8 << 20)
     name = f"large-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     config = {"max.message.bytes": str(32 << 20)}
@@ -277,7 +279,7 @@ def test_what_was_deleted_is_an_error(broker: KafkaBroker, topic: str, consumer:
 def test_a_range_behind_the_end_is_an_error_at_last(
     broker: KafkaBroker, topic: str, consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reading, "NO_PROGRESS_S", 3.0)
+    monkeypatch.setattr(read_ranges, "NO_PROGRESS_S", 3.0)
     produce(broker, topic, 10)
     with pytest.raises(ReadError, match="offset 10: nothing came for"):
         read(consumer, OffsetRange(topic, "id", 0, 0, 20))
@@ -288,7 +290,7 @@ def test_a_range_behind_the_end_is_an_error_at_last(
 def test_a_topic_that_is_not_there_is_an_error(
     consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reading, "NO_PROGRESS_S", 3.0)
+    monkeypatch.setattr(read_ranges, "NO_PROGRESS_S", 3.0)
     with pytest.raises(ReadError, match="topic nowhere partition 0 offset 0"):
         read(consumer, OffsetRange("nowhere", "id", 0, 0, 1))
 
@@ -341,7 +343,7 @@ def test_many_small_ranges_are_read_side_by_side(broker: KafkaBroker, consumer: 
 
 
 def test_a_broker_that_starts_again_in_mid_read_is_waited_for(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reading, "CHUNK_MESSAGES", 100)
+    monkeypatch.setattr(read_ranges, "CHUNK_MESSAGES", 100)
     with KafkaBroker() as own:
         own.create_topic("t", 1)
         own.produce(

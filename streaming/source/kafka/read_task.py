@@ -17,9 +17,9 @@ from confluent_kafka import KafkaException
 from coordination.model import TableName
 from streaming.protocols.contract import Block, Decoder, Wanted, WantedTable
 from streaming.source.body_files import BodyFile, InFile
-from streaming.source.consumer import ConsumerConfig, consumer_for, discard
-from streaming.source.ranges import OffsetRange
-from streaming.source.reading import TASK_BYTES, ReadError, read_list
+from streaming.source.kafka.consumer import ConsumerConfig, consumer_for, discard
+from streaming.source.kafka.offset_ranges import OffsetRange
+from streaming.source.kafka.read_ranges import TASK_BYTES, ReadError, read_list
 
 _plain = attrgetter(*(each.name for each in fields(OffsetRange)))
 

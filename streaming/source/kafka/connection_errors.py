@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from conf.settings import KafkaSecurity, KafkaSource
 from coordination.errors import ConfigError
-from streaming.source.librdkafka_settings import librdkafka_settings
+from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 
 _ASKED_FOR_S = 0.2
 _FRAME = re.compile(

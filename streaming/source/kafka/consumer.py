@@ -18,7 +18,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assignment
 
-from streaming.source.ranges import OffsetRange, TopicPartition
+from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition
 
 ConsumerConfig = Mapping[str, str | int | bool]
 
