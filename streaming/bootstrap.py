@@ -15,7 +15,7 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import check_cluster_id
 from coordination.transport.grpc_calls import check_free
-from streaming.preflight import check_changefeed, has_finished
+from streaming.changefeed.preflight import check_changefeed, has_finished
 from streaming.signals import asking, handling
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.light_imports import importing

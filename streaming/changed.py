@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from conf.masking import MASK, is_secret_name, masked, masked_uri, masked_values
 from coordination.metadata.records import ChangefeedInfo
-from streaming.cluster.changefeed_settings import DELTA_URI, SCHEMA_TEXT
+from streaming.changefeed.settings_in_etcd import DELTA_URI, SCHEMA_TEXT
 
 CHANGED: Final = "changed"
 REFERENCES: Final = ("${env:", "${file:")  # to secrets: they are none

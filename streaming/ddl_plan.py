@@ -32,6 +32,8 @@ from sinks.ddl.effects import (
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
+from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.schema_file import Definitions
 from streaming.ddl_steps import (
     RECOVERS_UNKNOWN,
     DdlEvent,
@@ -44,8 +46,6 @@ from streaming.ddl_steps import (
     rename_step_of,
     step_of,
 )
-from streaming.filter import TableFilter, TableForms
-from streaming.schema_file import Definitions
 
 Place = tuple[TableName, Ts]  # of a DDL: its table and commit-ts
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from coordination.errors import ConfigError, TidelakeError
 from coordination.metadata.records import ChangefeedInfo
-from streaming.cluster.changefeed_settings import changefeed_settings
+from streaming.changefeed.settings_in_etcd import changefeed_settings
 
 ELSEWHERE = "if that is so here alone, and not for the captures: --no-check"
 
@@ -26,7 +26,7 @@ def findings(info: ChangefeedInfo, *, is_new: bool, is_checked: bool) -> list[Ti
     """What a start with this info would raise, each as its own error; blocks. Without
     ``is_checked`` broker and warehouse are not asked. Raises ConfigError for settings that cannot
     be read at all."""
-    from streaming import preflight
+    from streaming.changefeed import preflight
 
     changefeed = changefeed_settings(info)
     if not is_checked:
@@ -48,7 +48,7 @@ def refuse(found: Sequence[TidelakeError]) -> None:
 def _or_elsewhere(error: TidelakeError) -> TidelakeError:
     """Broker and storage may be reached from the captures alone. Where they were reached from here,
     the captures would fail in the same way."""
-    from streaming import preflight
+    from streaming.changefeed import preflight
     from streaming.source.kafka.broker import SourceLost
 
     if isinstance(error, preflight.NoWarehouse):

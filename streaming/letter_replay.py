@@ -48,13 +48,13 @@ from streaming.apply.due_rows import Mask, Piece
 from streaming.apply.letter_rows import letter_rows
 from streaming.apply.open_letters import LetterKeys, Met, OpenLetters
 from streaming.apply.table_task import TableTask, change_rules
+from streaming.changefeed.filter import TableForms
+from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.schema_file import definitions_of
+from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.older_shapes import OlderShapes
-from streaming.filter import TableForms
 from streaming.letters import Chosen, Row, chosen, dead_letters_of, now_of, operator_name
 from streaming.report import changefeed_rows
-from streaming.schema_file import definitions_of
-from streaming.sink_table import SinkTable
-from streaming.sink_tables import SinkTables
 
 LetterId = tuple[Any, ...]  # of LETTER
 NO_TABLE = "which table it is of cannot be read"

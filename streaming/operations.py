@@ -35,10 +35,10 @@ from coordination.metadata.lookup import (
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ts, tso_time
 from coordination.secrets import revealed_options
-from streaming.admission import refuse_a_runs
 from streaming.capture_operations import CaptureOperations, Row, table_name
 from streaming.changed import CHANGED, between, setting_changes
-from streaming.cluster.changefeed_settings import changefeed_settings, described, updated, uris
+from streaming.changefeed.admission import refuse_a_runs
+from streaming.changefeed.settings_in_etcd import changefeed_settings, described, updated, uris
 from streaming.findings import DryRunRefused, findings, refuse
 from streaming.freshness import NOT_RUNNING
 from streaming.owner_calls import OwnerCalls
@@ -265,7 +265,7 @@ def _check_target(changed: ChangefeedInfo, found: ChangefeedReactorState) -> Non
 def _check_rewind(changefeed: Changefeed, ts: int) -> None:
     """Raise ConfigError for a rewind that lies ahead of the clocks. A broker that does not answer
     here does not matter: this machine's clock alone has to do then."""
-    from streaming.far_ts import refuse_far_ahead
+    from streaming.changefeed.far_ts import refuse_far_ahead
     from streaming.source.kafka.broker import Source
 
     with closing(Source(changefeed.source)) as source:

@@ -15,8 +15,8 @@ from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.dead_letters import DeadLetters
 from sinks.control.progress import DROPPED, STOPPED, ProgressRow
 from sinks.control.warehouse import ControlTables
-from streaming.awaited import awaited, without_watermark
 from streaming.backlog import NEARLY_S
+from streaming.changefeed.awaited import awaited, without_watermark
 from streaming.cluster.progress_rows import with_letters
 from streaming.freshness import NOT_RUNNING, Freshness, refresh_age_s
 

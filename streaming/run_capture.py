@@ -39,11 +39,7 @@ from coordination.trust.clock import Clock, SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
 from streaming import logs
-from streaming.admission import (
-    info_of,
-    refuse_a_clusters,
-    refuse_beside_other_versions,
-)
+from streaming.changefeed.admission import info_of, refuse_a_clusters, refuse_beside_other_versions
 from streaming.cluster.plane import JVM_ENDED, SparkDataPlane
 from streaming.spark.session import SparkOnDemand
 

@@ -23,8 +23,8 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
 from streaming import logs
-from streaming.admission import refuse_beside_other_versions
 from streaming.bootstrap import connected_etcd
+from streaming.changefeed.admission import refuse_beside_other_versions
 from streaming.cluster.plane import JVM_ENDED, SparkDataPlane
 from streaming.signals import asking, handling, stop_before_start
 from streaming.spark.session import SparkOnDemand

@@ -15,8 +15,8 @@ from typing import Any
 
 from conf.settings import Changefeed
 from sinks.control.changefeeds import ChangefeedRow, ChangefeedState
-from streaming.far_ts import refuse_far_ahead
-from streaming.passed import filters_after, filters_of
+from streaming.changefeed.earlier_filters import filters_after, filters_of
+from streaming.changefeed.far_ts import refuse_far_ahead
 from streaming.source.kafka.broker import Source, SourceShape, check_topic_ids
 from streaming.source.kafka.deleted_messages import refuse_a_hole
 

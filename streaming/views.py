@@ -22,7 +22,7 @@ from coordination.errors import TidelakeError
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import DROPPED, ProgressRow
 from streaming import changed, report
-from streaming.awaited import awaited
+from streaming.changefeed.awaited import awaited
 from streaming.freshness import NOT_RUNNING, why_not_running
 from streaming.report import ProgressReport
 from streaming.snapshots import SnapshotReport, select_text

@@ -50,9 +50,9 @@ from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import keyless_errors
 from streaming.apply.table_errors import holding, named
 from streaming.apply.table_task import TableTask, change_rules
+from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, SinkTable
+from streaming.changefeed.table_registry import SinkTables
 from streaming.permit import Permit, Withdrawn
-from streaming.sink_table import PAUSED, REPLICATING, WARNING, SinkTable
-from streaming.sink_tables import SinkTables
 from streaming.spark.session import compiling
 
 if TYPE_CHECKING:

@@ -22,6 +22,8 @@ from sinks.control.schemas import SchemaRow
 from sinks.control.warehouse import ControlTables
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import Backlog
+from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.progress_rows import (
     counted,
     cut,
@@ -40,8 +42,6 @@ from streaming.cluster.progress_rows import (
     with_letters,
 )
 from streaming.cluster.reads import Marks, texts
-from streaming.sink_table import SinkTable
-from streaming.sink_tables import SinkTables
 
 logger = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from coordination.model import NO_TS, TableName, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
 from streaming.apply.dead_letter_writer import DeadLetterWriter
+from streaming.changefeed.replicated_table import PAUSED, SinkTable
 from streaming.permit import Withdrawn
-from streaming.sink_table import PAUSED, SinkTable
 
 LEAVING = (TableState.STOPPING, TableState.STOPPED)
 

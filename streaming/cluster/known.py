@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import PendingDdl
+from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.progress_rows import span_of
 from streaming.cluster.reads import Offsets
 from streaming.ddl_plan import DdlPlan
-from streaming.sink_table import SinkTable
-from streaming.sink_tables import SinkTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,11 @@ from coordination.model import TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
+from streaming.changefeed.replicated_table import SinkTable
 from streaming.cluster.held_spans import Assignment
 from streaming.cluster.reads import Offsets, parsed
 from streaming.cluster.topic_stream import TopicStream
 from streaming.protocols.contract import Block, Wanted, WantedTable
-from streaming.sink_table import SinkTable
 from streaming.source.kafka.offset_ranges import TopicPartition
 
 logger = logging.getLogger(__name__)

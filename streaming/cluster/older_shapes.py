@@ -10,9 +10,9 @@ from coordination.model import TableName
 from sinks.control.schemas import SchemaRow
 from sinks.ddl.past_schemas import RowShape, older_shapes
 from sinks.target.table_properties import DdlIdentity
+from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.schema_file import definitions_of
 from streaming.cluster.progress_rows import schema_row
-from streaming.schema_file import definitions_of
-from streaming.sink_table import SinkTable
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 
 from sinks.spark.jvm_errors import line
-from streaming.awaited import awaited
+from streaming.changefeed.awaited import awaited
 from streaming.cluster.control_rows import ControlRows
 from streaming.cluster.reads import texts
 from streaming.cluster.role_context import RoleContext

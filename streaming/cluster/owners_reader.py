@@ -29,6 +29,7 @@ from coordination.model import SEALED_TS, TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
 from streaming.apply.row_block import RowBlock
 from streaming.apply.shape import NewestWholeRow, Untold, WholeRow
+from streaming.changefeed.replicated_table import SinkTable
 from streaming.cluster.blocked_tables import BlockedTables
 from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.cluster.far_watermarks import FarWatermarks
@@ -40,7 +41,6 @@ from streaming.cluster.stream_role import StreamRole
 from streaming.ddl_plan import DdlPlan, definition, in_order, plan
 from streaming.ddl_steps import DdlEvent, DdlKey
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
-from streaming.sink_table import SinkTable
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from coordination.ports import Standing, Wake
 from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watchdog, Watched
 from streaming.backlog_watch import BacklogWatch
-from streaming.cluster.changefeed_settings import changefeed_settings
+from streaming.changefeed.settings_in_etcd import changefeed_settings
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.replica import StreamReplica
 from streaming.cluster.role_context import RoleContext, job_tag

@@ -17,7 +17,7 @@ from sinks.control.progress import BLOCKED, DROPPED, STOPPED, ProgressRow
 from sinks.control.schemas import SchemaRow, columns_of, partitioning_of
 from sinks.control.snapshots import SnapshotRow
 from sinks.target.engine_port import GENERATION
-from streaming.sink_table import PAUSED, REPLICATING, WARNING, SinkTable
+from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, SinkTable
 
 
 def span_of(table: SinkTable, incarnation: int) -> Span:

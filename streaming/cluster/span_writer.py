@@ -32,6 +32,7 @@ from streaming.apply.applier import DueTable
 from streaming.apply.row_block import RowsGone
 from streaming.apply.shape import newest_whole_row
 from streaming.apply.table_task import TableTask
+from streaming.changefeed.replicated_table import SinkTable
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import Newcomer, Newcomers, stored_low_water, wanted_of
 from streaming.cluster.older_shapes import OlderShapes
@@ -43,7 +44,6 @@ from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.stream_role import StreamRole
 from streaming.cluster.troubled_tables import TroubledTables, opened_or_held
 from streaming.protocols.contract import Block, Kind, Wanted
-from streaming.sink_table import SinkTable
 
 logger = logging.getLogger(__name__)
 Rows = Mapping[TableName, ProgressRow]

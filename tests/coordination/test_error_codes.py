@@ -18,7 +18,7 @@ from coordination.errors import TidelakeError
 from coordination.metadata.feed_state import ERROR_STUCK
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID
-from streaming.cluster.changefeed_settings import changefeed_settings
+from streaming.changefeed.settings_in_etcd import changefeed_settings
 from tests.coordination.capture.test_server import Cluster
 from tests.coordination.capture.test_server_errors import break_down, is_in
 from tests.services.kafka_broker import REPOSITORY

@@ -40,8 +40,8 @@ from sinks.target.table_properties import (
     table_uri,
 )
 from sinks.types.table_schema import Column, MySQLType, TableSchema
+from streaming.changefeed.preflight import check_beginning
 from streaming.cli import main
-from streaming.preflight import check_beginning
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
-from streaming import preflight
+from streaming.changefeed import preflight
 from streaming.cli import main
 
 Cluster = Callable[..., list[dict[str, Any]]]

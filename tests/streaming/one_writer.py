@@ -34,6 +34,9 @@ from sinks.target.table_properties import inspect
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry
 from streaming.apply.table_task import TableTask
+from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.control_rows import EndedSpan, RenamedSpans
 from streaming.cluster.ddl_run import DdlRun
 from streaming.cluster.newcomers import wanted_of
@@ -46,11 +49,8 @@ from streaming.cluster.progress_rows import (
 )
 from streaming.ddl_plan import DdlPlan, definition, in_order, plan
 from streaming.ddl_steps import DdlEvent, DdlKey, DdlStep
-from streaming.filter import TableFilter, TableForms
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
-from streaming.sink_table import SinkTable
-from streaming.sink_tables import SinkTables
 from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.watermark import Watermarks
 from tests.shop.feed import Message

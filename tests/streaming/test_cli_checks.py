@@ -30,7 +30,7 @@ from coordination.model import (
 from coordination.orchestrator.commit_once import commit_once
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from sinks.control.progress import Progress, ProgressRow
-from streaming import preflight
+from streaming.changefeed import preflight
 from tests.streaming.test_cli_cluster import SOURCE, Cluster, create
 
 Command = Callable[..., tuple[int, str, str]]
@@ -159,7 +159,7 @@ def owned(warehouse: Path, changefeed_id: str, **changes: object) -> ChangefeedR
 
 
 def refusal(tmp_path: Path, changefeed_id: str = "shop") -> str:
-    from tests.streaming.test_preflight import changefeed
+    from tests.streaming.changefeed.test_preflight import changefeed
 
     wanted = changefeed(f"delta://{tmp_path}/lake", **{"changefeed-id": changefeed_id})
     found = [str(each) for each in REAL_FINDINGS(wanted, is_new=False)]

@@ -22,9 +22,10 @@ from coordination.metadata.lookup import read_changefeeds
 from coordination.metadata.records import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 from coordination.trust.clock import SystemClock
-from streaming import cli_cluster, operations, preflight
-from streaming.admission import info_of, refuse_a_clusters, refuse_beside_other_versions
-from streaming.cluster.changefeed_settings import changefeed_settings
+from streaming import cli_cluster, operations
+from streaming.changefeed import preflight
+from streaming.changefeed.admission import info_of, refuse_a_clusters, refuse_beside_other_versions
+from streaming.changefeed.settings_in_etcd import changefeed_settings
 
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
 Cluster = Callable[..., list[dict[str, Any]]]

@@ -10,9 +10,9 @@ import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.metadata.records import ChangefeedInfo
-from streaming import preflight
+from streaming.changefeed import preflight
+from streaming.changefeed.settings_in_etcd import changefeed_settings
 from streaming.cli import main
-from streaming.cluster.changefeed_settings import changefeed_settings
 from tests.streaming.test_cli_cluster import SOURCE, read_stored
 
 Command = Callable[..., tuple[int, str]]

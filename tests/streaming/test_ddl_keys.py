@@ -10,9 +10,9 @@ from conf.settings import EventFilter, FilterSettings, TableRule
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable
 from sinks.types.table_schema import TableSchema
+from streaming.changefeed.filter import TableForms
 from streaming.ddl_plan import DdlPlan
 from streaming.ddl_steps import LOSES_KEY, DdlEvent
-from streaming.filter import TableForms
 from tests.streaming.test_ddl_plan import ddl, order, planned
 
 KEYS = ddl(

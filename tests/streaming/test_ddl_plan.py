@@ -15,11 +15,11 @@ from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable, CreateTableLike
 from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
+from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.schema_file import read_definitions
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_refusal import refusal, way_past
 from streaming.ddl_steps import FIRST_KEY, LOSES_KEY, DdlEvent
-from streaming.filter import TableFilter, TableForms
-from streaming.schema_file import read_definitions
 
 
 def ddl(ts: int, query: str, table: str = "t", offset: int = 0, kind: str = "CREATE") -> DdlEvent:

@@ -12,6 +12,8 @@ from sinks.ddl.classify import outcome
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.types.table_schema import TableSchema
+from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.schema_file import Definitions
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_steps import (
     EXCHANGES_UNREAD,
@@ -19,8 +21,6 @@ from streaming.ddl_steps import (
     PARTITIONS_UNKNOWN,
     DdlEvent,
 )
-from streaming.filter import TableFilter, TableForms
-from streaming.schema_file import Definitions
 
 QUERY = "ALTER TABLE `shop`.`p` EXCHANGE PARTITION `p0` WITH TABLE `{}` WITHOUT VALIDATION"
 CUT = " PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10))"

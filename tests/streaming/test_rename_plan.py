@@ -11,11 +11,11 @@ from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.classify import RENAMES_UNREAD
 from sinks.ddl.effects import RENAMES
+from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.schema_file import Definitions
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_refusal import refusal
 from streaming.ddl_steps import DdlEvent
-from streaming.filter import TableFilter, TableForms
-from streaming.schema_file import Definitions
 
 
 def name_of(text: str) -> TableName:

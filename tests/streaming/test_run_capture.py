@@ -31,7 +31,7 @@ from coordination.ports import Standing
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
-from streaming.cluster.changefeed_settings import changefeed_config
+from streaming.changefeed.settings_in_etcd import changefeed_config
 from streaming.run_capture import RunCapture
 from streaming.spark.session import SparkOnDemand
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace

@@ -12,7 +12,7 @@ from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSource, Ta
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
-from streaming.passed import refuse_what_was_passed
+from streaming.changefeed.earlier_filters import refuse_what_was_passed
 from streaming.source.kafka.broker import SourceLost, SourceShape
 from streaming.source.kafka.deleted_messages import CLOCKS_MS
 from streaming.source.kafka.offset_ranges import TopicPartition

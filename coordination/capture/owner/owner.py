@@ -113,7 +113,8 @@ class OwnerReactor:
 
     def _is_whole(self, state: GlobalReactorState) -> bool:
         """Whether all captures have versions that work together. Another one refuses to start (see
-        `streaming/admission.py`), but it may have started at the same moment as this capture."""
+        `streaming/changefeed/admission.py`), but it may have started at the same moment as this
+        capture."""
         ours = self._role.info.version
         misfits = [
             each.id for each in state.captures.values() if not work_together(ours, each.version)

@@ -15,14 +15,14 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.engine_port import Applied
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.table_task import TableTask
+from streaming.changefeed.filter import TableForms
+from streaming.changefeed.table_registry import SinkTables
 from streaming.ddl_steps import DdlEvent
-from streaming.filter import TableForms
-from streaming.sink_tables import SinkTables
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.row_histories import truncate
 from tests.streaming.apply.blocks import A, Row, blocks_of
 from tests.streaming.apply.resolved import PLAIN, numbered, row
-from tests.streaming.test_sink_tables import NEW
+from tests.streaming.changefeed.test_table_registry import NEW
 
 EXTRA = ("_tidelake_commit_ts", "_tidelake_op")
 

@@ -23,6 +23,9 @@ from sinks.ddl.tokens import read_words
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.storage.errors import StorageAway
 from sinks.target.engine_port import TableHeld
+from streaming.changefeed.filter import TableFilter
+from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.control_rows import EndedSpan, RenamedSpans
 from streaming.cluster.ddl_run import HELD_S, carry_out
 from streaming.cluster.known import Known, pending_ddls
@@ -31,9 +34,6 @@ from streaming.concerns import Concerns
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_refusal import DdlNotSupported
 from streaming.ddl_steps import DdlEvent, DdlStep
-from streaming.filter import TableFilter
-from streaming.sink_table import SinkTable
-from streaming.sink_tables import SinkTables
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import orphans
 from tests.sinks.merge_on_write.orders import NAME, Changes, rows_of, write

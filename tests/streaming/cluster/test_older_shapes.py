@@ -27,11 +27,11 @@ from sinks.types.table_schema import TableSchema
 from streaming.apply.changes import changes
 from streaming.apply.events import events
 from streaming.apply.table_task import ChangeRules, TableTask
+from streaming.changefeed.filter import TableForms
+from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.older_shapes import OlderShapes
 from streaming.cluster.progress_rows import first_progress, schema_row
 from streaming.ddl_steps import DdlEvent, DdlStep, step_of
-from streaming.filter import TableForms
-from streaming.sink_tables import SinkTables
 from tests.sinks.merge_on_write.altering import chosen_seeds
 from tests.streaming.apply.blocks import A, Row, blocks_of
 from tests.streaming.apply.resolved import schema

@@ -20,13 +20,13 @@ from coordination.trust.watchdog import Watchdog
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.types.table_schema import schema_from_mysql_types
 from streaming.apply.shape import Untold, WholeRow
+from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.schema_file import Definitions, read_definitions
 from streaming.cluster.control_rows import EndedSpan
 from streaming.cluster.owners_reader import Known, OwnersReader, in_pairs
 from streaming.cluster.reads import Offsets, Read
-from streaming.filter import TableFilter, TableForms
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
-from streaming.schema_file import Definitions, read_definitions
-from streaming.sink_table import SinkTable
 from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.watermark import Watermarks
 from tests.streaming.apply.blocks import A, Row, block_of

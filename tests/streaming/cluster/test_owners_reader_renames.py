@@ -9,8 +9,8 @@ import pytest
 from coordination.errors import TryAgain
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import stored_table_id
+from streaming.changefeed.replicated_table import SinkTable
 from streaming.cluster.control_rows import EndedSpan, RenamedSpans
-from streaming.sink_table import SinkTable
 from tests.streaming.apply.blocks import A
 from tests.streaming.cluster.test_owners_reader import PARTITIONS, STEP, Ground
 from tests.streaming.cluster.test_owners_reader_drops import ddl_read, take_row

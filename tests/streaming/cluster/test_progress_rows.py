@@ -11,6 +11,7 @@ from coordination.scheduler.messages import Checkpoint, Span, TableState, TableS
 from coordination.scheduler.replication_set import ReplicationState
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.progress import ProgressRow
+from streaming.changefeed.replicated_table import SinkTable
 from streaming.cluster.progress_rows import (
     cut,
     ended_progress,
@@ -25,7 +26,6 @@ from streaming.cluster.progress_rows import (
     risen,
     with_blocked,
 )
-from streaming.sink_table import SinkTable
 
 NAME = TableName("shop", "a")
 SPAN = Span(7, "shop", "a")

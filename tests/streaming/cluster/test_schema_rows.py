@@ -20,9 +20,9 @@ from sinks.control.warehouse import ControlTables
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import Backlog
+from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.control_rows import ControlRows
 from streaming.ddl_steps import DdlEvent
-from streaming.sink_tables import SinkTables
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.ddls import ADD_N, change, ddl
 from tests.sinks.merge_on_write.orders import NAME, UPSERTED, target, write

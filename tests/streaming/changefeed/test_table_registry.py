@@ -30,14 +30,14 @@ from sinks.target.table_properties import (
     table_uri,
 )
 from sinks.types.table_schema import Column, MySQLType, TableSchema
-from streaming import sink_tables
 from streaming.apply.shape import WholeRow
+from streaming.changefeed import table_registry
+from streaming.changefeed.earlier_filters import filters_after, filters_of
+from streaming.changefeed.filter import TableForms
+from streaming.changefeed.schema_file import read_definitions
+from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.newcomers import wanted_of
 from streaming.ddl_steps import DdlEvent
-from streaming.filter import TableForms
-from streaming.passed import filters_after, filters_of
-from streaming.schema_file import read_definitions
-from streaming.sink_tables import SinkTables
 
 NAME = TableName("shop", "a")
 OF = TableSchema(columns=(Column(name="id", type=MySQLType.parse("bigint")),), key=("id",))
@@ -115,7 +115,7 @@ def test_a_zombies_commit_just_before_the_seal_counts(
         next(looks, lambda: None)()
         return found
 
-    monkeypatch.setattr(sink_tables, "inspect", look)
+    monkeypatch.setattr(table_registry, "inspect", look)
     row = replace(ROW, state=state, checkpoint_ts=20 if state == "rewinding" else 40)  # type: ignore[arg-type]
     found = lake.resumed(row)
     assert found[NAME].checkpoint == begins_at

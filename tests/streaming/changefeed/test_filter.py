@@ -9,7 +9,7 @@ from conf.settings import EventFilter, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.target.write_mode import UPSERT
-from streaming.filter import SYSTEM_SCHEMAS, TableFilter, TableForms
+from streaming.changefeed.filter import SYSTEM_SCHEMAS, TableFilter, TableForms
 
 
 def _selects(rules: tuple[str, ...], name: str, *, case_sensitive: bool = False) -> bool:

@@ -15,9 +15,9 @@ from coordination.model import TableName, Ts
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.types.table_schema import TableSchema
-from streaming import schema_file
 from streaming.apply.shape import WholeRow
-from streaming.schema_file import (
+from streaming.changefeed import schema_file
+from streaming.changefeed.schema_file import (
     Definitions,
     digest,
     read_definitions,

@@ -25,7 +25,7 @@ from sinks.ddl.tokens import Dialect, Words, read_words
 from sinks.types.delta_types import quoted
 from sinks.types.table_schema import MySQLType, TableSchema, schema_from_mysql_types
 from streaming.apply.shape import WholeRow
-from streaming.filter import TableFilter
+from streaming.changefeed.filter import TableFilter
 
 logger = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.warehouse import ControlTables
 from sinks.storage.local_storage import LocalStorage, TableStorage, open_storage
 from sinks.target.engine_choice import LOCAL, engine_choice, scheme_of
-from streaming.far_ts import refuse_far_ahead
-from streaming.filter import TableFilter, TableForms
+from streaming.changefeed.far_ts import refuse_far_ahead
+from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.schema_file import definitions_of
 from streaming.freshness import Freshness
-from streaming.schema_file import definitions_of
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.deleted_messages import refuse_a_hole
 

@@ -12,7 +12,7 @@ from conf.load import load_settings
 from coordination.errors import ConfigError
 from coordination.metadata.records import ChangefeedInfo, dump, load
 from coordination.model import ChangefeedID, Ts
-from streaming.cluster.changefeed_settings import changefeed_config, changefeed_settings
+from streaming.changefeed.settings_in_etcd import changefeed_config, changefeed_settings
 
 SOURCE = (
     "kafka://k1:9092,k2:9092/shop?protocol=canal-json&partition-num=3&enable-tidb-extension=true"

@@ -8,7 +8,7 @@ from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
 from sinks.target.table_properties import TargetState
-from streaming.sink_table import SinkTable
+from streaming.changefeed.replicated_table import SinkTable
 
 
 def refuse_a_gap(span: SinkTable, feed: ChangefeedRow) -> None:

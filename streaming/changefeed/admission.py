@@ -24,8 +24,8 @@ from coordination.metadata.lookup import find_changefeed, read_captures
 from coordination.metadata.records import ChangefeedInfo, rfc3339
 from coordination.metadata.version import tidelake_version, work_together
 from coordination.model import ChangefeedID, Ts
-from streaming.cluster.changefeed_settings import DELTA_URI
-from streaming.schema_file import definitions_of, digest
+from streaming.changefeed.schema_file import definitions_of, digest
+from streaming.changefeed.settings_in_etcd import DELTA_URI
 
 SINK = "sink-uri"
 

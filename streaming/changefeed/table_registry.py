@@ -38,18 +38,20 @@ from sinks.target.table_properties import (
 )
 from sinks.types.table_schema import TableSchema
 from streaming.apply.shape import Untold, WholeRow
-from streaming.brought_back_tables import BroughtBackTables, blocked_table, refuse_unless_healed
-from streaming.ddl_steps import DdlEvent
-from streaming.filter import TableForms
-from streaming.passed import refuse_what_was_passed
-from streaming.refused_tables import (
+from streaming.changefeed.brought_back_tables import (
+    BroughtBackTables,
+    blocked_table,
+    refuse_unless_healed,
+)
+from streaming.changefeed.earlier_filters import refuse_what_was_passed
+from streaming.changefeed.filter import TableForms
+from streaming.changefeed.refused_tables import (
     refuse_a_gap,
     refuse_if_foreign,
     refuse_late,
     refuse_unless_ours,
 )
-from streaming.schema_file import Definitions, refuse_unlike, schema_of_row
-from streaming.sink_table import (
+from streaming.changefeed.replicated_table import (
     NO_DDL,
     NOTHING_SHOWN,
     REPLICATING,
@@ -57,6 +59,8 @@ from streaming.sink_table import (
     SinkTable,
     unmade_state,
 )
+from streaming.changefeed.schema_file import Definitions, refuse_unlike, schema_of_row
+from streaming.ddl_steps import DdlEvent
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from coordination.model import (
     time_tso,
 )
 from sinks.control.changefeeds import Changefeeds
-from streaming.preflight import check_beginning, check_changefeed, has_finished
+from streaming.changefeed.preflight import check_beginning, check_changefeed, has_finished
 from streaming.source.kafka.broker import SourceLost
 from streaming.source.kafka.deleted_messages import CLOCKS_MS
 from streaming.start_point import first_row

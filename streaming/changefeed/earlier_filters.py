@@ -16,7 +16,7 @@ from conf.settings import FilterSettings
 from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
-from streaming.filter import TableFilter
+from streaming.changefeed.filter import TableFilter
 
 RULES, CASE_SENSITIVE, UNTIL_TS = "rules", "case-sensitive", "until-ts"
 

@@ -18,7 +18,7 @@ from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import open_storage
 from sinks.target.engine_port import LastSeen, TableBroughtBack, Target
 from sinks.target.table_properties import TargetState, inspect
-from streaming.sink_table import NO_DDL, SinkTable
+from streaming.changefeed.replicated_table import NO_DDL, SinkTable
 
 
 class BroughtBackTables:

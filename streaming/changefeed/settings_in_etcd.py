@@ -21,7 +21,7 @@ from coordination.errors import ConfigError, SinkUriInvalid, SourceUriInvalid
 from coordination.metadata.records import ChangefeedInfo, rfc3339
 from coordination.metadata.version import tidelake_version
 from coordination.model import ChangefeedID, Ts
-from streaming.schema_file import stored_text
+from streaming.changefeed.schema_file import stored_text
 
 DELTA_URI: Final = "delta-uri"
 SCHEMA_TEXT: Final = "schema-text"
