@@ -44,9 +44,9 @@ from sinks.target.engine_port import (
     Target,
 )
 from streaming.apply.changes import changes
-from streaming.apply.due_rows import Mask, Piece
-from streaming.apply.letter_rows import letter_rows
-from streaming.apply.open_letters import LetterKeys, Met, OpenLetters
+from streaming.apply.letters.letter_rows import letter_rows
+from streaming.apply.letters.open_letters import LetterKeys, Met, OpenLetters
+from streaming.apply.rows_to_apply import Mask, Piece
 from streaming.apply.table_task import TableTask, change_rules
 from streaming.changefeed.filter import TableForms
 from streaming.changefeed.replicated_table import SinkTable

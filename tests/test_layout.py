@@ -40,6 +40,7 @@ NOT_YET: Final[tuple[str, ...]] = (
     "sinks/types",
     "streaming",
     "streaming/apply",
+    "streaming/apply/letters",
     "streaming/changefeed",
     "streaming/cluster",
     "streaming/protocols",

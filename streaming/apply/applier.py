@@ -41,18 +41,18 @@ from sinks.target.engine_port import (
     TableHeld,
     TableWrite,
 )
+from streaming.apply.change_log import events
 from streaming.apply.changes import TableChanges, changes
-from streaming.apply.dead_letter_writer import DeadLetterWriter
-from streaming.apply.events import events
-from streaming.apply.met_letters import MetLetters
-from streaming.apply.open_letters import OpenLetters, Shapes
+from streaming.apply.commit_guard import Permit, Withdrawn
+from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
+from streaming.apply.letters.met_letters import MetLetters
+from streaming.apply.letters.open_letters import OpenLetters, Shapes
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import keyless_errors
 from streaming.apply.table_errors import holding, named
 from streaming.apply.table_task import TableTask, change_rules
 from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, SinkTable
 from streaming.changefeed.table_registry import SinkTables
-from streaming.permit import Permit, Withdrawn
 from streaming.spark.session import compiling
 
 if TYPE_CHECKING:

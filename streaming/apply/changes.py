@@ -47,7 +47,6 @@ from sinks.target.write_mode import (
 from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.key_hash import Keys, keys_of
 from sinks.types.table_schema import TableSchema
-from streaming.apply.due_rows import NO_ROWS, Mask, Piece, Rows, due_pieces, origins_of
 from streaming.apply.last_change import LastChanges, last_changes, last_entries
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import (
@@ -58,6 +57,7 @@ from streaming.apply.row_errors import (
     told_errors,
     unknown_column_errors,
 )
+from streaming.apply.rows_to_apply import NO_ROWS, Mask, Piece, Rows, due_pieces, origins_of
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedValues, typed_keys, typed_values
 from streaming.apply.versions import versions

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from sinks.types.key_hash import Keys
 from sinks.types.last_per_key import joined_keys, last_per_key
-from streaming.apply.due_rows import Piece, Rows
+from streaming.apply.rows_to_apply import Piece, Rows
 from streaming.protocols.contract import OP_DELETE
 
 

@@ -15,8 +15,8 @@ from coordination.model import Ts
 from sinks.types.casts_dates import is_storable
 from sinks.types.delta_types import delta_type
 from sinks.types.table_schema import MOMENTS, Column
-from streaming.apply.due_rows import Piece, Rows, due_pieces, origins_of
 from streaming.apply.row_block import RowBlock
+from streaming.apply.rows_to_apply import Piece, Rows, due_pieces, origins_of
 from streaming.apply.table_task import TableTask
 from streaming.source.kafka.offset_ranges import TopicPartition
 

@@ -26,7 +26,7 @@ from coordination.errors import (
 from coordination.failpoint import FailpointHit
 from coordination.model import TableName
 from sinks.spark.jvm_errors import line
-from streaming.permit import Withdrawn
+from streaming.apply.commit_guard import Withdrawn
 
 logger = logging.getLogger(__name__)
 

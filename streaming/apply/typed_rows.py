@@ -17,13 +17,13 @@ from sinks.types.casts_dates import is_storable, is_zero_date
 from sinks.types.delta_types import arrow_type
 from sinks.types.table_schema import MOMENTS, Column
 from sinks.types.text_arrays import as_mask
-from streaming.apply.due_rows import Mask, Piece, Rows
 from streaming.apply.row_errors import (
     NO_DAY_IN_KEY_MESSAGE,
     NO_DAY_MESSAGE,
     RowErrors,
     cast_errors,
 )
+from streaming.apply.rows_to_apply import Mask, Piece, Rows
 from streaming.protocols.contract import DATA
 
 

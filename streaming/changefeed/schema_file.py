@@ -24,7 +24,7 @@ from sinks.ddl.statements import read_ddl
 from sinks.ddl.tokens import Dialect, Words, read_words
 from sinks.types.delta_types import quoted
 from sinks.types.table_schema import MySQLType, TableSchema, schema_from_mysql_types
-from streaming.apply.shape import WholeRow
+from streaming.apply.newest_whole_row import WholeRow
 from streaming.changefeed.filter import TableFilter
 
 logger = logging.getLogger(__name__)

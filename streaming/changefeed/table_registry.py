@@ -37,7 +37,7 @@ from sinks.target.table_properties import (
     table_uri,
 )
 from sinks.types.table_schema import TableSchema
-from streaming.apply.shape import Untold, WholeRow
+from streaming.apply.newest_whole_row import Untold, WholeRow
 from streaming.changefeed.brought_back_tables import (
     BroughtBackTables,
     blocked_table,

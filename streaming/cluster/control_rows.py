@@ -20,7 +20,7 @@ from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
 from sinks.control.schemas import SchemaRow
 from sinks.control.warehouse import ControlTables
-from streaming.apply.dead_letter_writer import DeadLetterWriter
+from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import Backlog
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.table_registry import SinkTables

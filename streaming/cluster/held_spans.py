@@ -25,9 +25,9 @@ from typing import NamedTuple
 from coordination.model import NO_TS, TableName, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
-from streaming.apply.dead_letter_writer import DeadLetterWriter
+from streaming.apply.commit_guard import Withdrawn
+from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.replicated_table import PAUSED, SinkTable
-from streaming.permit import Withdrawn
 
 LEAVING = (TableState.STOPPING, TableState.STOPPED)
 

@@ -27,8 +27,8 @@ from dataclasses import dataclass, replace
 from coordination.errors import Stop, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
+from streaming.apply.newest_whole_row import NewestWholeRow, Untold, WholeRow
 from streaming.apply.row_block import RowBlock
-from streaming.apply.shape import NewestWholeRow, Untold, WholeRow
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.cluster.blocked_tables import BlockedTables
 from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans

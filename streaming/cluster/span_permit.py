@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from coordination.model import TableName, Ts
+from streaming.apply.commit_guard import Withdrawn
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.role_context import RoleContext
-from streaming.permit import Withdrawn
 
 
 class SpanPermit:
-    """Implements ``streaming.permit.Permit``. ``grant`` tells it under which assignments the next
-    writes were planned. A write whose assignment or fence is not the span's current one any more is
-    dropped (Withdrawn), even if the span is here again. ``withdrawn``: the tables that were
-    dropped since `grant`.
+    """Implements ``streaming.apply.commit_guard.Permit``. ``grant`` tells it under which
+    assignments the next writes were planned. A write whose assignment or fence is not the span's
+    current one any more is dropped (Withdrawn), even if the span is here again. ``withdrawn``: the
+    tables that were dropped since `grant`.
     """
 
     def __init__(

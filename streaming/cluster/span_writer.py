@@ -29,8 +29,8 @@ from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
 from sinks.target.write_mode import UPSERT
 from streaming.apply.applier import DueTable
+from streaming.apply.newest_whole_row import newest_whole_row
 from streaming.apply.row_block import RowsGone
-from streaming.apply.shape import newest_whole_row
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans

@@ -28,11 +28,11 @@ from coordination.scheduler.messages import (
 )
 from coordination.trust.fence import Trust
 from streaming.apply.carry import TableBlocks
+from streaming.apply.commit_guard import Withdrawn
 from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import stored_low_water
 from streaming.cluster.reads import Offsets, texts
-from streaming.permit import Withdrawn
 from streaming.source.kafka.offset_ranges import TopicPartition
 from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_topic import Reading, Row, parsed

@@ -9,7 +9,7 @@ from itertools import count, permutations
 import pytest
 
 from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, TableForm
-from streaming.apply import due_rows
+from streaming.apply import rows_to_apply
 from streaming.apply.row_block import RowBlock
 from tests.streaming.apply.blocks import Row, Text, block_of
 from tests.streaming.apply.resolved import by_key, errors, numbered, resolved, row, schema
@@ -201,6 +201,6 @@ def test_more_than_memory_holds_is_read_again_and_comes_out_the_same(
     rows += [replace(each, data={"v": "z", "id": "99"}, old=None) for each in rows[-3:]]
     blocks = [RowBlock.of(block_of([each])) for each in rows]
     whole = by_key(resolved(blocks, limit=30))
-    monkeypatch.setattr(due_rows, "HELD_BYTES", 3000)
-    monkeypatch.setattr(due_rows, "PIECE_BYTES", 2000)
+    monkeypatch.setattr(rows_to_apply, "HELD_BYTES", 3000)
+    monkeypatch.setattr(rows_to_apply, "PIECE_BYTES", 2000)
     assert by_key(resolved(blocks, limit=30)) == whole

@@ -14,7 +14,7 @@ import pytest
 from coordination.model import Ts
 from sinks.target.write_mode import ROW_OP, ROW_TS, UPSERT, TableForm
 from sinks.types.table_schema import TableSchema
-from streaming.apply import due_rows
+from streaming.apply import rows_to_apply
 from streaming.apply.carry import Carry
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.row_block import RowBlock
@@ -170,8 +170,8 @@ def check_errors(found: pa.Table, expected: Expected) -> None:
 def test_as_row_by_row(table: str, is_tight: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, in two steps, and from blocks that are cut otherwise and come in another order."""
     if is_tight:
-        monkeypatch.setattr(due_rows, "HELD_BYTES", 500)
-        monkeypatch.setattr(due_rows, "PIECE_BYTES", 700)
+        monkeypatch.setattr(rows_to_apply, "HELD_BYTES", 500)
+        monkeypatch.setattr(rows_to_apply, "PIECE_BYTES", 700)
     of, casts, ids = TABLES[table]
     for seed in range(HISTORIES):
         history = History(seed, of.key, ids)

@@ -8,7 +8,7 @@ import pytest
 
 from coordination.model import TableName, Ts
 from sinks.types.table_schema import TableSchema
-from streaming.apply.dead_letter_writer import REASONS, reasons
+from streaming.apply.letters.dead_letter_writer import REASONS, reasons
 from streaming.apply.row_errors import NO_KEY, NO_KEY_MESSAGE, NO_TABLE, keyless_errors
 from streaming.apply.table_task import TableTask
 from tests.streaming.apply.blocks import A, Row, blocks_of

@@ -15,9 +15,9 @@ from coordination.model import SEALED_TS, TableName, Ts
 from sinks.target.write_mode import TableForm
 from sinks.types.table_schema import Column, MySQLType, TableSchema, schema_from_mysql_types
 from streaming.apply.carry import Carry
+from streaming.apply.change_log import events
 from streaming.apply.changes import changes
-from streaming.apply.events import events
-from streaming.apply.shape import WholeRow, newest_whole_row
+from streaming.apply.newest_whole_row import WholeRow, newest_whole_row
 from streaming.apply.table_task import TableTask
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Kind, Messages, WantedTable

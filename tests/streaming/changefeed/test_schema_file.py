@@ -15,7 +15,7 @@ from coordination.model import TableName, Ts
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.types.table_schema import TableSchema
-from streaming.apply.shape import WholeRow
+from streaming.apply.newest_whole_row import WholeRow
 from streaming.changefeed import schema_file
 from streaming.changefeed.schema_file import (
     Definitions,

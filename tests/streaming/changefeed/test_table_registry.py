@@ -30,7 +30,7 @@ from sinks.target.table_properties import (
     table_uri,
 )
 from sinks.types.table_schema import Column, MySQLType, TableSchema
-from streaming.apply.shape import WholeRow
+from streaming.apply.newest_whole_row import WholeRow
 from streaming.changefeed import table_registry
 from streaming.changefeed.earlier_filters import filters_after, filters_of
 from streaming.changefeed.filter import TableForms

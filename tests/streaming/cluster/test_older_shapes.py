@@ -24,8 +24,8 @@ from sinks.merge_on_write.version_reader import open_version
 from sinks.target.engine_port import Applied, TableWrite
 from sinks.target.table_properties import DdlIdentity
 from sinks.types.table_schema import TableSchema
+from streaming.apply.change_log import events
 from streaming.apply.changes import changes
-from streaming.apply.events import events
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.changefeed.filter import TableForms
 from streaming.changefeed.table_registry import SinkTables

@@ -19,7 +19,7 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.types.table_schema import schema_from_mysql_types
-from streaming.apply.shape import Untold, WholeRow
+from streaming.apply.newest_whole_row import Untold, WholeRow
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.schema_file import Definitions, read_definitions

@@ -18,7 +18,7 @@ from coordination.ports import Advance
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.warehouse import ControlTables
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from streaming.apply.dead_letter_writer import DeadLetterWriter
+from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import Backlog
 from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.control_rows import ControlRows

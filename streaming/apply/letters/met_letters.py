@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from coordination.model import TableName
 from streaming.apply.changes import TableChanges
-from streaming.apply.dead_letter_writer import DeadLetterWriter
-from streaming.apply.open_letters import OpenLetters
+from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
+from streaming.apply.letters.open_letters import OpenLetters
 from streaming.apply.table_task import TableTask
 from streaming.protocols.contract import Block
 

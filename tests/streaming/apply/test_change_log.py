@@ -17,8 +17,8 @@ from sinks.change_log import LOG_COLUMNS
 from sinks.target.write_mode import TableForm
 from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.table_schema import TableSchema
+from streaming.apply.change_log import events
 from streaming.apply.changes import TableChanges
-from streaming.apply.events import events
 from streaming.apply.row_errors import ERRORS
 from streaming.apply.table_task import ChangeRules, TableTask
 from tests.streaming.apply.blocks import A, Row, Text, blocks_of

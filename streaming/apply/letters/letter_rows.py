@@ -17,10 +17,10 @@ import pyarrow as pa
 from coordination.model import TableName, Ts
 from sinks.types.key_hash import Keys, keys_of
 from sinks.types.last_per_key import joined_keys
+from streaming.apply.change_log import event_identities
 from streaming.apply.changes import incomplete_rows
-from streaming.apply.due_rows import Piece, Rows, due_pieces
-from streaming.apply.events import event_identities
 from streaming.apply.row_block import RowBlock
+from streaming.apply.rows_to_apply import Piece, Rows, due_pieces
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import typed_keys
 from streaming.protocols.canal_json import decode

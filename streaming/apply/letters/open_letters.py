@@ -29,7 +29,7 @@ from sinks.control.letter_states import LETTER, OPEN, PASSED_NEW, PASSED_OLD, RE
 from sinks.control.letter_states import SCHEMA as STATES
 from sinks.ddl.past_schemas import RowShape
 from streaming.apply.last_change import LastChanges
-from streaming.apply.letter_rows import LetterEntries, letter_entries, letter_rows
+from streaming.apply.letters.letter_rows import LetterEntries, letter_entries, letter_rows
 from streaming.apply.table_task import ChangeRules, TableTask
 
 Shapes = Callable[[TableName], tuple[RowShape, ...]]

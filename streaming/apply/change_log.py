@@ -39,7 +39,6 @@ from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.key_hash import Keys, keys_of
 from sinks.types.table_schema import MOMENTS, TableSchema
 from streaming.apply.changes import TableChanges
-from streaming.apply.due_rows import Mask, Piece, Rows, due_pieces, origins_of
 from streaming.apply.last_change import last_changes, last_entries
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import (
@@ -51,6 +50,7 @@ from streaming.apply.row_errors import (
     told_errors,
     unknown_column_errors,
 )
+from streaming.apply.rows_to_apply import Mask, Piece, Rows, due_pieces, origins_of
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedKeys, TypedValues, typed_keys, typed_values
 from streaming.protocols.contract import DATA, OLD, OP_DELETE, OP_UPDATE

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from coordination.model import Ts
+from streaming.apply.newest_whole_row import Untold, WholeRow, newest_whole_row
 from streaming.apply.row_block import RowBlock
-from streaming.apply.shape import Untold, WholeRow, newest_whole_row
 from tests.streaming.apply.blocks import Row, block_of, blocks_of
 
 CUT = ("handle-key-only", "only the key")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from sinks.control.dead_letters import DeadLetters, LetterWriter
-from streaming.apply.dead_letter_writer import DeadLetterWriter
+from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.apply.row_errors import ERRORS
 from streaming.source.kafka.message_bytes import MESSAGES
 from streaming.source.kafka.offset_ranges import TopicPartition

@@ -1,0 +1,1 @@
+"""streaming/apply/letters"""
