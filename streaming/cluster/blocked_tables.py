@@ -16,10 +16,10 @@ from typing import Final
 
 from coordination.model import TableName
 from sinks.control.blocked_ddls import BlockedDdl
-from streaming.cluster.role_context import RoleContext
 from streaming.ddl_plan import HeldTable, Place
 from streaming.ddl_refusal import refusal, way_past
 from streaming.ddl_steps import DdlEvent
+from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)
 

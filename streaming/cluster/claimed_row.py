@@ -11,9 +11,9 @@ from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership
 from sinks.control.changefeeds import ChangefeedRow
-from streaming.cluster.reads import parsed
-from streaming.cluster.role_context import RoleContext
 from streaming.start_point import first_row, settle
+from streaming.stream.read import parsed
+from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)
 

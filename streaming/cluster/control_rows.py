@@ -21,7 +21,6 @@ from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
 from sinks.control.schemas import SchemaRow
 from sinks.control.warehouse import ControlTables
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
-from streaming.backlog import Backlog
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.progress_rows import (
@@ -41,7 +40,8 @@ from streaming.cluster.progress_rows import (
     with_blocked,
     with_letters,
 )
-from streaming.cluster.reads import Marks, texts
+from streaming.stream.backlog import Backlog
+from streaming.stream.read import Marks, texts
 
 logger = logging.getLogger(__name__)
 

@@ -24,8 +24,6 @@ from coordination.model import NO_TS, Ownership, TermNumber, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
 from sinks.spark.jvm_errors import line
-from streaming.backlog import BacklogMeter
-from streaming.backoff import PASSING
 from streaming.cluster.blocked_tables import BlockedTables
 from streaming.cluster.claimed_row import KeptFresh, claimed_row
 from streaming.cluster.control_rows import ControlRows
@@ -35,15 +33,17 @@ from streaming.cluster.owners_outlook import OwnersOutlook
 from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.owners_reading import OwnersReading
 from streaming.cluster.progress_rows import merged, registered
-from streaming.cluster.reads import texts
-from streaming.cluster.role_context import RoleContext, RoleWorker
 from streaming.cluster.standing import as_ended, as_running
-from streaming.concerns import etcd_concern
 from streaming.ddl_plan import HeldTable
 from streaming.ddl_refusal import DdlNotSupported, refusal
 from streaming.ddl_steps import DdlKey, DdlStep
-from streaming.retention_watch import RetentionWatch
 from streaming.source.kafka.broker import Source
+from streaming.stream.backlog import BacklogMeter
+from streaming.stream.lasting_warnings import etcd_concern
+from streaming.stream.read import texts
+from streaming.stream.retention_watch import RetentionWatch
+from streaming.stream.retry import PASSING
+from streaming.stream.role_context import RoleContext, RoleWorker
 
 logger = logging.getLogger(__name__)
 

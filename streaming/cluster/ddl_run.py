@@ -33,16 +33,16 @@ from sinks.target.table_properties import DdlIdentity
 from sinks.types.partitioning import Partitioning
 from sinks.types.table_schema import MOMENTS
 from sinks.types.text_arrays import CastRules
-from streaming.backoff import PASSING, RetryBackoff
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.cluster.blocked_tables import noted_row
 from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.part_mapper import RewriteMapper
-from streaming.cluster.role_context import RoleContext
 from streaming.ddl_plan import HeldTable
 from streaming.ddl_refusal import DdlNotSupported, refusal, way_past
 from streaming.ddl_steps import PARTITIONS_OF_LATER, DdlStep
+from streaming.stream.retry import PASSING, RetryBackoff
+from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from coordination.scheduler.barrier import PendingDdl
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.progress_rows import span_of
-from streaming.cluster.reads import Offsets
 from streaming.ddl_plan import DdlPlan
+from streaming.stream.read import Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,10 @@ from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.cluster.held_spans import Assignment
-from streaming.cluster.reads import Offsets, parsed
-from streaming.cluster.topic_stream import TopicStream
 from streaming.protocols.contract import Block, Wanted, WantedTable
 from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.stream.read import Offsets, parsed
+from streaming.stream.shared_stream import TopicStream
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import time
 from sinks.spark.jvm_errors import line
 from streaming.changefeed.awaited import awaited
 from streaming.cluster.control_rows import ControlRows
-from streaming.cluster.reads import texts
-from streaming.cluster.role_context import RoleContext
-from streaming.concerns import OWNER
+from streaming.stream.lasting_warnings import OWNER
+from streaming.stream.read import texts
+from streaming.stream.role_context import RoleContext
 
 
 class OwnersOutlook:

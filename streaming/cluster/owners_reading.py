@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from streaming.backlog import BacklogMeter
 from streaming.cluster.control_rows import ControlRows
 from streaming.cluster.owners_reader import OwnersReader
-from streaming.cluster.reads import Offsets, parsed, texts
-from streaming.cluster.role_context import RoleContext
-from streaming.retention_watch import RetentionWatch
+from streaming.stream.backlog import BacklogMeter
+from streaming.stream.read import Offsets, parsed, texts
+from streaming.stream.retention_watch import RetentionWatch
+from streaming.stream.role_context import RoleContext
 
 
 class OwnersReading:

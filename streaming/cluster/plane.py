@@ -21,18 +21,18 @@ from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing, Wake
 from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watchdog, Watched
-from streaming.backlog_watch import BacklogWatch
 from streaming.changefeed.settings_in_etcd import changefeed_settings
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.replica import StreamReplica
-from streaming.cluster.role_context import RoleContext, job_tag
 from streaming.cluster.standing import StandingUpdate, StandingUpdates
-from streaming.cluster.stream_role import StreamContext
-from streaming.cluster.topic_stream import TopicStream
-from streaming.concerns import Concerns
 from streaming.source.kafka.broker import Source
 from streaming.spark.jvm_watch import JvmPulse
 from streaming.spark.session import OwnSession, SparkOnDemand
+from streaming.stream.backlog_watch import BacklogWatch
+from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.role import StreamContext
+from streaming.stream.role_context import RoleContext, job_tag
+from streaming.stream.shared_stream import TopicStream
 
 logger = logging.getLogger(__name__)
 

@@ -28,13 +28,13 @@ from coordination.ports import Trouble
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableStatus
 from sinks.spark.jvm_errors import line
-from streaming.backoff import PASSING
 from streaming.cluster.held_spans import Assignment, HeldSpans
 from streaming.cluster.newcomers import low_water_of, passes
-from streaming.cluster.reads import parsed
-from streaming.cluster.role_context import RoleContext, RoleWorker
 from streaming.cluster.span_writer import SpanWriter
-from streaming.concerns import REPLICA
+from streaming.stream.lasting_warnings import REPLICA
+from streaming.stream.read import parsed
+from streaming.stream.retry import PASSING
+from streaming.stream.role_context import RoleContext, RoleWorker
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from coordination.model import TableName, Ts
 from streaming.apply.commit_guard import Withdrawn
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
-from streaming.cluster.role_context import RoleContext
+from streaming.stream.role_context import RoleContext
 
 
 class SpanPermit:

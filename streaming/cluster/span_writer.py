@@ -37,13 +37,13 @@ from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import Newcomer, Newcomers, stored_low_water, wanted_of
 from streaming.cluster.older_shapes import OlderShapes
 from streaming.cluster.progress_rows import span_of
-from streaming.cluster.reads import Offsets, Read, texts
-from streaming.cluster.role_context import RoleContext
 from streaming.cluster.span_log import SpanLog
 from streaming.cluster.span_permit import SpanPermit
-from streaming.cluster.stream_role import StreamRole
 from streaming.cluster.troubled_tables import TroubledTables, opened_or_held
 from streaming.protocols.contract import Block, Kind, Wanted
+from streaming.stream.read import Offsets, Read, texts
+from streaming.stream.role import StreamRole
+from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)
 Rows = Mapping[TableName, ProgressRow]

@@ -15,7 +15,7 @@ from typing import Final
 from coordination.model import TableName
 from streaming.apply.table_errors import holding
 from streaming.changefeed.replicated_table import SinkTable
-from streaming.concerns import Concerns
+from streaming.stream.lasting_warnings import Concerns
 
 OPEN_EVERY_S: Final = 5.0
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming.apply.carry import Carry
-from streaming.cluster.role_context import RoleContext
+from streaming.stream.role_context import RoleContext
 from tests.acceptance import extremes
 from tests.acceptance.extremes import ManyTables, OneTransaction, WideTable, one_process
 from tests.acceptance.one_process import Lives

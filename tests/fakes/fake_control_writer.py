@@ -22,8 +22,8 @@ from coordination.ports import (
 from coordination.scheduler.barrier import PendingDdl
 from coordination.trust.fence import Trust
 from streaming.cluster.progress_rows import merged
-from streaming.cluster.reads import Offsets, texts
 from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.stream.read import Offsets, texts
 from tests.fakes.fake_topic import Reading, parsed
 from tests.fakes.fake_warehouse import Start
 

@@ -32,8 +32,8 @@ from streaming.apply.commit_guard import Withdrawn
 from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import stored_low_water
-from streaming.cluster.reads import Offsets, texts
 from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.stream.read import Offsets, texts
 from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_topic import Reading, Row, parsed
 from tests.fakes.fake_warehouse import FakeWarehouse, Landed, Landing, Start

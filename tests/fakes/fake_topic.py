@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.cluster.reads import Marks, Offsets
 from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.watermark import Watermarks
+from streaming.stream.read import Marks, Offsets
+from streaming.stream.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from tests.fakes.fake_source import FakeSource

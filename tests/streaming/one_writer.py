@@ -52,7 +52,7 @@ from streaming.ddl_steps import DdlEvent, DdlKey, DdlStep
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.watermark import Watermarks
+from streaming.stream.watermarks import Watermarks
 from tests.shop.feed import Message
 from tests.shop.history import START_TS
 from tests.streaming.one_life import STEPS, Letters, Permit, Zombie, watch

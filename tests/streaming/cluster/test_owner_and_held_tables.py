@@ -32,16 +32,17 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.fence import CaptureIdentity
 from coordination.trust.watchdog import Watchdog
 from sinks.control.progress import Progress
-from streaming.cluster import control_writer, role_context
+from streaming.cluster import control_writer
 from streaming.cluster.control_writer import DeltaControlWriter
-from streaming.cluster.reads import Read
-from streaming.cluster.role_context import RoleContext
-from streaming.concerns import Concerns
 from streaming.ddl_refusal import DdlNotSupported
 from streaming.protocols.contract import DDL_BODY, Block, Kind, ipc
 from streaming.source.kafka.broker import SourceShape
 from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.watermark import Watermarks
+from streaming.stream import role_context
+from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.read import Read
+from streaming.stream.role_context import RoleContext
+from streaming.stream.watermarks import Watermarks
 
 P = TopicPartition("shop", 0)
 T, U = TableName("shop", "t"), TableName("shop", "u")

@@ -25,10 +25,10 @@ from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.schema_file import Definitions, read_definitions
 from streaming.cluster.control_rows import EndedSpan
 from streaming.cluster.owners_reader import Known, OwnersReader, in_pairs
-from streaming.cluster.reads import Offsets, Read
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
 from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.watermark import Watermarks
+from streaming.stream.read import Offsets, Read
+from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import A, Row, block_of
 
 PARTITIONS = TopicPartition("shop", 0), TopicPartition("shop", 1)

@@ -11,11 +11,11 @@ from coordination.model import TableName
 from coordination.scheduler.messages import TableState
 from sinks.target.engine_port import app_id
 from sinks.target.table_properties import seal
-from streaming import backoff
 from streaming.apply.carry import Carry
 from streaming.cluster.owners_reader import OwnersReader
-from streaming.cluster.topic_stream import TopicStream
 from streaming.protocols.contract import Block
+from streaming.stream import retry
+from streaming.stream.shared_stream import TopicStream
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
 from tests.acceptance.small_tables import A, made, marks, row
 from tests.shop.model import Model
@@ -131,7 +131,7 @@ def one_capture_takes_all(stage: Stage, feed: Feed) -> HandOwner:
 def test_a_stream_that_keeps_failing_is_a_warning_until_it_goes_on(
     stage: Stage, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(backoff, "WORTH_A_WARNING_S", 1.0)
+    monkeypatch.setattr(retry, "WORTH_A_WARNING_S", 1.0)
     join, tries = TopicStream.join, iter(range(3))
 
     def fails_at_first(stream: TopicStream, *arguments: object) -> object:
@@ -168,9 +168,9 @@ def test_what_failed_goes_on_where_it_was(
     monkeypatch.setattr(OwnersReader, "apply_due", advances)
     monkeypatch.setattr(Carry, "add", adds)
     tries = []
-    lost = backoff.RetryBackoff.next_s
+    lost = retry.RetryBackoff.next_s
     monkeypatch.setattr(
-        backoff.RetryBackoff,
+        retry.RetryBackoff,
         "next_s",
         lambda self, error: tries.append(str(error)) or lost(self, error),
     )

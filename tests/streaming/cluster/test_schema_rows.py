@@ -19,10 +19,10 @@ from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.warehouse import ControlTables
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
-from streaming.backlog import Backlog
 from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.control_rows import ControlRows
 from streaming.ddl_steps import DdlEvent
+from streaming.stream.backlog import Backlog
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.ddls import ADD_N, change, ddl
 from tests.sinks.merge_on_write.orders import NAME, UPSERTED, target, write

@@ -9,7 +9,7 @@ from streaming.apply.carry import Carry
 from streaming.cluster import span_log
 from streaming.cluster.span_log import SpanLog
 from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.watermark import Watermarks
+from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import Row, block_of
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

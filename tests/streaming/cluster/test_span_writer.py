@@ -20,12 +20,12 @@ from streaming.apply.carry import Carry
 from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import Assignment, HeldSpans
 from streaming.cluster.newcomers import Newcomer, low_water_of, passes
-from streaming.cluster.reads import Read
 from streaming.cluster.span_writer import SpanWriter, _Joined
-from streaming.concerns import Concerns
 from streaming.protocols.contract import Block
 from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.watermark import Watermarks
+from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.read import Read
+from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import A, Row, block_of
 
 SPAN = Span(stored_table_id(1, A.schema, A.table, 5), A.schema, A.table)

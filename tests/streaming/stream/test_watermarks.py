@@ -6,7 +6,7 @@ from itertools import permutations
 
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.watermark import Watermarks
+from streaming.stream.watermarks import Watermarks
 
 P0, P1, P2 = (TopicPartition("shop", number) for number in range(3))
 ALL = frozenset({P0, P1, P2})

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from coordination.errors import TryAgain
-from streaming.cluster import topic_stream
-from streaming.cluster.topic_stream import TopicStream
+from streaming.stream import shared_stream
+from streaming.stream.shared_stream import TopicStream
 
 
 class NoRun:
@@ -38,9 +38,9 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> TopicStream:
         check_offsets=lambda _: None,
         close=lambda: None,
     )
-    monkeypatch.setattr(topic_stream, "Source", lambda _: source)
-    monkeypatch.setattr(topic_stream, "StreamRun", NoRun)
-    monkeypatch.setattr(topic_stream, "beginning", lambda *_: {})
+    monkeypatch.setattr(shared_stream, "Source", lambda _: source)
+    monkeypatch.setattr(shared_stream, "StreamRun", NoRun)
+    monkeypatch.setattr(shared_stream, "beginning", lambda *_: {})
     context: Any = SimpleNamespace(
         name="a", changefeed=SimpleNamespace(source=None), trust=SimpleNamespace(check=lambda: None)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.backlog import Backlog, BacklogMeter
+from streaming.stream.backlog import Backlog, BacklogMeter
 
 
 def meter(read: int = 0, end: int = 0, now_s: float = 100.0) -> BacklogMeter:

@@ -12,13 +12,13 @@ from pyspark import SparkContext
 from conf.settings import BatchSettings, Changefeed
 from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watch
-from streaming.backlog_watch import BacklogWatch
-from streaming.cluster.reads import Offsets, Read
-from streaming.concerns import Concerns
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Wanted
 from streaming.source.kafka.spark_reader import RangeReader
 from streaming.spark.session import OwnSession
+from streaming.stream.backlog_watch import BacklogWatch
+from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.read import Offsets, Read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordination.errors import TidelakeError
-from streaming.concerns import RETENTION, Concerns
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.stream.lasting_warnings import RETENTION, Concerns
 
 logger = logging.getLogger(__name__)
 

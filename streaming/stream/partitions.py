@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import logging
 
-from streaming.cluster.reads import Offsets
 from streaming.source.kafka.broker import Source, SourceLost, SourceShape
 from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.watermark import Watermarks
+from streaming.stream.read import Offsets
+from streaming.stream.watermarks import Watermarks
 
 logger = logging.getLogger(__name__)
 

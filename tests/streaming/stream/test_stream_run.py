@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.cluster import stream_run, topic_stream
-from streaming.cluster.stream_run import StreamRun
-from streaming.cluster.topic_stream import TopicStream
-from streaming.concerns import STREAM, Concerns
 from streaming.source.kafka.broker import SourceShape
 from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.watermark import Watermarks
+from streaming.stream import shared_stream, stream_run
+from streaming.stream.lasting_warnings import STREAM, Concerns
+from streaming.stream.shared_stream import TopicStream
+from streaming.stream.stream_run import StreamRun
+from streaming.stream.watermarks import Watermarks
 
 ONE, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -94,7 +94,7 @@ def test_a_target_ts_is_reached_where_looks_find_nothing_beyond_what_is_taken(
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     monkeypatch.setattr(StreamRun, "_pause", lambda *_: None)
     monkeypatch.setattr(run._stopping, "wait", lambda _: None)
-    monkeypatch.setattr(topic_stream, "Source", lambda _: None)
+    monkeypatch.setattr(shared_stream, "Source", lambda _: None)
     context: Any = SimpleNamespace(
         changefeed=SimpleNamespace(source=None, target_ts=50), batch=SimpleNamespace(quiet_s=10.0)
     )

@@ -13,11 +13,11 @@ import pytest
 
 from conf.settings import KafkaSource
 from sinks.control.changefeeds import ChangefeedRow
-from streaming.concerns import Concerns
 from streaming.report import ProgressReport
-from streaming.retention_watch import RetentionWatch, oldest
 from streaming.source.kafka.broker import Source, SourceAway
 from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.retention_watch import RetentionWatch, oldest
 from tests.services.kafka_broker import KafkaBroker
 
 DAY_MS = 86_400_000

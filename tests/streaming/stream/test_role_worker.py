@@ -11,7 +11,7 @@ import pytest
 
 from coordination.errors import Stop, TidelakeError, TryAgain
 from streaming.cluster.control_writer import DeltaControlWriter
-from streaming.cluster.role_context import RoleWorker
+from streaming.stream.role_context import RoleWorker
 
 LOST = TidelakeError("the stream has ended: offsets are gone")
 AWAY = TryAgain("the storage does not answer")

@@ -22,14 +22,14 @@ from streaming.apply.applier import Applier
 from streaming.apply.carry import Carry
 from streaming.apply.commit_guard import Permit
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
-from streaming.backoff import PASSING, RetryBackoff
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.older_shapes import OlderShapes
-from streaming.cluster.topic_stream import TopicStream
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.message_bytes import values_at
+from streaming.stream.retry import PASSING, RetryBackoff
+from streaming.stream.shared_stream import TopicStream
 
 
 def job_tag(role: str, changefeed_id: str, identity: CaptureIdentity) -> str:

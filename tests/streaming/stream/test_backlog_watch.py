@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from coordination.errors import TryAgain
-from streaming.backlog_watch import BacklogWatch
-from streaming.concerns import Concerns
 from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.stream.backlog_watch import BacklogWatch
+from streaming.stream.lasting_warnings import Concerns
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -131,7 +131,7 @@ def test_a_broker_that_is_away_leaves_what_is_known(clock: ManualClock):
 def test_the_broker_is_asked_again_and_again_until_it_is_closed(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("streaming.backlog_watch.ASK_EVERY_S", 0.01)
+    monkeypatch.setattr("streaming.stream.backlog_watch.ASK_EVERY_S", 0.01)
     broker = Broker(50)
     watching = watch(broker, clock)
     broker.end = 70

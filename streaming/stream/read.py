@@ -10,7 +10,7 @@ from coordination.model import TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
 from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.watermark import Watermarks
+from streaming.stream.watermarks import Watermarks
 
 T = TypeVar("T")
 Offsets = Mapping[TopicPartition, int]

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from streaming.concerns import BROKER, ETCD, Concerns, etcd_concern
+from streaming.stream.lasting_warnings import BROKER, ETCD, Concerns, etcd_concern
 
 
 def test_each_concern_is_logged_once_and_stands_in_the_row_until_it_is_over(

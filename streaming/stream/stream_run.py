@@ -24,12 +24,6 @@ from coordination.errors import Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from sinks.spark.jvm_errors import line
-from streaming.backoff import PASSING, RetryBackoff
-from streaming.cluster.partitions import beginning, past_strays, tell_of_strays
-from streaming.cluster.quiet import BUSY_WAIT_S, IDLE_WAIT_S, Quiet
-from streaming.cluster.reads import Offsets, Read, marks_of, nothing_read, reached, texts
-from streaming.cluster.stream_role import StreamContext, StreamRole
-from streaming.concerns import STREAM
 from streaming.protocols.contract import Wanted, WantedTable
 from streaming.source.kafka.broker import Source, SourceChanged, SourceShape
 from streaming.source.kafka.offset_ranges import cut
@@ -37,7 +31,13 @@ from streaming.source.kafka.spark_reader import RangeReader
 from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.temporary_folder import note
 from streaming.spark.ticking_query import ticking_query
-from streaming.watermark import Watermarks
+from streaming.stream.idle_time import BUSY_WAIT_S, IDLE_WAIT_S, Quiet
+from streaming.stream.lasting_warnings import STREAM
+from streaming.stream.partitions import beginning, past_strays, tell_of_strays
+from streaming.stream.read import Offsets, Read, marks_of, nothing_read, reached, texts
+from streaming.stream.retry import PASSING, RetryBackoff
+from streaming.stream.role import StreamContext, StreamRole
+from streaming.stream.watermarks import Watermarks
 
 logger = logging.getLogger(__name__)
 

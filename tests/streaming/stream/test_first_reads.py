@@ -13,13 +13,13 @@ import pytest
 from coordination.errors import Stop, TidelakeError
 from coordination.model import TableName, Ts
 from coordination.trust.watchdog import Watchdog
-from streaming.cluster import quiet, stream_run
-from streaming.cluster.stream_run import StreamRun
-from streaming.concerns import Concerns
 from streaming.protocols.contract import Block, Kind, WantedTable
 from streaming.source.kafka.broker import SourceShape
 from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition
-from streaming.watermark import Watermarks
+from streaming.stream import idle_time, stream_run
+from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.stream_run import StreamRun
+from streaming.stream.watermarks import Watermarks
 from tests.fakes.fake_clock import FakeClock
 
 PARTITION = TopicPartition("orders", 0)
@@ -43,7 +43,7 @@ class Ground:
         monkeypatch.setattr(stream_run, "Source", lambda _: self)
         monkeypatch.setattr(stream_run, "ticking_query", self.ticking_query)
         monkeypatch.setattr(stream_run, "LOOK_EVERY_S", 0.01)
-        monkeypatch.setattr(quiet, "BUSY_WAIT_S", 0.01)
+        monkeypatch.setattr(idle_time, "BUSY_WAIT_S", 0.01)
         watchdog = Watchdog(FakeClock())
         context: Any = SimpleNamespace(
             name="a",

@@ -8,7 +8,7 @@ import pytest
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts
-from streaming.backoff import RetryBackoff
+from streaming.stream.retry import RetryBackoff
 
 
 def test_it_ends_after_half_a_minute_without_progress_and_begins_anew_with_it(

@@ -20,14 +20,14 @@ from collections.abc import Iterator
 
 from coordination.errors import TryAgain
 from coordination.model import Ts
-from streaming.cluster.partitions import beginning
-from streaming.cluster.reads import Marks, Offsets, Read
-from streaming.cluster.stream_role import StreamContext, StreamRole
-from streaming.cluster.stream_run import StreamRun
 from streaming.protocols.contract import Wanted
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.watermark import Watermarks
+from streaming.stream.partitions import beginning
+from streaming.stream.read import Marks, Offsets, Read
+from streaming.stream.role import StreamContext, StreamRole
+from streaming.stream.stream_run import StreamRun
+from streaming.stream.watermarks import Watermarks
 
 END_TIMEOUT_S = 20.0  # how long `leave` waits for a Spark job that does not end
 
