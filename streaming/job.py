@@ -65,7 +65,7 @@ def main() -> None:
     if line is not None:
         print(line, file=sys.stderr)
         sys.exit(2)
-    from streaming.cli import main as run_program  # after the check
+    from streaming.cli.main import main as run_program  # after the check
 
     run_program()
 

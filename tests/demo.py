@@ -115,7 +115,7 @@ class Demo:
         self._say("$ " + " ".join(f"'{word}'" if "?" in word else word for word in run))
         with (self._folder / "job.log").open("wb") as log:
             job = start_child(
-                [sys.executable, "-m", "streaming.cli", *run[1:]],
+                [sys.executable, "-m", "streaming.cli.main", *run[1:]],
                 output=log,
                 cwd=str(REPOSITORY),
                 env=self._environment(),

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from conf.setting_keys import OWN_KEYS
-from streaming.cli import app
+from streaming.cli.main import app
 from tests.state_tables import page as state_page
 from tests.test_tidy import TRACKED
 

@@ -42,6 +42,7 @@ NOT_YET: Final[tuple[str, ...]] = (
     "streaming/apply",
     "streaming/apply/letters",
     "streaming/changefeed",
+    "streaming/cli",
     "streaming/cluster",
     "streaming/protocols",
     "streaming/source",

@@ -126,7 +126,7 @@ class Cluster:
         folder = self._folder / f"{len(self.lives) + 1}-{name}"
         folder.mkdir()
         command = [
-            *(sys.executable, "-m", "streaming.cli", "server"),
+            *(sys.executable, "-m", "streaming.cli.main", "server"),
             *("--etcd", self._etcd.endpoints[0], "--cluster-id", self.topic),
             *("--addr", server.target, "--advertise-addr", server.proxy.address),
         ]
@@ -170,7 +170,7 @@ class Cluster:
     def _command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         to = ("--etcd", self._etcd.endpoints[0], "--cluster-id", self.topic, "--format", "json")
         return subprocess.run(
-            [sys.executable, "-m", "streaming.cli", *arguments, *to],
+            [sys.executable, "-m", "streaming.cli.main", *arguments, *to],
             cwd=REPOSITORY,
             env={name: value for name, value in os.environ.items() if "TIDELAKE" not in name},
             capture_output=True,

@@ -36,7 +36,7 @@ def one_process(
 ) -> Cost:
     """``tidelake run`` with its default settings, until it has ended by itself; what it took."""
     command = [
-        sys.executable, "-m", "streaming.cli", "run", "--changefeed-id", CHANGEFEED,
+        sys.executable, "-m", "streaming.cli.main", "run", "--changefeed-id", CHANGEFEED,
         "--source-uri", source_uri, "--sink-uri", f"delta://{folder}/warehouse",
         "--start-ts", str(start_ts), "--target-ts", str(target_ts), "--etcd", "embedded",
     ]  # fmt: skip

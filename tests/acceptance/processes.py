@@ -211,7 +211,7 @@ class Stage:
         folder = self._folder / name
         folder.mkdir()
         command = [
-            *(sys.executable, "-m", "streaming.cli", "run", "--changefeed-id", "shop"),
+            *(sys.executable, "-m", "streaming.cli.main", "run", "--changefeed-id", "shop"),
             *(
                 "--source-uri",
                 source_uri or self.source_uri,

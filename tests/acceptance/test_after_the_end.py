@@ -34,7 +34,7 @@ class Feed:
     def __call__(self, name: str, *options: str, code: int = 0) -> tuple[dict[str, Any], str]:
         command = ("changefeed", name, "-c", "shop", *options, *self.to, "--format", "json")
         done = subprocess.run(
-            [sys.executable, "-m", "streaming.cli", *command],
+            [sys.executable, "-m", "streaming.cli.main", *command],
             cwd=REPOSITORY,
             env={key: value for key, value in os.environ.items() if "TIDELAKE" not in key},
             capture_output=True,
@@ -66,7 +66,15 @@ def test_what_has_finished_goes_on_and_back(
     feed("create", *uris, "--target-ts", str(FIRST))
     folder = tmp_path / "server"
     folder.mkdir()
-    command = [sys.executable, "-m", "streaming.cli", "server", "--addr", "127.0.0.1:0", *feed.to]
+    command = [
+        sys.executable,
+        "-m",
+        "streaming.cli.main",
+        "server",
+        "--addr",
+        "127.0.0.1:0",
+        *feed.to,
+    ]
     life = Life("server", folder, command, environment(folder))
     try:
         feed.await_end(life, FIRST)

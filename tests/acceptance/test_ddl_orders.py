@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from coordination.failpoint import Failpoint
 from sinks.target.table_properties import LAST_DDL
-from streaming.cli import main
+from streaming.cli.main import main
 from tests.acceptance.one_process import Lives
 from tests.acceptance.small_tables import A, B, MakeLives, made, marks, row, values
 from tests.shop.canal_json import Change, Column, Ddl, encode_change, encode_ddl

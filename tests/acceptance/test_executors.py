@@ -190,7 +190,7 @@ def test_an_executor_whose_python_lacks_something_is_one_line(
     uri = (
         f"kafka://{broker.bootstrap}/{fill(broker)}?protocol=canal-json&enable-tidb-extension=true"
     )
-    command = [sys.executable, "-m", "streaming.cli", "run", "--source-uri", uri]
+    command = [sys.executable, "-m", "streaming.cli.main", "run", "--source-uri", uri]
     command += ["--sink-uri", f"delta://{folder}/lake", "--start-ts", "1"]
     life = Life("run", folder, command, environment(folder) | cluster.environment(named))
     try:

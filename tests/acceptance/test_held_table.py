@@ -13,7 +13,7 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.model import TableName
 from sinks.control.changefeeds import Changefeeds
 from sinks.control.progress import Progress
-from streaming.cli import main
+from streaming.cli.main import main
 from tests.acceptance.processes import Life, Stage, await_
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import Ddl, encode_ddl

@@ -14,7 +14,7 @@ from coordination.metadata.lookup import read_changefeed
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID
 from sinks.control.changefeeds import ChangefeedRow
-from streaming import views
+from streaming.cli import terminal
 from streaming.freshness import Freshness
 from streaming.report import read_progress
 from tests.acceptance.one_process import CHANGEFEED, Lives
@@ -61,7 +61,7 @@ def awaits(lives: Lives) -> str:
 def shown(lives: Lives) -> str:
     sink = lives.settings.changefeed.sink
     console = Console(width=400, record=True)
-    console.print(views.progress(read_progress(sink, None, Freshness()), 400))
+    console.print(terminal.progress(read_progress(sink, None, Freshness()), 400))
     return console.export_text()
 
 

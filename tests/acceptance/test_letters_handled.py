@@ -12,7 +12,7 @@ import pytest
 from coordination import failpoint
 from coordination.failpoint import Failpoint, FailpointHit
 from sinks.control.dead_letters import DeadLetters
-from streaming.cli import app, main
+from streaming.cli.main import app, main
 from tests.acceptance.one_process import CHANGEFEED, Lives
 from tests.acceptance.small_tables import A, B, MakeLives, made, marks, row, values
 from tests.shop.canal_json import Change, Column, Ddl, encode_change, encode_ddl

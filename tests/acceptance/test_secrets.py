@@ -18,7 +18,7 @@ import pytest
 from conf.settings import EtcdSettings
 from coordination.etcd.embedded import EmbeddedEtcd, find_binary
 from coordination.etcd.etcd3_client import connect
-from streaming.cli import main
+from streaming.cli.main import main
 from tests.acceptance.processes import Life, await_, environment
 from tests.services.broker_settings import SASL_PASSWORD, SASL_USER
 from tests.services.kafka_broker import REPOSITORY, KafkaBroker
@@ -89,7 +89,7 @@ class Operator:
 
     def run(self, *arguments: str, code: int, **more: str) -> None:
         done = subprocess.run(
-            [sys.executable, "-m", "streaming.cli", "run", *arguments],
+            [sys.executable, "-m", "streaming.cli.main", "run", *arguments],
             cwd=REPOSITORY,
             env={**self.environment, **more},
             capture_output=True,
@@ -165,7 +165,7 @@ def test_a_secret_is_in_nothing_that_the_program_writes(
     # The same with `run`, which was given it in clear.
     folder = tmp_path / "run"
     folder.mkdir()
-    command = [sys.executable, "-m", "streaming.cli", "run", "--source-uri", clear, *end]
+    command = [sys.executable, "-m", "streaming.cli.main", "run", "--source-uri", clear, *end]
     command += ["--sink-uri", f"delta://{tmp_path}/of-run", "-c", "alone"]
     config.write_text(f'[storage-options]\naws_secret_access_key = "{SECRET}"\n')
     given = {**tidelake.environment, **environment(folder), "TIDELAKE_CONFIG": str(config)}
@@ -181,7 +181,7 @@ def test_a_secret_is_in_nothing_that_the_program_writes(
 def serve(tidelake: Operator, folder: Path) -> Life:
     folder = folder / "server"
     folder.mkdir()
-    command = [sys.executable, "-m", "streaming.cli", "server", "--addr", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "streaming.cli.main", "server", "--addr", "127.0.0.1:0"]
     given = {**tidelake.environment, **environment(folder), "SHOP_PASSWORD": SECRET}
     return Life("server", folder, command, given)
 

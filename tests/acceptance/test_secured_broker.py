@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.kafka]
 
 
 def run(uri: str, warehouse: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "streaming.cli", "run", "--source-uri", uri]
+    command = [sys.executable, "-m", "streaming.cli.main", "run", "--source-uri", uri]
     command += ["--sink-uri", f"delta://{warehouse}", "--etcd", "embedded"]
     command += ["--start-ts", "1", "--target-ts", "40"]
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sinks.control.progress import ProgressRow
-from streaming import views
 from streaming.check import Finding, verdict
+from streaming.cli import terminal
 from streaming.freshness import Freshness
 from streaming.report import read_progress
 from tests.acceptance.one_process import Life, Lives
@@ -91,7 +91,7 @@ def await_told(life: Life, lives: Lives) -> str:
     assert feed.error.startswith("table shop.t: ")
     console = Console(width=1000, record=True)
     sink = lives.settings.changefeed.sink
-    console.print(views.progress(read_progress(sink, None, Freshness()), 1000))
+    console.print(terminal.progress(read_progress(sink, None, Freshness()), 1000))
     assert found.error in console.export_text()
     return str(found.error)
 

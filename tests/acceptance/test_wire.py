@@ -42,7 +42,7 @@ def run_to(label: str, broker: KafkaBroker, topic: str, folder: Path, engine: st
     source = f"kafka://{broker.bootstrap}/{topic}?protocol=canal-json&partition-num=3"
     ended = subprocess.run(
         [
-            *(sys.executable, "-m", "streaming.cli", "run"),
+            *(sys.executable, "-m", "streaming.cli.main", "run"),
             *("--source-uri", f"{source}&enable-tidb-extension=true"),
             *("--sink-uri", f"delta://{folder}/warehouse", "--changefeed-id", CHANGEFEED),
             *("--target-ts", str(wire.state_ts(label)), "--config", str(config)),

@@ -75,7 +75,7 @@ class Cluster:
     ) -> None:
         self._feed, self._warehouse = feed, folder / "warehouse"
         self._to = ["--etcd", etcd.endpoint, "--cluster-id", feed.topic]
-        server = [sys.executable, "-m", "streaming.cli", "server", *self._to]
+        server = [sys.executable, "-m", "streaming.cli.main", "server", *self._to]
         options = ["--addr", "127.0.0.1:0", "--log-level", "DEBUG"]
         self.jobs = [
             Job(name, [*server, *options], setting.folder, setting.broker_pid) for name in names
@@ -91,7 +91,7 @@ class Cluster:
     def cli(self, *arguments: str) -> list[dict[str, Any]]:
         """The rows that the real command prints."""
         done = subprocess.run(
-            [sys.executable, "-m", "streaming.cli", *arguments, *self._to, "--format", "json"],
+            [sys.executable, "-m", "streaming.cli.main", *arguments, *self._to, "--format", "json"],
             cwd=REPOSITORY,
             capture_output=True,
             text=True,

@@ -169,7 +169,7 @@ class Tidelake:
 
     def _job(self, feed: Feed, warehouse: Path, target_ts: int | None) -> Job:
         command = [
-            sys.executable, "-m", "streaming.cli", "run",
+            sys.executable, "-m", "streaming.cli.main", "run",
             "--source-uri", feed.source_uri, "--sink-uri", f"delta://{warehouse}",
             "--changefeed-id", CHANGEFEED_ID, "--start-ts", str(START_TS), "--etcd", "embedded",
             "--log-level", self._log_level,

@@ -41,7 +41,7 @@ from sinks.target.table_properties import (
 )
 from sinks.types.table_schema import Column, MySQLType, TableSchema
 from streaming.changefeed.preflight import check_beginning
-from streaming.cli import main
+from streaming.cli.main import main
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 

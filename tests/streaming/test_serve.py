@@ -10,7 +10,7 @@ import pytest
 
 from coordination.errors import TidelakeError
 from streaming import serve
-from streaming.cli import main
+from streaming.cli.main import main
 
 SPARK_STARTS = "here Spark would start"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.streaming.cli.test_main import ROOT, SOURCE
 from tests.streaming.spark.test_jvm import spark_home
-from tests.streaming.test_cli import ROOT, SOURCE
 
 
 @pytest.mark.parametrize("submitted", [{}, {"PYSPARK_GATEWAY_PORT": "1"}])
@@ -22,7 +22,7 @@ def test_a_jvm_ends_with_the_run_whose_settings_are_wrong(
     home = spark_home(tmp_path, f"echo $$ >{said}; exec sleep 600")
     ended = subprocess.run(
         [
-            *(sys.executable, "-m", "streaming.cli", "run", "--source-uri", SOURCE),
+            *(sys.executable, "-m", "streaming.cli.main", "run", "--source-uri", SOURCE),
             *("--sink-uri", f"delta://{no_folder}"),
         ],
         cwd=ROOT,

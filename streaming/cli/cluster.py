@@ -20,7 +20,7 @@ from conf.settings import SettingError
 from coordination.errors import NotInTime
 from coordination.metadata.duration import duration_ms
 from streaming import logs
-from streaming.cli_options import (
+from streaming.cli.options import (
     AdvertiseAddr,
     ChangefeedId,
     ClusterId,
@@ -102,7 +102,7 @@ def asks(group: typer.Typer, name: str | None = None) -> Callable[[Callable[...,
 def _show(
     ask: Ask, arguments: dict[str, str | None], config: Path | None, output_format: OutputFormat
 ) -> None:
-    from streaming import views
+    from streaming.cli import terminal
     from streaming.findings import DryRunRefused
     from streaming.operations import operator
 
@@ -112,12 +112,12 @@ def _show(
     with operator(settings.etcd, settings.transport, say) as op:
         as_json = output_format == "json"
         try:
-            views.show_rows(ask(op), as_json=as_json)
+            terminal.show_rows(ask(op), as_json=as_json)
         except NotInTime as late:
-            views.show_rows([*late.rows], as_json=as_json)
+            terminal.show_rows([*late.rows], as_json=as_json)
             raise
         except DryRunRefused as refused:
-            views.show_rows(refused.rows, as_json=as_json)
+            terminal.show_rows(refused.rows, as_json=as_json)
             raise
 
 
@@ -361,11 +361,11 @@ def _pause(
 ) -> None:
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        from streaming import views
+        from streaming.cli import terminal
         from streaming.operations import set_table_paused
 
         row = set_table_paused(sink, name, paused=paused)
-        views.show_rows([row], as_json=output_format == "json")
+        terminal.show_rows([row], as_json=output_format == "json")
 
 
 @asks(table)

@@ -12,8 +12,8 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.metadata.records import ChangefeedInfo
 from streaming.changefeed import preflight
 from streaming.changefeed.settings_in_etcd import changefeed_settings
-from streaming.cli import main
-from tests.streaming.test_cli_cluster import SOURCE, read_stored
+from streaming.cli.main import main
+from tests.streaming.cli.test_cluster import SOURCE, read_stored
 
 Command = Callable[..., tuple[int, str]]
 

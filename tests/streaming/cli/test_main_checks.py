@@ -31,7 +31,7 @@ from coordination.orchestrator.commit_once import commit_once
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from sinks.control.progress import Progress, ProgressRow
 from streaming.changefeed import preflight
-from tests.streaming.test_cli_cluster import SOURCE, Cluster, create
+from tests.streaming.cli.test_cluster import SOURCE, Cluster, create
 
 Command = Callable[..., tuple[int, str, str]]
 REAL_FINDINGS = preflight.findings

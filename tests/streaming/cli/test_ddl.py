@@ -27,7 +27,7 @@ from coordination.model import ChangefeedID, Ownership, Ts
 from coordination.orchestrator.commit_once import commit_once
 from sinks.control.blocked_ddls import BlockedDdl, BlockedDdls
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds, ChangefeedState
-from streaming.cli import main
+from streaming.cli.main import main
 
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
 QUERY = "ALTER TABLE orders EXCHANGE PARTITION p WITH TABLE o"

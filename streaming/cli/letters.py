@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from conf.load import load_sink
-from streaming.cli_options import ConfigFile, Format, ShownChangefeed, SinkUri, reported, say
+from streaming.cli.options import ConfigFile, Format, ShownChangefeed, SinkUri, reported, say
 
 letters = typer.Typer(
     help="Show the messages that could not be applied, apply them after a mend, or close them.",
@@ -177,7 +177,7 @@ def _run(
 ) -> Any:
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        from streaming import views
+        from streaming.cli import terminal
         from streaming.letters import Chosen, refuse_unsaid
 
         for name in ("since", "until"):
@@ -189,7 +189,7 @@ def _run(
         rows = deed(sink, wanted)
         if output_format != "json" and one_by_one:
             for row in rows:
-                views.show_rows(row, as_json=False)
+                terminal.show_rows(row, as_json=False)
         else:
-            views.show_rows(rows, as_json=output_format == "json")
+            terminal.show_rows(rows, as_json=output_format == "json")
         return rows

@@ -11,7 +11,7 @@ import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
 from streaming.changefeed import preflight
-from streaming.cli import main
+from streaming.cli.main import main
 
 Cluster = Callable[..., list[dict[str, Any]]]
 

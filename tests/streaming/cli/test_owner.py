@@ -23,7 +23,7 @@ from coordination.model import CaptureID, CaptureInfo
 from coordination.transport.grpc_calls import CallRefused
 from coordination.transport.grpc_transport import GrpcTransport
 from streaming import owner_calls
-from tests.streaming.test_cli_cluster import SOURCE, Cluster, client_of, create
+from tests.streaming.cli.test_cluster import SOURCE, Cluster, client_of, create
 
 Command = Callable[..., tuple[int, str, str]]
 

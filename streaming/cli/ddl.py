@@ -11,8 +11,8 @@ import typer
 
 from conf.load import load_server, load_sink
 from conf.setting_keys import CHANGEFEED_FILE
-from streaming.cli_cluster import Etcd, Id
-from streaming.cli_options import (
+from streaming.cli.cluster import Etcd, Id
+from streaming.cli.options import (
     ClusterId,
     ConfigFile,
     Format,
@@ -55,9 +55,12 @@ def list_ddls(
     """
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        from streaming import ddl_orders, views
+        from streaming import ddl_orders
+        from streaming.cli import terminal
 
-        views.show_rows(ddl_orders.list_ddls(sink, changefeed_id), as_json=output_format == "json")
+        terminal.show_rows(
+            ddl_orders.list_ddls(sink, changefeed_id), as_json=output_format == "json"
+        )
 
 
 @ddl.command()
@@ -130,7 +133,7 @@ def _order(
             arguments={"etcd": etcd, "cluster-id": cluster_id},
             table=CHANGEFEED_FILE,
         )
-        from streaming import views
+        from streaming.cli import terminal
         from streaming.ddl_orders import go_on, order_ddl
         from streaming.operations import operator
 
@@ -147,7 +150,7 @@ def _order(
         )
         after = "that has been done already" if ordered.is_done else go_on(ordered.changefeed, op)
         if output_format == "json":
-            views.show_rows([{**ordered.to_row(), "next": after}], as_json=True)
+            terminal.show_rows([{**ordered.to_row(), "next": after}], as_json=True)
             return
         query = sql or ordered.ddl.query
         runs = "is passed over" if action == "skip" else f"is run as: {query}"

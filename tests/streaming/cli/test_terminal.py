@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
-from streaming import views
+from streaming.cli import terminal
+from streaming.cli.terminal import show_rows
 from streaming.report import ProgressReport
-from streaming.views import show_rows
 
 QUERY = f"ALTER TABLE `shop`.`orders` {', '.join(f'ADD COLUMN c{n} INT' for n in range(40))}"
 BLOCKED = {
@@ -59,5 +59,5 @@ def test_the_slowest_partition_is_named_where_it_holds_others_back(
         updated_at=datetime.now(UTC),
     )
     found = ProgressReport(changefeeds=(row,), spans=(), now=datetime.now(UTC))
-    views.show(found, views.progress, as_json=False)
+    terminal.show(found, terminal.progress, as_json=False)
     assert ("the lowest watermark is that of shop/0" in capsys.readouterr().out) is is_named

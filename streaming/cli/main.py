@@ -24,8 +24,9 @@ from conf.masking import masked
 from conf.settings import SettingError
 from coordination.metadata.duration import duration_ms
 from coordination.metadata.version import tidelake_version
-from streaming import cli_cluster, cli_ddl, cli_letters, logs
-from streaming.cli_options import (
+from streaming import logs
+from streaming.cli import cluster, ddl, letters
+from streaming.cli.options import (
     AdvertiseAddr,
     ChangefeedId,
     ClusterId,
@@ -57,11 +58,11 @@ app = typer.Typer(
 )
 
 
-app.command()(cli_cluster.server)
+app.command()(cluster.server)
 for _name in ("changefeed", "capture", "processor", "table"):
-    app.add_typer(getattr(cli_cluster, _name), name=_name)
-app.add_typer(cli_ddl.ddl, name="ddl")
-app.add_typer(cli_letters.letters, name="dead-letters")
+    app.add_typer(getattr(cluster, _name), name=_name)
+app.add_typer(ddl.ddl, name="ddl")
+app.add_typer(letters.letters, name="dead-letters")
 
 Watch = Annotated[bool, typer.Option("--watch", help="Print it every second, until Ctrl-C.")]
 Check = Annotated[
@@ -209,8 +210,9 @@ def progress(
         if max_lag is not None and not check:
             raise SettingError("--max-lag is for --check")
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        from streaming import report, views
+        from streaming import report
         from streaming.check import verdict
+        from streaming.cli import terminal
         from streaming.freshness import Freshness
 
         freshness, as_json = Freshness(), output_format == "json"
@@ -220,12 +222,12 @@ def progress(
 
         if check:
             found = verdict(read(), max_lag_s)
-            views.say(found.line, found.to_json(), as_json=as_json)
+            terminal.say(found.line, found.to_json(), as_json=as_json)
             raise typer.Exit(int(found.finding))
         if watch:
-            views.watch(read, views.progress, every_s=WATCH_INTERVAL_S, as_json=as_json)
+            terminal.watch(read, terminal.progress, every_s=WATCH_INTERVAL_S, as_json=as_json)
         else:
-            views.show(read(), views.progress, as_json=as_json)
+            terminal.show(read(), terminal.progress, as_json=as_json)
 
 
 @app.command()
@@ -260,14 +262,15 @@ def snapshot(
     """
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        from streaming import snapshots, views
+        from streaming import snapshots
+        from streaming.cli import terminal
 
         limit = snapshots.parse_as_of(as_of) if as_of is not None else None
         found = snapshots.snapshot_of(sink, changefeed_id, limit)
         if sql is not None:
             print(snapshots.sql_text(found, sql))
             return
-        views.show(snapshots.reported(found), views.snapshot, as_json=output_format == "json")
+        terminal.show(snapshots.reported(found), terminal.snapshot, as_json=output_format == "json")
 
 
 def _say_masked(
