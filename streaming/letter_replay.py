@@ -52,9 +52,9 @@ from streaming.changefeed.filter import TableForms
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import SinkTables
-from streaming.cluster.older_shapes import OlderShapes
 from streaming.letters import Chosen, Row, chosen, dead_letters_of, now_of, operator_name
 from streaming.report import changefeed_rows
+from streaming.spans.schema_cache import OlderShapes
 
 LetterId = tuple[Any, ...]  # of LETTER
 NO_TABLE = "which table it is of cannot be read"

@@ -46,6 +46,7 @@ NOT_YET: Final[tuple[str, ...]] = (
     "streaming/cluster",
     "streaming/protocols",
     "streaming/source",
+    "streaming/spans",
     "streaming/spark",
     "streaming/stream",
 )

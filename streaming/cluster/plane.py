@@ -23,9 +23,9 @@ from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watchdog, Watched
 from streaming.changefeed.settings_in_etcd import changefeed_settings
 from streaming.cluster.control_writer import DeltaControlWriter
-from streaming.cluster.replica import StreamReplica
 from streaming.cluster.standing import StandingUpdate, StandingUpdates
 from streaming.source.kafka.broker import Source
+from streaming.spans.replica import StreamReplica
 from streaming.spark.jvm_watch import JvmPulse
 from streaming.spark.session import OwnSession, SparkOnDemand
 from streaming.stream.backlog_watch import BacklogWatch

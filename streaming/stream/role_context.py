@@ -25,9 +25,9 @@ from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import SinkTables
-from streaming.cluster.older_shapes import OlderShapes
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.message_bytes import values_at
+from streaming.spans.schema_cache import OlderShapes
 from streaming.stream.retry import PASSING, RetryBackoff
 from streaming.stream.shared_stream import TopicStream
 

@@ -39,8 +39,6 @@ from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.control_rows import EndedSpan, RenamedSpans
 from streaming.cluster.ddl_run import DdlRun
-from streaming.cluster.newcomers import wanted_of
-from streaming.cluster.older_shapes import OlderShapes
 from streaming.cluster.progress_rows import (
     ended_progress,
     first_progress,
@@ -52,6 +50,8 @@ from streaming.ddl_steps import DdlEvent, DdlKey, DdlStep
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.spans.joining_spans import wanted_of
+from streaming.spans.schema_cache import OlderShapes
 from streaming.stream.watermarks import Watermarks
 from tests.shop.feed import Message
 from tests.shop.history import START_TS

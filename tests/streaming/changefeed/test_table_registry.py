@@ -36,8 +36,8 @@ from streaming.changefeed.earlier_filters import filters_after, filters_of
 from streaming.changefeed.filter import TableForms
 from streaming.changefeed.schema_file import read_definitions
 from streaming.changefeed.table_registry import SinkTables
-from streaming.cluster.newcomers import wanted_of
 from streaming.ddl_steps import DdlEvent
+from streaming.spans.joining_spans import wanted_of
 
 NAME = TableName("shop", "a")
 OF = TableSchema(columns=(Column(name="id", type=MySQLType.parse("bigint")),), key=("id",))

@@ -18,7 +18,7 @@ from streaming.ddl_refusal import DdlNotSupported
 from tests.acceptance.small_tables import IDLE, A, B, key_only, made, marks, row, small_table
 from tests.services.delta_rows import read_rows
 from tests.shop.canal_json import Change, Column, Ddl, encode_change, encode_ddl
-from tests.streaming.cluster.hand_owner import CHANGEFEED, HandOwner, Stage, until
+from tests.streaming.hand_owner import CHANGEFEED, HandOwner, Stage, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -16,9 +16,9 @@ from coordination.trust.watchdog import Watched
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
 from streaming.changefeed.replicated_table import SinkTable
-from streaming.cluster.held_spans import Assignment
 from streaming.protocols.contract import Block, Wanted, WantedTable
 from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.spans.assigned_spans import Assignment
 from streaming.stream.read import Offsets, parsed
 from streaming.stream.shared_stream import TopicStream
 

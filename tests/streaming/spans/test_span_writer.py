@@ -18,11 +18,11 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from streaming.apply.carry import Carry
 from streaming.apply.row_block import RowBlock
-from streaming.cluster.held_spans import Assignment, HeldSpans
-from streaming.cluster.newcomers import Newcomer, low_water_of, passes
-from streaming.cluster.span_writer import SpanWriter, _Joined
 from streaming.protocols.contract import Block
 from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.spans.assigned_spans import Assignment, HeldSpans
+from streaming.spans.joining_spans import Newcomer, low_water_of, passes
+from streaming.spans.span_writer import SpanWriter, _Joined
 from streaming.stream.lasting_warnings import Concerns
 from streaming.stream.read import Read
 from streaming.stream.watermarks import Watermarks

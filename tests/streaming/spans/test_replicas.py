@@ -19,7 +19,7 @@ from streaming.stream.shared_stream import TopicStream
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
 from tests.acceptance.small_tables import A, made, marks, row
 from tests.shop.model import Model
-from tests.streaming.cluster.hand_owner import (
+from tests.streaming.hand_owner import (
     CHANGEFEED,
     HandOwner,
     Stage,

@@ -28,9 +28,9 @@ from coordination.ports import Trouble
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableStatus
 from sinks.spark.jvm_errors import line
-from streaming.cluster.held_spans import Assignment, HeldSpans
-from streaming.cluster.newcomers import low_water_of, passes
-from streaming.cluster.span_writer import SpanWriter
+from streaming.spans.assigned_spans import Assignment, HeldSpans
+from streaming.spans.joining_spans import low_water_of, passes
+from streaming.spans.span_writer import SpanWriter
 from streaming.stream.lasting_warnings import REPLICA
 from streaming.stream.read import parsed
 from streaming.stream.retry import PASSING

@@ -8,7 +8,7 @@ from coordination.model import Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableState, stored_table_id
 from streaming.apply.commit_guard import Withdrawn
-from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
+from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
 
 SPAN = Span(stored_table_id(1, "shop", "a", 5), "shop", "a")
 AT = Checkpoint(Ts(10), Ts(12))

@@ -40,7 +40,7 @@ from coordination.trust.fence import CaptureIdentity, Fence, Trust
 from coordination.trust.watchdog import Watchdog
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.plane import SparkDataPlane
-from streaming.cluster.replica import StreamReplica
+from streaming.spans.replica import StreamReplica
 from streaming.spark.session import SparkOnDemand
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import Message

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from coordination.model import TableName, Ts
 from streaming.apply.commit_guard import Withdrawn
-from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
+from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.stream.role_context import RoleContext
 
 

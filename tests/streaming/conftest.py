@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.services.kafka_broker import KafkaBroker
-from tests.streaming.cluster.hand_owner import Stage
+from tests.streaming.hand_owner import Stage
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.apply.carry import Carry
-from streaming.cluster import span_log
-from streaming.cluster.span_log import SpanLog
 from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.spans import log_lines
+from streaming.spans.log_lines import SpanLog
 from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import Row, block_of
 
@@ -19,7 +19,7 @@ MARKS = Watermarks(partitions=frozenset((P0, P1)), live={P0: RecordedWatermark(t
 def test_many_waiting_rows_are_a_warning_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(span_log, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(log_lines, "LOOK_EVERY_S", 0.0)
     carry, log = Carry(tmp_path), SpanLog("stream", carry_warn_rows=2)
     with caplog.at_level(logging.INFO):
         log.look_at_carry(carry, Ts(10), MARKS)

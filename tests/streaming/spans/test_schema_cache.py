@@ -29,13 +29,13 @@ from streaming.apply.changes import changes
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.changefeed.filter import TableForms
 from streaming.changefeed.table_registry import SinkTables
-from streaming.cluster.older_shapes import OlderShapes
 from streaming.cluster.progress_rows import first_progress, schema_row
 from streaming.ddl_steps import DdlEvent, DdlStep, step_of
+from streaming.spans.schema_cache import OlderShapes
 from tests.sinks.merge_on_write.altering import chosen_seeds
 from tests.streaming.apply.blocks import A, Row, blocks_of
 from tests.streaming.apply.resolved import schema
-from tests.streaming.cluster.reshaping import RULES, TSO, Reshaping, Step
+from tests.streaming.spans.reshaping import RULES, TSO, Reshaping, Step
 
 SOURCE = KafkaSource(
     brokers=("b:1",), topic="shop", topics=("shop",), protocol="canal-json", partition_num=1

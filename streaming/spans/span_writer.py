@@ -33,14 +33,14 @@ from streaming.apply.newest_whole_row import newest_whole_row
 from streaming.apply.row_block import RowsGone
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.replicated_table import SinkTable
-from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
-from streaming.cluster.newcomers import Newcomer, Newcomers, stored_low_water, wanted_of
-from streaming.cluster.older_shapes import OlderShapes
 from streaming.cluster.progress_rows import span_of
-from streaming.cluster.span_log import SpanLog
-from streaming.cluster.span_permit import SpanPermit
-from streaming.cluster.troubled_tables import TroubledTables, opened_or_held
 from streaming.protocols.contract import Block, Kind, Wanted
+from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
+from streaming.spans.joining_spans import Newcomer, Newcomers, stored_low_water, wanted_of
+from streaming.spans.log_lines import SpanLog
+from streaming.spans.schema_cache import OlderShapes
+from streaming.spans.span_guard import SpanPermit
+from streaming.spans.troubled_tables import TroubledTables, opened_or_held
 from streaming.stream.read import Offsets, Read, texts
 from streaming.stream.role import StreamRole
 from streaming.stream.role_context import RoleContext
