@@ -1,7 +1,7 @@
 """Sorts a DDL: it makes a table, has no effect on targets, or changes a target.
 
 A change of a target is `Unsupported` here, with the reason that an operator reads where the
-changefeed stops for it; ``streaming/ddl_steps.py`` says which of these the owner can run."""
+changefeed stops for it; ``streaming/owner/ddl/steps.py`` says which of these the owner can run."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ from streaming.changefeed.replicated_table import (
     unmade_state,
 )
 from streaming.changefeed.schema_file import Definitions, refuse_unlike, schema_of_row
-from streaming.ddl_steps import DdlEvent
+from streaming.owner.ddl.steps import DdlEvent
 
 logger = logging.getLogger(__name__)
 

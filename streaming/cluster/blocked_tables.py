@@ -16,9 +16,9 @@ from typing import Final
 
 from coordination.model import TableName
 from sinks.control.blocked_ddls import BlockedDdl
-from streaming.ddl_plan import HeldTable, Place
-from streaming.ddl_refusal import refusal, way_past
-from streaming.ddl_steps import DdlEvent
+from streaming.owner.ddl.plan import HeldTable, Place
+from streaming.owner.ddl.refusal import refusal, way_past
+from streaming.owner.ddl.steps import DdlEvent
 from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)

@@ -34,9 +34,9 @@ from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.owners_reading import OwnersReading
 from streaming.cluster.progress_rows import merged, registered
 from streaming.cluster.standing import as_ended, as_running
-from streaming.ddl_plan import HeldTable
-from streaming.ddl_refusal import DdlNotSupported, refusal
-from streaming.ddl_steps import DdlKey, DdlStep
+from streaming.owner.ddl.plan import HeldTable
+from streaming.owner.ddl.refusal import DdlNotSupported, refusal
+from streaming.owner.ddl.steps import DdlKey, DdlStep
 from streaming.source.kafka.broker import Source
 from streaming.stream.backlog import BacklogMeter
 from streaming.stream.lasting_warnings import etcd_concern

@@ -38,9 +38,9 @@ from streaming.cluster.blocked_tables import noted_row
 from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.part_mapper import RewriteMapper
-from streaming.ddl_plan import HeldTable
-from streaming.ddl_refusal import DdlNotSupported, refusal, way_past
-from streaming.ddl_steps import PARTITIONS_OF_LATER, DdlStep
+from streaming.owner.ddl.plan import HeldTable
+from streaming.owner.ddl.refusal import DdlNotSupported, refusal, way_past
+from streaming.owner.ddl.steps import PARTITIONS_OF_LATER, DdlStep
 from streaming.stream.retry import PASSING, RetryBackoff
 from streaming.stream.role_context import RoleContext
 

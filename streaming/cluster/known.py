@@ -9,7 +9,7 @@ from coordination.scheduler.barrier import PendingDdl
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.progress_rows import span_of
-from streaming.ddl_plan import DdlPlan
+from streaming.owner.ddl.plan import DdlPlan
 from streaming.stream.read import Offsets
 
 

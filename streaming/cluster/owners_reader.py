@@ -35,8 +35,8 @@ from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.cluster.far_watermarks import FarWatermarks
 from streaming.cluster.known import Known, MadeTable
 from streaming.cluster.progress_rows import span_of
-from streaming.ddl_plan import DdlPlan, definition, in_order, plan
-from streaming.ddl_steps import DdlEvent, DdlKey
+from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan
+from streaming.owner.ddl.steps import DdlEvent, DdlKey
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
 from streaming.stream.read import Offsets, Read, texts
 from streaming.stream.role import StreamRole

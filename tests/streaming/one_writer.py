@@ -45,8 +45,8 @@ from streaming.cluster.progress_rows import (
     resumed_progress,
     schema_row,
 )
-from streaming.ddl_plan import DdlPlan, definition, in_order, plan
-from streaming.ddl_steps import DdlEvent, DdlKey, DdlStep
+from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan
+from streaming.owner.ddl.steps import DdlEvent, DdlKey, DdlStep
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.kafka.offset_ranges import TopicPartition

@@ -6,8 +6,8 @@ import pytest
 
 from conf.settings import FilterSettings
 from coordination.model import TableName
-from streaming.ddl_plan import COPIES_UNREAD, DdlPlan
-from tests.streaming.test_ddl_plan import alter, create, ddl, made, order, planned
+from streaming.owner.ddl.plan import COPIES_UNREAD, DdlPlan
+from tests.streaming.owner.ddl.test_plan import alter, create, ddl, made, order, planned
 
 LIKE = ddl(20, "CREATE TABLE `v` LIKE `t`", "v")
 

@@ -17,7 +17,7 @@ from streaming.apply.applier import Applier, DueTable
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.filter import TableForms
 from streaming.changefeed.table_registry import SinkTables
-from streaming.ddl_steps import DdlEvent
+from streaming.owner.ddl.steps import DdlEvent
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.row_histories import truncate
 from tests.streaming.apply.blocks import A, Row, blocks_of

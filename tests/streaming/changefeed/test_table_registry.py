@@ -36,7 +36,7 @@ from streaming.changefeed.earlier_filters import filters_after, filters_of
 from streaming.changefeed.filter import TableForms
 from streaming.changefeed.schema_file import read_definitions
 from streaming.changefeed.table_registry import SinkTables
-from streaming.ddl_steps import DdlEvent
+from streaming.owner.ddl.steps import DdlEvent
 from streaming.spans.joining_spans import wanted_of
 
 NAME = TableName("shop", "a")

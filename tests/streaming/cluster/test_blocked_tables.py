@@ -13,9 +13,9 @@ from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdls
 from streaming.cluster import blocked_tables
 from streaming.cluster.blocked_tables import ASK_EVERY_S, REMIND_EVERY_S, BlockedTables
-from streaming.ddl_plan import HeldTable
+from streaming.owner.ddl.plan import HeldTable
 from streaming.stream.lasting_warnings import Concerns
-from tests.streaming.test_held_tables import unknown
+from tests.streaming.owner.ddl.test_held_tables import unknown
 
 PLACE = TableName("shop", "t"), Ts(20)
 HELD = HeldTable(event=unknown(20), why="it is unknown here")

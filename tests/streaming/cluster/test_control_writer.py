@@ -14,7 +14,7 @@ from coordination.scheduler.barrier import PendingDdl
 from sinks.control.changefeeds import Changefeeds
 from sinks.control.progress import Progress
 from sinks.target.table_properties import inspect
-from streaming.ddl_refusal import DdlNotSupported
+from streaming.owner.ddl.refusal import DdlNotSupported
 from tests.acceptance.small_tables import IDLE, A, B, key_only, made, marks, row, small_table
 from tests.services.delta_rows import read_rows
 from tests.shop.canal_json import Change, Column, Ddl, encode_change, encode_ddl

@@ -30,9 +30,9 @@ from streaming.cluster.control_rows import EndedSpan, RenamedSpans
 from streaming.cluster.ddl_run import HELD_S, carry_out
 from streaming.cluster.known import Known, pending_ddls
 from streaming.cluster.progress_rows import first_progress
-from streaming.ddl_plan import DdlPlan, in_order, plan
-from streaming.ddl_refusal import DdlNotSupported
-from streaming.ddl_steps import DdlEvent, DdlStep
+from streaming.owner.ddl.plan import DdlPlan, in_order, plan
+from streaming.owner.ddl.refusal import DdlNotSupported
+from streaming.owner.ddl.steps import DdlEvent, DdlStep
 from streaming.stream.lasting_warnings import Concerns
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import orphans

@@ -34,7 +34,7 @@ from coordination.trust.watchdog import Watchdog
 from sinks.control.progress import Progress
 from streaming.cluster import control_writer
 from streaming.cluster.control_writer import DeltaControlWriter
-from streaming.ddl_refusal import DdlNotSupported
+from streaming.owner.ddl.refusal import DdlNotSupported
 from streaming.protocols.contract import DDL_BODY, Block, Kind, ipc
 from streaming.source.kafka.broker import SourceShape
 from streaming.source.kafka.offset_ranges import TopicPartition

@@ -21,7 +21,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.control_rows import ControlRows
-from streaming.ddl_steps import DdlEvent
+from streaming.owner.ddl.steps import DdlEvent
 from streaming.stream.backlog import Backlog
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.ddls import ADD_N, change, ddl

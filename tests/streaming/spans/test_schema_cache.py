@@ -30,7 +30,7 @@ from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.changefeed.filter import TableForms
 from streaming.changefeed.table_registry import SinkTables
 from streaming.cluster.progress_rows import first_progress, schema_row
-from streaming.ddl_steps import DdlEvent, DdlStep, step_of
+from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
 from streaming.spans.schema_cache import OlderShapes
 from tests.sinks.merge_on_write.altering import chosen_seeds
 from tests.streaming.apply.blocks import A, Row, blocks_of

@@ -29,7 +29,7 @@ from sinks.target.table_properties import DdlIdentity
 from sinks.target.write_mode import TableForm
 from sinks.types.delta_types import arrow_type
 from sinks.types.table_schema import TableSchema
-from streaming.ddl_steps import DdlEvent, DdlStep, step_of
+from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import assert_in_memory
 

@@ -17,9 +17,9 @@ from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.schema_file import read_definitions
-from streaming.ddl_plan import DdlPlan, in_order, plan
-from streaming.ddl_refusal import refusal, way_past
-from streaming.ddl_steps import FIRST_KEY, LOSES_KEY, DdlEvent
+from streaming.owner.ddl.plan import DdlPlan, in_order, plan
+from streaming.owner.ddl.refusal import refusal, way_past
+from streaming.owner.ddl.steps import FIRST_KEY, LOSES_KEY, DdlEvent
 
 
 def ddl(ts: int, query: str, table: str = "t", offset: int = 0, kind: str = "CREATE") -> DdlEvent:

@@ -34,7 +34,7 @@ from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.schema_file import Definitions
-from streaming.ddl_steps import (
+from streaming.owner.ddl.steps import (
     RECOVERS_UNKNOWN,
     DdlEvent,
     DdlStep,

@@ -13,9 +13,9 @@ from sinks.ddl.classify import RENAMES_UNREAD
 from sinks.ddl.effects import RENAMES
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.schema_file import Definitions
-from streaming.ddl_plan import DdlPlan, in_order, plan
-from streaming.ddl_refusal import refusal
-from streaming.ddl_steps import DdlEvent
+from streaming.owner.ddl.plan import DdlPlan, in_order, plan
+from streaming.owner.ddl.refusal import refusal
+from streaming.owner.ddl.steps import DdlEvent
 
 
 def name_of(text: str) -> TableName:

@@ -14,8 +14,8 @@ from sinks.ddl.statements import read_ddl
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.schema_file import Definitions
-from streaming.ddl_plan import DdlPlan, in_order, plan
-from streaming.ddl_steps import (
+from streaming.owner.ddl.plan import DdlPlan, in_order, plan
+from streaming.owner.ddl.steps import (
     EXCHANGES_UNREAD,
     PARTITIONS_OF_LATER,
     PARTITIONS_UNKNOWN,

@@ -8,7 +8,7 @@ from conf.settings import Changefeed
 from conf.sink_uri import sink_uri_of
 from coordination.errors import TidelakeError
 from coordination.model import tso_time
-from streaming.ddl_steps import DdlEvent
+from streaming.owner.ddl.steps import DdlEvent
 
 
 class DdlNotSupported(TidelakeError):

@@ -9,9 +9,9 @@ import pytest
 
 from sinks.ddl.effects import CreateTable
 from sinks.types.table_schema import TableSchema
-from streaming.ddl_plan import DdlPlan, in_order
-from streaming.ddl_steps import DdlEvent
-from tests.streaming.test_ddl_plan import alter, create, ddl, drop, made, order, planned, wall
+from streaming.owner.ddl.plan import DdlPlan, in_order
+from streaming.owner.ddl.steps import DdlEvent
+from tests.streaming.owner.ddl.test_plan import alter, create, ddl, drop, made, order, planned, wall
 
 
 def unknown(ts: int, table: str = "t", kind: str = "ALTER") -> DdlEvent:

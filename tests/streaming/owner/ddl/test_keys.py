@@ -11,9 +11,9 @@ from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableForms
-from streaming.ddl_plan import DdlPlan
-from streaming.ddl_steps import LOSES_KEY, DdlEvent
-from tests.streaming.test_ddl_plan import ddl, order, planned
+from streaming.owner.ddl.plan import DdlPlan
+from streaming.owner.ddl.steps import LOSES_KEY, DdlEvent
+from tests.streaming.owner.ddl.test_plan import ddl, order, planned
 
 KEYS = ddl(
     10,

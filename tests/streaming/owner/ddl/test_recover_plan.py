@@ -6,9 +6,9 @@ import pytest
 
 from conf.settings import EventFilter
 from coordination.model import Ts
-from streaming.ddl_plan import DdlPlan
-from streaming.ddl_steps import RECOVERS_UNKNOWN, DdlEvent
-from tests.streaming.test_rename_plan import create, name_of, planned
+from streaming.owner.ddl.plan import DdlPlan
+from streaming.owner.ddl.steps import RECOVERS_UNKNOWN, DdlEvent
+from tests.streaming.owner.ddl.test_rename_plan import create, name_of, planned
 
 
 def recover(table: str, query: str = "", ts: int = 20) -> DdlEvent:
