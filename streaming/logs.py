@@ -54,7 +54,7 @@ identity = LogIdentity()
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-11-21T19:30:00.123Z INFO streaming.cluster.control_writer: claimed …
+    """``2026-11-21T19:30:00.123Z INFO streaming.owner.control_writer: claimed …
     changefeed_id=shop``."""
 
     def format(self, record: logging.LogRecord) -> str:

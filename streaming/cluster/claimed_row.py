@@ -11,7 +11,7 @@ from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership
 from sinks.control.changefeeds import ChangefeedRow
-from streaming.start_point import first_row, settle
+from streaming.owner.start_point import first_row, settle
 from streaming.stream.read import parsed
 from streaming.stream.role_context import RoleContext
 

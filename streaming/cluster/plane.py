@@ -22,8 +22,8 @@ from coordination.ports import Standing, Wake
 from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watchdog, Watched
 from streaming.changefeed.settings_in_etcd import changefeed_settings
-from streaming.cluster.control_writer import DeltaControlWriter
-from streaming.cluster.standing import StandingUpdate, StandingUpdates
+from streaming.owner.control_writer import DeltaControlWriter
+from streaming.owner.shown_state import StandingUpdate, StandingUpdates
 from streaming.source.kafka.broker import Source
 from streaming.spans.replica import StreamReplica
 from streaming.spark.jvm_watch import JvmPulse

@@ -12,7 +12,7 @@ from sinks.ddl.past_schemas import RowShape, older_shapes
 from sinks.target.table_properties import DdlIdentity
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.schema_file import definitions_of
-from streaming.cluster.progress_rows import schema_row
+from streaming.owner.progress_rows import schema_row
 
 logger = logging.getLogger(__name__)
 

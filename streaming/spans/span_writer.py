@@ -33,7 +33,7 @@ from streaming.apply.newest_whole_row import newest_whole_row
 from streaming.apply.row_block import RowsGone
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.replicated_table import SinkTable
-from streaming.cluster.progress_rows import span_of
+from streaming.owner.progress_rows import span_of
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.spans.joining_spans import Newcomer, Newcomers, stored_low_water, wanted_of

@@ -11,7 +11,7 @@ import pytest
 from conf.settings import FilterSettings
 from coordination.errors import TidelakeError
 from coordination.ports import Advance
-from streaming.cluster.control_writer import DeltaControlWriter
+from streaming.owner.control_writer import DeltaControlWriter
 from tests.acceptance.one_process import Lives
 from tests.acceptance.small_tables import (
     IDLE,

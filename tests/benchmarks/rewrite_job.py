@@ -16,7 +16,7 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.parts import Part, Result
-from streaming.cluster.part_mapper import RewriteMapper
+from streaming.owner.rewrite_on_spark import RewriteMapper
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.session import spark_session
 from tests.benchmarks.ddl import KINDS, order_of

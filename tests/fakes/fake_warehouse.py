@@ -17,7 +17,7 @@ from coordination.ports import Advance, Claim, RegisteredTable, Standing
 from coordination.scheduler.coordinator import SpanProgress
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
-from streaming.cluster.progress_rows import cut, low_water, past_tables, reported_progress
+from streaming.owner.progress_rows import cut, low_water, past_tables, reported_progress
 from streaming.spans.joining_spans import stored_low_water
 from streaming.stream.read import Marks
 from tests.fakes.fake_source import FakeSource, SourceDdl

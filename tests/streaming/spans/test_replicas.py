@@ -12,7 +12,7 @@ from coordination.scheduler.messages import TableState
 from sinks.target.engine_port import app_id
 from sinks.target.table_properties import seal
 from streaming.apply.carry import Carry
-from streaming.cluster.owners_reader import OwnersReader
+from streaming.owner.ddl_reader import OwnersReader
 from streaming.protocols.contract import Block
 from streaming.stream import retry
 from streaming.stream.shared_stream import TopicStream

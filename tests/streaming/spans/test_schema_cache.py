@@ -29,8 +29,8 @@ from streaming.apply.changes import changes
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.changefeed.filter import TableForms
 from streaming.changefeed.table_registry import SinkTables
-from streaming.cluster.progress_rows import first_progress, schema_row
 from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
+from streaming.owner.progress_rows import first_progress, schema_row
 from streaming.spans.schema_cache import OlderShapes
 from tests.sinks.merge_on_write.altering import chosen_seeds
 from tests.streaming.apply.blocks import A, Row, blocks_of

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from coordination.errors import Stop, TidelakeError, TryAgain
-from streaming.cluster.control_writer import DeltaControlWriter
+from streaming.owner.control_writer import DeltaControlWriter
 from streaming.stream.role_context import RoleWorker
 
 LOST = TidelakeError("the stream has ended: offsets are gone")

@@ -7,7 +7,7 @@ import time
 
 from sinks.spark.jvm_errors import line
 from streaming.changefeed.awaited import awaited
-from streaming.cluster.control_rows import ControlRows
+from streaming.owner.control_rows import ControlRows
 from streaming.stream.lasting_warnings import OWNER
 from streaming.stream.read import texts
 from streaming.stream.role_context import RoleContext

@@ -1,6 +1,6 @@
 """What a rewrite by Spark is tried with: a mapper as an owner has it, and work that goes wrong.
 
-``python -m tests.streaming.cluster.rewriting <uri>`` adds a column with a default to the table of
+``python -m tests.streaming.owner.rewriting <uri>`` adds a column with a default to the table of
 orders, as an owner of its own Spark; ``TIDELAKE_FAILPOINTS`` kills it on the way.
 """
 
@@ -27,7 +27,7 @@ from coordination.trust.watchdog import Watchdog
 from sinks.merge_on_write.alter import rewrite
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.parts import Part, Result
-from streaming.cluster.part_mapper import RewriteMapper
+from streaming.owner.rewrite_on_spark import RewriteMapper
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl
 from tests.sinks.merge_on_write.orders import NAME
 

@@ -24,19 +24,19 @@ from coordination.model import NO_TS, Ownership, TermNumber, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
 from sinks.spark.jvm_errors import line
-from streaming.cluster.blocked_tables import BlockedTables
 from streaming.cluster.claimed_row import KeptFresh, claimed_row
-from streaming.cluster.control_rows import ControlRows
-from streaming.cluster.ddl_run import carry_out, noted
-from streaming.cluster.known import Known, pending_ddls
-from streaming.cluster.owners_outlook import OwnersOutlook
-from streaming.cluster.owners_reader import OwnersReader
-from streaming.cluster.owners_reading import OwnersReading
-from streaming.cluster.progress_rows import merged, registered
-from streaming.cluster.standing import as_ended, as_running
+from streaming.owner.blocked_tables import BlockedTables
+from streaming.owner.control_rows import ControlRows
 from streaming.owner.ddl.plan import HeldTable
 from streaming.owner.ddl.refusal import DdlNotSupported, refusal
 from streaming.owner.ddl.steps import DdlKey, DdlStep
+from streaming.owner.ddl_reader import OwnersReader
+from streaming.owner.ddl_reading import OwnersReading
+from streaming.owner.ddl_run import carry_out, noted
+from streaming.owner.ddl_scan import Known, pending_ddls
+from streaming.owner.outlook import OwnersOutlook
+from streaming.owner.progress_rows import merged, registered
+from streaming.owner.shown_state import as_ended, as_running
 from streaming.source.kafka.broker import Source
 from streaming.stream.backlog import BacklogMeter
 from streaming.stream.lasting_warnings import etcd_concern

@@ -29,7 +29,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from sinks.merge_on_write.parts import Part, Result, one_by_one
 from sinks.spark.jvm_errors import line
-from streaming.cluster.part_task import PartFailure, PartTask
+from streaming.owner.rewrite_task import PartFailure, PartTask
 from streaming.source.kafka.spark_reader import ExecutorsUnfit, unfit
 from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.spark_conf import is_within

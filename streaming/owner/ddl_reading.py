@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from streaming.cluster.control_rows import ControlRows
-from streaming.cluster.owners_reader import OwnersReader
+from streaming.owner.control_rows import ControlRows
+from streaming.owner.ddl_reader import OwnersReader
 from streaming.stream.backlog import BacklogMeter
 from streaming.stream.read import Offsets, parsed, texts
 from streaming.stream.retention_watch import RetentionWatch

@@ -8,8 +8,8 @@ from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import PendingDdl
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.table_registry import SinkTables
-from streaming.cluster.progress_rows import span_of
 from streaming.owner.ddl.plan import DdlPlan
+from streaming.owner.progress_rows import span_of
 from streaming.stream.read import Offsets
 
 

@@ -29,7 +29,7 @@ from sinks.merge_on_write.upkeep.clean_up import clean_files
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped
 from sinks.target.retention_properties import DAY_MS
-from streaming.cluster import part_mapper
+from streaming.owner import rewrite_on_spark
 from tests.conftest import ROOT
 from tests.services.delta_rows import read_rows
 from tests.services.s3_server import S3Server
@@ -37,7 +37,7 @@ from tests.sinks.merge_on_write.altering import AlteredHistory, column
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ID, C, V, change, ddl, orphans
 from tests.sinks.merge_on_write.orders import made, rows_of, write
 from tests.sinks.test_object_store import Lake
-from tests.streaming.cluster.rewriting import (
+from tests.streaming.owner.rewriting import (
     ROWS_OF_A_PART,
     Ground,
     OnExecutors,
@@ -119,7 +119,7 @@ class TestOneProcess:
         caplog: pytest.LogCaptureFixture,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(part_mapper, "SAY_S", 0.0)
+        monkeypatch.setattr(rewrite_on_spark, "SAY_S", 0.0)
         with caplog.at_level(logging.INFO):
             engine.alter(ddl(uri, ADD_FILLED, map_parts=Ground(None).mapper(LARGE)))
         said = [each for each in caplog.messages if "writes rows anew" in each]
@@ -193,7 +193,9 @@ class TestSpark:
     ) -> None:
         """Then all of it is tried again a little later."""
         before, marks = rows_of(uri), folder(tmp_path)
-        mapper = Ground(spark).doing(lambda work: OnExecutors(work, dies, marks, part_mapper.TRIES))
+        mapper = Ground(spark).doing(
+            lambda work: OnExecutors(work, dies, marks, rewrite_on_spark.TRIES)
+        )
         order = ddl(uri, ADD_FILLED, map_parts=mapper)
         with pytest.raises(TryAgain, match=r"shop\.orders written anew: part \d of 6 failed"):
             engine.alter(order)
@@ -283,7 +285,7 @@ class TestSpark:
 def test_an_owner_is_killed_amid_it(uri: str, nth: int) -> None:
     """It and its Spark; the next owner does it, once."""
     before = rows_of(uri)
-    command = [sys.executable, "-m", "tests.streaming.cluster.rewriting", uri]
+    command = [sys.executable, "-m", "tests.streaming.owner.rewriting", uri]
     env = {**os.environ, "SPARK_MASTER": "local[2]", "TIDELAKE_JARS": str(ROOT / ".jars" / "spark")}
     killed = subprocess.run(
         command,

@@ -12,7 +12,7 @@ from coordination.scheduler.replication_set import ReplicationState
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.progress import ProgressRow
 from streaming.changefeed.replicated_table import SinkTable
-from streaming.cluster.progress_rows import (
+from streaming.owner.progress_rows import (
     cut,
     ended_progress,
     first_progress,

@@ -10,10 +10,10 @@ from coordination.errors import TryAgain
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import stored_table_id
 from streaming.changefeed.replicated_table import SinkTable
-from streaming.cluster.control_rows import EndedSpan, RenamedSpans
+from streaming.owner.control_rows import EndedSpan, RenamedSpans
 from tests.streaming.apply.blocks import A
-from tests.streaming.cluster.test_owners_reader import PARTITIONS, STEP, Ground
-from tests.streaming.cluster.test_owners_reader_drops import ddl_read, take_row
+from tests.streaming.owner.test_ddl_reader import PARTITIONS, STEP, Ground
+from tests.streaming.owner.test_ddl_reader_drops import ddl_read, take_row
 
 NEW = TableName("shop", "new")
 

@@ -23,8 +23,8 @@ from streaming.apply.newest_whole_row import Untold, WholeRow
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.schema_file import Definitions, read_definitions
-from streaming.cluster.control_rows import EndedSpan
-from streaming.cluster.owners_reader import Known, OwnersReader, in_pairs
+from streaming.owner.control_rows import EndedSpan
+from streaming.owner.ddl_reader import Known, OwnersReader, in_pairs
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
 from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.stream.read import Offsets, Read

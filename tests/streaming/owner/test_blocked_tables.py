@@ -11,8 +11,8 @@ import pytest
 from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSource
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdls
-from streaming.cluster import blocked_tables
-from streaming.cluster.blocked_tables import ASK_EVERY_S, REMIND_EVERY_S, BlockedTables
+from streaming.owner import blocked_tables
+from streaming.owner.blocked_tables import ASK_EVERY_S, REMIND_EVERY_S, BlockedTables
 from streaming.owner.ddl.plan import HeldTable
 from streaming.stream.lasting_warnings import Concerns
 from tests.streaming.owner.ddl.test_held_tables import unknown

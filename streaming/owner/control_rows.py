@@ -23,7 +23,7 @@ from sinks.control.warehouse import ControlTables
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.table_registry import SinkTables
-from streaming.cluster.progress_rows import (
+from streaming.owner.progress_rows import (
     counted,
     cut,
     ended_progress,

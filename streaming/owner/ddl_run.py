@@ -34,13 +34,13 @@ from sinks.types.partitioning import Partitioning
 from sinks.types.table_schema import MOMENTS
 from sinks.types.text_arrays import CastRules
 from streaming.changefeed.replicated_table import SinkTable
-from streaming.cluster.blocked_tables import noted_row
-from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
-from streaming.cluster.owners_reader import OwnersReader
-from streaming.cluster.part_mapper import RewriteMapper
+from streaming.owner.blocked_tables import noted_row
+from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import HeldTable
 from streaming.owner.ddl.refusal import DdlNotSupported, refusal, way_past
 from streaming.owner.ddl.steps import PARTITIONS_OF_LATER, DdlStep
+from streaming.owner.ddl_reader import OwnersReader
+from streaming.owner.rewrite_on_spark import RewriteMapper
 from streaming.stream.retry import PASSING, RetryBackoff
 from streaming.stream.role_context import RoleContext
 

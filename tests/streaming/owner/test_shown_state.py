@@ -19,7 +19,7 @@ from coordination.trust.fence import CaptureIdentity, Fence, Trust
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from sinks.control.progress import Progress, ProgressRow
 from sinks.storage.errors import StorageAway
-from streaming.cluster.standing import StandingUpdate, StandingUpdates
+from streaming.owner.shown_state import StandingUpdate, StandingUpdates
 
 FEED = ChangefeedID("shop")
 WHY = "DDL at commit-ts 40 is not supported yet"

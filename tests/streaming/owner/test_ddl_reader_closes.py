@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordination.errors import Stop
-from tests.streaming.cluster.test_owners_reader import PARTITIONS, READS, STEP, Ground
+from tests.streaming.owner.test_ddl_reader import PARTITIONS, READS, STEP, Ground
 
 
 @pytest.fixture

@@ -32,8 +32,8 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.fence import CaptureIdentity
 from coordination.trust.watchdog import Watchdog
 from sinks.control.progress import Progress
-from streaming.cluster import control_writer
-from streaming.cluster.control_writer import DeltaControlWriter
+from streaming.owner import control_writer
+from streaming.owner.control_writer import DeltaControlWriter
 from streaming.owner.ddl.refusal import DdlNotSupported
 from streaming.protocols.contract import DDL_BODY, Block, Kind, ipc
 from streaming.source.kafka.broker import SourceShape
@@ -204,7 +204,7 @@ def owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     monkeypatch.setattr(role_context, "Source", lambda _: source)
     monkeypatch.setattr(control_writer, "Source", lambda _: source)
     monkeypatch.setattr(control_writer, "RECORD_EVERY_S", 0.05)
-    monkeypatch.setattr("streaming.cluster.blocked_tables.ASK_EVERY_S", 0.05)
+    monkeypatch.setattr("streaming.owner.blocked_tables.ASK_EVERY_S", 0.05)
     with ExitStack() as stack:
 
         def make(revision: int = 1, **batch: int) -> Owner:

@@ -11,12 +11,12 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import stored_table_id
 from streaming.changefeed.replicated_table import SinkTable
-from streaming.cluster.control_rows import EndedSpan
+from streaming.owner.control_rows import EndedSpan
 from streaming.protocols.contract import DDL_BODY, NO_TABLE, Block, Kind, ipc
 from streaming.stream.read import Read
 from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import A
-from tests.streaming.cluster.test_owners_reader import PARTITIONS, READS, STEP, Ground, read_of, row
+from tests.streaming.owner.test_ddl_reader import PARTITIONS, READS, STEP, Ground, read_of, row
 
 
 @pytest.fixture

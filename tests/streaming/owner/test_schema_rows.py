@@ -20,7 +20,7 @@ from sinks.control.warehouse import ControlTables
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.table_registry import SinkTables
-from streaming.cluster.control_rows import ControlRows
+from streaming.owner.control_rows import ControlRows
 from streaming.owner.ddl.steps import DdlEvent
 from streaming.stream.backlog import Backlog
 from tests.sinks.merge_on_write.altering import column

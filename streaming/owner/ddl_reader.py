@@ -30,13 +30,13 @@ from coordination.trust.watchdog import Watched
 from streaming.apply.newest_whole_row import NewestWholeRow, Untold, WholeRow
 from streaming.apply.row_block import RowBlock
 from streaming.changefeed.replicated_table import SinkTable
-from streaming.cluster.blocked_tables import BlockedTables
-from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
-from streaming.cluster.far_watermarks import FarWatermarks
-from streaming.cluster.known import Known, MadeTable
-from streaming.cluster.progress_rows import span_of
+from streaming.owner.blocked_tables import BlockedTables
+from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan
 from streaming.owner.ddl.steps import DdlEvent, DdlKey
+from streaming.owner.ddl_scan import Known, MadeTable
+from streaming.owner.far_watermarks import FarWatermarks
+from streaming.owner.progress_rows import span_of
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
 from streaming.stream.read import Offsets, Read, texts
 from streaming.stream.role import StreamRole

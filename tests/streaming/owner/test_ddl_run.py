@@ -26,18 +26,18 @@ from sinks.target.engine_port import TableHeld
 from streaming.changefeed.filter import TableFilter
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.table_registry import SinkTables
-from streaming.cluster.control_rows import EndedSpan, RenamedSpans
-from streaming.cluster.ddl_run import HELD_S, carry_out
-from streaming.cluster.known import Known, pending_ddls
-from streaming.cluster.progress_rows import first_progress
+from streaming.owner.control_rows import EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import DdlNotSupported
 from streaming.owner.ddl.steps import DdlEvent, DdlStep
+from streaming.owner.ddl_run import HELD_S, carry_out
+from streaming.owner.ddl_scan import Known, pending_ddls
+from streaming.owner.progress_rows import first_progress
 from streaming.stream.lasting_warnings import Concerns
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import orphans
 from tests.sinks.merge_on_write.orders import NAME, Changes, rows_of, write
-from tests.streaming.cluster.test_schema_rows import Owner
+from tests.streaming.owner.test_schema_rows import Owner
 
 OTHER = TableName(NAME.schema, "other")
 PARTS = TableName(NAME.schema, "parts")
