@@ -44,6 +44,7 @@ NOT_YET: Final[tuple[str, ...]] = (
     "streaming/changefeed",
     "streaming/cli",
     "streaming/cluster",
+    "streaming/operations",
     "streaming/owner",
     "streaming/protocols",
     "streaming/source",

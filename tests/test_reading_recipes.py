@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from sinks.control.progress import Progress, ProgressRow
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
-from streaming.snapshots import sql_text
+from streaming.operations.snapshots import sql_text
 from tests.sinks.merge_on_write.orders import target, write
 from tests.streaming.lake import Lake
 

@@ -21,7 +21,7 @@ from sinks.target.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.changefeed.far_ts import refuse_far_ahead
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.schema_file import definitions_of
-from streaming.freshness import Freshness
+from streaming.operations.freshness import Freshness
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.deleted_messages import refuse_a_hole
 

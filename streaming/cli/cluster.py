@@ -45,8 +45,8 @@ from streaming.cli.options import (
 from streaming.spark.light_imports import importing
 
 if TYPE_CHECKING:
-    from streaming.capture_operations import Row
-    from streaming.operations import Operator
+    from streaming.operations.captures import Row
+    from streaming.operations.cluster import Operator
 
 changefeed = typer.Typer(
     help="Create, show, change and end the changefeeds of a cluster.", no_args_is_help=True
@@ -103,8 +103,8 @@ def _show(
     ask: Ask, arguments: dict[str, str | None], config: Path | None, output_format: OutputFormat
 ) -> None:
     from streaming.cli import terminal
-    from streaming.findings import DryRunRefused
-    from streaming.operations import operator
+    from streaming.operations.cluster import operator
+    from streaming.operations.findings import DryRunRefused
 
     settings = load_server(
         config=config, environment=os.environ, arguments=arguments, table=CHANGEFEED_FILE
@@ -362,7 +362,7 @@ def _pause(
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         from streaming.cli import terminal
-        from streaming.operations import set_table_paused
+        from streaming.operations.cluster import set_table_paused
 
         row = set_table_paused(sink, name, paused=paused)
         terminal.show_rows([row], as_json=output_format == "json")

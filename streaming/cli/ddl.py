@@ -55,12 +55,10 @@ def list_ddls(
     """
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        from streaming import ddl_orders
         from streaming.cli import terminal
+        from streaming.operations import ddl
 
-        terminal.show_rows(
-            ddl_orders.list_ddls(sink, changefeed_id), as_json=output_format == "json"
-        )
+        terminal.show_rows(ddl.list_ddls(sink, changefeed_id), as_json=output_format == "json")
 
 
 @ddl.command()
@@ -134,8 +132,8 @@ def _order(
             table=CHANGEFEED_FILE,
         )
         from streaming.cli import terminal
-        from streaming.ddl_orders import go_on, order_ddl
-        from streaming.operations import operator
+        from streaming.operations.cluster import operator
+        from streaming.operations.ddl import go_on, order_ddl
 
         op = None
         if not cluster.etcd.embedded:

@@ -153,13 +153,13 @@ def replay(
 
 
 def _replayed(sink: Any, which: Any) -> Any:
-    from streaming.letter_replay import replay_letters
+    from streaming.operations.letter_replay import replay_letters
 
     return replay_letters(sink, which)
 
 
 def _letters() -> Any:
-    from streaming import letters as found
+    from streaming.operations import letters as found
 
     return found
 
@@ -178,7 +178,7 @@ def _run(
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         from streaming.cli import terminal
-        from streaming.letters import Chosen, refuse_unsaid
+        from streaming.operations.letters import Chosen, refuse_unsaid
 
         for name in ("since", "until"):
             if which[name] is not None and which[name].tzinfo is None:

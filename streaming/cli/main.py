@@ -210,15 +210,15 @@ def progress(
         if max_lag is not None and not check:
             raise SettingError("--max-lag is for --check")
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        from streaming import report
-        from streaming.check import verdict
         from streaming.cli import terminal
-        from streaming.freshness import Freshness
+        from streaming.operations import progress_report
+        from streaming.operations.check import verdict
+        from streaming.operations.freshness import Freshness
 
         freshness, as_json = Freshness(), output_format == "json"
 
-        def read() -> report.ProgressReport:
-            return report.read_progress(sink, changefeed_id, freshness)
+        def read() -> progress_report.ProgressReport:
+            return progress_report.read_progress(sink, changefeed_id, freshness)
 
         if check:
             found = verdict(read(), max_lag_s)
@@ -262,8 +262,8 @@ def snapshot(
     """
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        from streaming import snapshots
         from streaming.cli import terminal
+        from streaming.operations import snapshots
 
         limit = snapshots.parse_as_of(as_of) if as_of is not None else None
         found = snapshots.snapshot_of(sink, changefeed_id, limit)

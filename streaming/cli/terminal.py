@@ -21,11 +21,11 @@ from conf.masking import masked, masked_values
 from coordination.errors import TidelakeError
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import DROPPED, ProgressRow
-from streaming import changed, report
 from streaming.changefeed.awaited import awaited
-from streaming.freshness import NOT_RUNNING, why_not_running
-from streaming.report import ProgressReport
-from streaming.snapshots import SnapshotReport, select_text
+from streaming.operations import changed, progress_report
+from streaming.operations.freshness import NOT_RUNNING, why_not_running
+from streaming.operations.progress_report import ProgressReport
+from streaming.operations.snapshots import SnapshotReport, select_text
 
 GOOD_STATES = frozenset({"running", "finished", "replicating", "normal"})
 BAD_STATES = frozenset({"failed", "error", "pending", NOT_RUNNING})
@@ -54,7 +54,7 @@ def progress(found: ProgressReport, width: int) -> RenderableType:
     """A table of changefeeds, notes on what holds them back, and a table of their spans."""
     notes = [note for row in found.changefeeds for note in _notes(found, row)]
     changefeeds = [_changefeed(found, row) for row in found.changefeeds]
-    moving = {row.changefeed_id for row in found.changefeeds if report.is_moving(row)}
+    moving = {row.changefeed_id for row in found.changefeeds if progress_report.is_moving(row)}
     spans = [_span(found, span, span.changefeed_id in moving) for span in found.spans]
     dropped = [_dropped(span) for span in found.spans if span.dropped_columns]
     nulled = [_null_dates(span) for span in found.spans if span.null_dates]
@@ -206,7 +206,7 @@ def _console() -> Console:
 
 
 def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
-    moving, row = report.is_moving(row), found.measured(row)
+    moving, row = progress_report.is_moving(row), found.measured(row)
     return {
         "changefeed": Text(row.changefeed_id),
         "state": _state(found.state(row)),
@@ -232,14 +232,14 @@ def _notes(found: ProgressReport, row: ChangefeedRow) -> list[Text]:
     elif awaits:
         notes.append(Text(f"{row.changefeed_id}: {awaits}", style="yellow"))
     elif (
-        (slowest := report.slowest_partition(row)) is not None
-        and report.is_moving(row)
-        and report.holds_back(row)
+        (slowest := progress_report.slowest_partition(row)) is not None
+        and progress_report.is_moving(row)
+        and progress_report.holds_back(row)
     ):
         notes.append(
             Text(f"{row.changefeed_id}: the lowest watermark is that of {slowest}", style="dim")
         )
-    if is_running and report.falls_behind(row):
+    if is_running and progress_report.falls_behind(row):
         notes.append(
             Text(
                 f"{row.changefeed_id}: it does not catch up: messages come in as fast as they are "
@@ -270,7 +270,7 @@ def _span(found: ProgressReport, span: ProgressRow, moving: bool) -> Cells:
 def _checkpoint(found: ProgressReport, ts: int, moving: bool) -> Cells:
     """The cells of a checkpoint; ``-`` while there is none, since TSO 0 has neither time nor
     lag."""
-    at, lag_s = report.checkpoint_time(ts), found.lag_s(ts)
+    at, lag_s = progress_report.checkpoint_time(ts), found.lag_s(ts)
     return {
         "checkpoint-ts": Text(str(ts or "-")),
         TIME: Text(_clock(at) if at is not None else "-"),

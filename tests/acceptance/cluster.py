@@ -30,7 +30,7 @@ from conf.settings import EtcdSettings, TransportSettings
 from coordination.errors import TidelakeError
 from coordination.etcd.embedded import free_ports
 from coordination.model import TSO_LOGICAL_BITS
-from streaming.operations import operator
+from streaming.operations.cluster import operator
 from tests.acceptance.live_feed import LiveFeed
 from tests.acceptance.processes import Life, await_, environment, field
 from tests.acceptance.progress_watch import ProgressWatch

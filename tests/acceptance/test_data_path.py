@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.settings import EventFilter, FilterSettings
-from streaming.report import without_watermark
+from streaming.operations.progress_report import without_watermark
 from streaming.source.kafka.broker import Source, SourceAway
 from tests.acceptance.one_process import Feed, shop_feed
 from tests.acceptance.small_tables import (

@@ -15,8 +15,8 @@ from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID
 from sinks.control.changefeeds import ChangefeedRow
 from streaming.cli import terminal
-from streaming.freshness import Freshness
-from streaming.report import read_progress
+from streaming.operations.freshness import Freshness
+from streaming.operations.progress_report import read_progress
 from tests.acceptance.one_process import CHANGEFEED, Lives
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import new_topics

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from streaming.report import without_watermark
+from streaming.operations.progress_report import without_watermark
 from tests.acceptance.one_process import Lives
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import MakeLives

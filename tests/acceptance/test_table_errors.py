@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sinks.control.progress import ProgressRow
-from streaming.check import Finding, verdict
 from streaming.cli import terminal
-from streaming.freshness import Freshness
-from streaming.report import read_progress
+from streaming.operations.check import Finding, verdict
+from streaming.operations.freshness import Freshness
+from streaming.operations.progress_report import read_progress
 from tests.acceptance.one_process import Life, Lives
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import MakeLives

@@ -10,7 +10,7 @@ from coordination.model import Ownership
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from sinks.control.snapshots import SnapshotRow, Snapshots
 from sinks.control.upkeep import Upkeep
-from streaming.snapshots import LedgerSnapshot, find_snapshot
+from streaming.operations.snapshots import LedgerSnapshot, find_snapshot
 
 CHANGEFEED = "shop"
 OWNER = Ownership(capture_id="c", epoch="e", etcd_cluster_id="etcd", election_revision=7)

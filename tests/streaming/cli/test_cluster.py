@@ -22,11 +22,11 @@ from coordination.metadata.lookup import read_changefeeds
 from coordination.metadata.records import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 from coordination.trust.clock import SystemClock
-from streaming import operations
 from streaming.changefeed import preflight
 from streaming.changefeed.admission import info_of, refuse_a_clusters, refuse_beside_other_versions
 from streaming.changefeed.settings_in_etcd import changefeed_settings
 from streaming.cli import cluster as cli_cluster
+from streaming.operations import cluster as operations
 
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
 Cluster = Callable[..., list[dict[str, Any]]]

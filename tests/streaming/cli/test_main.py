@@ -24,7 +24,7 @@ from sinks.control.progress import Progress, ProgressRow
 from sinks.control.snapshots import SnapshotRow, Snapshots
 from streaming import bootstrap, logs
 from streaming.cli.main import main
-from streaming.snapshots import parse_as_of
+from streaming.operations.snapshots import parse_as_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"

@@ -22,7 +22,7 @@ from coordination.metadata.records import ScheduleRow, dump
 from coordination.model import CaptureID, CaptureInfo
 from coordination.transport.grpc_calls import CallRefused
 from coordination.transport.grpc_transport import GrpcTransport
-from streaming import owner_calls
+from streaming.operations import owner_calls
 from tests.streaming.cli.test_cluster import SOURCE, Cluster, client_of, create
 
 Command = Callable[..., tuple[int, str, str]]
@@ -210,7 +210,7 @@ def test_a_drain_is_waited_for_and_says_how_far_it_is(
     etcd: EmbeddedEtcd,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("streaming.capture_operations.AGAIN_S", 0.01)
+    monkeypatch.setattr("streaming.operations.captures.AGAIN_S", 0.01)
     drain = ("capture", "drain", "--capture-id", "c1", "--format", "json")
     unknown = {"remaining": 1, "unknown": "capture c1 leads: it resigns first"}
     left = [unknown, {"remaining": 2, "unknown": ""}, {"remaining": 0, "unknown": ""}]
@@ -234,7 +234,7 @@ def test_a_drain_is_waited_for_and_says_how_far_it_is(
         with client_of(etcd) as client:
             register(client, CaptureID("c1"), "127.0.0.1:9", leads=False)
             monkeypatch.setattr(
-                "streaming.capture_operations.time.sleep",
+                "streaming.operations.captures.time.sleep",
                 lambda _s: forget(client, CaptureID("c1")),
             )
             code, out, err = command(*drain, "--wait")  # its process ends meanwhile

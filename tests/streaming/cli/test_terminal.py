@@ -9,7 +9,7 @@ import pytest
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from streaming.cli import terminal
 from streaming.cli.terminal import show_rows
-from streaming.report import ProgressReport
+from streaming.operations.progress_report import ProgressReport
 
 QUERY = f"ALTER TABLE `shop`.`orders` {', '.join(f'ADD COLUMN c{n} INT' for n in range(40))}"
 BLOCKED = {

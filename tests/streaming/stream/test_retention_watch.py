@@ -13,7 +13,7 @@ import pytest
 
 from conf.settings import KafkaSource
 from sinks.control.changefeeds import ChangefeedRow
-from streaming.report import ProgressReport
+from streaming.operations.progress_report import ProgressReport
 from streaming.source.kafka.broker import Source, SourceAway
 from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.stream.lasting_warnings import Concerns

@@ -19,7 +19,7 @@ from coordination.model import TSO_LOGICAL_BITS, Ownership
 from sinks.control.changefeeds import FRESH_TTLS, ChangefeedRow, Changefeeds
 from sinks.control.progress import BLOCKED, DROPPED, Progress, ProgressRow
 from streaming.cli.main import main
-from streaming.freshness import Freshness
+from streaming.operations.freshness import Freshness
 
 OWNER = Ownership(capture_id="c-1", epoch="e", etcd_cluster_id="etcd/uuid", election_revision=7)
 KILLED_S, HOUR_S = 3 * 3600, 3600.0
@@ -243,7 +243,7 @@ def test_what_nobody_refreshes_is_shown_as_not_running(lake: Lake, progress: Run
 @pytest.mark.spark
 @pytest.mark.parametrize("document", ["README.md", "docs/reading.md"])
 def test_the_documents_query_shows_it_too(lake: Lake, spark: SparkSession, document: str) -> None:
-    text = (Path(__file__).resolve().parents[2] / document).read_text()
+    text = (Path(__file__).resolve().parents[3] / document).read_text()
     (query,) = (
         each for each in re.findall(r"```sql\n(.*?)```", text, re.DOTALL) if "lag_s" in each
     )

@@ -31,7 +31,7 @@ from sinks.merge_on_write.version_reader import TableVersion, open_version
 from sinks.spark.jvm_errors import line
 from sinks.target.table_properties import table_uri
 from sinks.types.delta_types import quoted
-from streaming.report import changefeed_rows, checkpoint_time
+from streaming.operations.progress_report import changefeed_rows, checkpoint_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

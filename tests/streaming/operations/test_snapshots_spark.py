@@ -14,11 +14,11 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.reader import VersionGone, read_log
 from sinks.merge_on_write.upkeep.clean_up import clean_files
 from sinks.storage.local_storage import LocalStorage
-from streaming.snapshots import register_views, sql_text
+from streaming.operations.snapshots import register_views, sql_text
 from tests.sinks.merge_on_write.ddls import truncate
 from tests.sinks.merge_on_write.orders import write
 from tests.streaming.lake import Lake
-from tests.streaming.test_snapshots import AFTER, BEFORE, filled
+from tests.streaming.operations.test_snapshots import AFTER, BEFORE, filled
 
 pytestmark = pytest.mark.spark
 DAY_S = 24 * 3600

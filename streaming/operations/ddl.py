@@ -21,9 +21,9 @@ from sinks.control.warehouse import ControlTables
 from sinks.ddl.effects import NoEffect, Unsupported
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.tokens import TYPED
-from streaming.changed import CHANGED, between
-from streaming.operations import Operator
-from streaming.report import changefeed_rows
+from streaming.operations.changed import CHANGED, between
+from streaming.operations.cluster import Operator
+from streaming.operations.progress_report import changefeed_rows
 
 Row = Mapping[str, Any]
 

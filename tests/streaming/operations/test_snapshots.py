@@ -12,7 +12,7 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName, time_tso
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
-from streaming.snapshots import (
+from streaming.operations.snapshots import (
     BY_COMMIT_AGE,
     LedgerSnapshot,
     SnapshotTable,

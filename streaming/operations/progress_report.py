@@ -16,7 +16,7 @@ from sinks.control.dead_letters import DeadLetters
 from sinks.control.progress import DROPPED, STOPPED, ProgressRow
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.awaited import awaited, without_watermark
-from streaming.freshness import NOT_RUNNING, Freshness, refresh_age_s
+from streaming.operations.freshness import NOT_RUNNING, Freshness, refresh_age_s
 from streaming.owner.progress_rows import with_letters
 from streaming.stream.backlog import NEARLY_S
 

@@ -35,13 +35,13 @@ from coordination.metadata.lookup import (
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ts, tso_time
 from coordination.secrets import revealed_options
-from streaming.capture_operations import CaptureOperations, Row, table_name
-from streaming.changed import CHANGED, between, setting_changes
 from streaming.changefeed.admission import refuse_a_runs
 from streaming.changefeed.settings_in_etcd import changefeed_settings, described, updated, uris
-from streaming.findings import DryRunRefused, findings, refuse
-from streaming.freshness import NOT_RUNNING
-from streaming.owner_calls import OwnerCalls
+from streaming.operations.captures import CaptureOperations, Row, table_name
+from streaming.operations.changed import CHANGED, between, setting_changes
+from streaming.operations.findings import DryRunRefused, findings, refuse
+from streaming.operations.freshness import NOT_RUNNING
+from streaming.operations.owner_calls import OwnerCalls
 
 GO_ON: Final = (
     "Give it another target-ts (`tidelake changefeed update --target-ts`, 0 for none), then "

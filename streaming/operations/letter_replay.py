@@ -52,8 +52,8 @@ from streaming.changefeed.filter import TableForms
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import SinkTables
-from streaming.letters import Chosen, Row, chosen, dead_letters_of, now_of, operator_name
-from streaming.report import changefeed_rows
+from streaming.operations.letters import Chosen, Row, chosen, dead_letters_of, now_of, operator_name
+from streaming.operations.progress_report import changefeed_rows
 from streaming.spans.schema_cache import OlderShapes
 
 LetterId = tuple[Any, ...]  # of LETTER

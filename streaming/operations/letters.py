@@ -23,7 +23,7 @@ from coordination.model import TableName, tso_time
 from coordination.secrets import revealed_options
 from sinks.control.dead_letters import BY_PLACE, DeadLetters
 from sinks.control.letter_states import LETTER, RESOLVED
-from streaming.report import changefeed_rows
+from streaming.operations.progress_report import changefeed_rows
 
 Row = Mapping[str, Any]
 

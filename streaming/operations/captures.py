@@ -15,8 +15,8 @@ from coordination.metadata.errors import CaptureNotFound, OwnerNotFound
 from coordination.metadata.lookup import read_captures, read_controller
 from coordination.model import CaptureID, CaptureInfo, TableName
 from coordination.transport.grpc_calls import CallRefused
-from streaming.changed import CHANGED, between
-from streaming.owner_calls import OwnerCalls
+from streaming.operations.changed import CHANGED, between
+from streaming.operations.owner_calls import OwnerCalls
 
 Row = Mapping[str, Any]
 RECALLS: Final = 5  # so often at most a drain is taken back, until there is none to take back

@@ -14,9 +14,9 @@ from typing import Any
 
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
-from streaming import report
-from streaming.freshness import why_not_running
-from streaming.report import ProgressReport
+from streaming.operations import progress_report
+from streaming.operations.freshness import why_not_running
+from streaming.operations.progress_report import ProgressReport
 
 
 class Finding(IntEnum):
@@ -60,7 +60,7 @@ def _verdicts(found: ProgressReport, max_lag_s: float) -> Iterator[Verdict]:
     for row in found.changefeeds:
         of_row = _of_changefeed(found, row, max_lag_s)
         yield of_row
-        if of_row.finding < Finding.NOBODY_THERE and report.is_moving(row):
+        if of_row.finding < Finding.NOBODY_THERE and progress_report.is_moving(row):
             moving.add(row.changefeed_id)
     for span in found.spans:
         if span.changefeed_id in moving and span.state != DROPPED:
