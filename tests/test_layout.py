@@ -46,6 +46,7 @@ NOT_YET: Final[tuple[str, ...]] = (
     "streaming/cluster",
     "streaming/operations",
     "streaming/owner",
+    "streaming/process",
     "streaming/protocols",
     "streaming/source",
     "streaming/spans",

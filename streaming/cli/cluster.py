@@ -19,7 +19,6 @@ from conf.setting_keys import CHANGEFEED_FILE
 from conf.settings import SettingError
 from coordination.errors import NotInTime
 from coordination.metadata.duration import duration_ms
-from streaming import logs
 from streaming.cli.options import (
     AdvertiseAddr,
     ChangefeedId,
@@ -42,6 +41,7 @@ from streaming.cli.options import (
     say,
     settings_of,
 )
+from streaming.process import logs
 from streaming.spark.light_imports import importing
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def server(
         logs.install(settings.log_format, settings.log_level)
         with logged():
             with importing():
-                from streaming.serve import serve
+                from streaming.process.server import serve
 
             raise typer.Exit(serve(settings))
 

@@ -24,7 +24,6 @@ from conf.masking import masked
 from conf.settings import SettingError
 from coordination.metadata.duration import duration_ms
 from coordination.metadata.version import tidelake_version
-from streaming import logs
 from streaming.cli import cluster, ddl, letters
 from streaming.cli.options import (
     AdvertiseAddr,
@@ -43,7 +42,8 @@ from streaming.cli.options import (
     reported,
     settings_of,
 )
-from streaming.process_list import mask_arguments
+from streaming.process import logs
+from streaming.process.masked_arguments import mask_arguments
 
 WATCH_INTERVAL_S = 1.0
 MAX_LAG = "60s"
@@ -172,7 +172,7 @@ def run(
         settings = load_settings(config=config, environment=os.environ, arguments=arguments)
         logs.install(settings.log_format, settings.log_level, changefeed=settings.changefeed.id)
         with logged():
-            from streaming.start import run as run_capture
+            from streaming.process.launch import run as run_capture
 
             raise typer.Exit(run_capture(settings))
 

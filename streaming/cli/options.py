@@ -16,7 +16,7 @@ from conf.load import CONFIG_VARIABLE
 from conf.masking import masked
 from conf.settings import SettingError
 from coordination.errors import ConfigError, NotInTime, Stop, TidelakeError
-from streaming import logs
+from streaming.process import logs
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

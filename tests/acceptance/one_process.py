@@ -40,7 +40,7 @@ from sinks.control.progress import Progress, ProgressRow
 from sinks.target.engine_port import TableWrite
 from streaming.apply.applier import Applier
 from streaming.apply.table_task import TableTask
-from streaming.run_capture import RunCapture
+from streaming.process.run_capture import RunCapture
 from streaming.spark.session import SparkOnDemand, configure
 from streaming.spark.ticking_query import CHECKPOINT_PREFIX
 from tests.acceptance.jvm_calls import refused_here

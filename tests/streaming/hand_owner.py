@@ -38,8 +38,8 @@ from coordination.scheduler.replication_set import ReplicationState
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import CaptureIdentity, Fence, Trust
 from coordination.trust.watchdog import Watchdog
-from streaming.cluster.plane import SparkDataPlane
 from streaming.owner.control_writer import DeltaControlWriter
+from streaming.process.data_plane import SparkDataPlane
 from streaming.spans.replica import StreamReplica
 from streaming.spark.session import SparkOnDemand
 from tests.services.kafka_broker import KafkaBroker

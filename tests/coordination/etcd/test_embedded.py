@@ -16,7 +16,7 @@ from coordination.errors import ConfigError, TryAgain
 from coordination.etcd.client import get
 from coordination.etcd.embedded import EmbeddedEtcd, free_ports
 from coordination.etcd.etcd3_client import connect
-from streaming.bootstrap import connected_etcd
+from streaming.process.run import connected_etcd
 
 pytestmark = pytest.mark.etcd
 

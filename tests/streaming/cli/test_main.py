@@ -22,9 +22,9 @@ from coordination.model import Ownership, time_tso
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds, RecordedWatermark
 from sinks.control.progress import Progress, ProgressRow
 from sinks.control.snapshots import SnapshotRow, Snapshots
-from streaming import bootstrap, logs
 from streaming.cli.main import main
 from streaming.operations.snapshots import parse_as_of
+from streaming.process import logs, run
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
@@ -211,7 +211,7 @@ def test_what_nobody_expected_ends_with_an_error_line_too(
     monkeypatch.setattr(logs, "install", Mock())
     failed = Mock()
     monkeypatch.setattr(logs, "failed", failed)
-    monkeypatch.setattr(bootstrap, "run", Mock(side_effect=ZeroDivisionError("odd")))
+    monkeypatch.setattr(run, "run", Mock(side_effect=ZeroDivisionError("odd")))
     ended = program("run", "--source-uri", SOURCE, "--sink-uri", "delta:///a")
     assert (ended.returncode, ended.stderr) == (1, "")
     (error,) = failed.call_args.args

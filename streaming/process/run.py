@@ -1,5 +1,5 @@
 """What `tidelake run` is built of: etcd client, Spark and capture, started and ended in order.
-`serve.py` uses the parts too.
+`server.py` uses the parts too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import check_cluster_id
 from coordination.transport.grpc_calls import check_free
 from streaming.changefeed.preflight import check_changefeed, has_finished
-from streaming.signals import asking, handling
+from streaming.process.signals import asking, handling
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.light_imports import importing
 from streaming.spark.session import SparkOnDemand
@@ -43,7 +43,7 @@ def run(settings: Settings, jvm: DriverJvm) -> int:
             spark.begin()
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
         with importing():
-            from streaming.run_capture import RunCapture
+            from streaming.process.run_capture import RunCapture
 
         capture = RunCapture(settings, client=client, cluster_id=etcd.cluster_id, spark=spark)
         stack.enter_context(handling(asking(capture.request_stop)))

@@ -32,7 +32,7 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
 from streaming.changefeed.settings_in_etcd import changefeed_config
-from streaming.run_capture import RunCapture
+from streaming.process.run_capture import RunCapture
 from streaming.spark.session import SparkOnDemand
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_etcd import FakeEtcd

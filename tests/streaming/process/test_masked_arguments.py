@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import sys
 from pathlib import Path
-from streaming.process_list import mask_arguments
+from streaming.process.masked_arguments import mask_arguments
 mask_arguments()
 print(Path("/proc/self/cmdline").read_bytes().split(bytes(1)))
 print(sys.argv[1])

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from coordination.errors import TidelakeError
-from streaming import serve
 from streaming.cli.main import main
+from streaming.process import server as serve
 
 SPARK_STARTS = "here Spark would start"
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import py4j.java_gateway
 import pytest
 
-from streaming import logs
+from streaming.process import logs
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
 # A message, its facts by name, and behind a colon what something else has said.
 TEMPLATE = re.compile(r"[^=]*?(?: [a-z]\w*=%[.\w]+)*(?:: [^=]*)?(?: [a-z]\w*=%[.\w]+)*")

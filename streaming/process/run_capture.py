@@ -38,9 +38,9 @@ from coordination.transport.grpc_transport import GrpcTransport
 from coordination.trust.clock import Clock, SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
-from streaming import logs
 from streaming.changefeed.admission import info_of, refuse_a_clusters, refuse_beside_other_versions
-from streaming.cluster.plane import JVM_ENDED, SparkDataPlane
+from streaming.process import logs
+from streaming.process.data_plane import JVM_ENDED, SparkDataPlane
 from streaming.spark.session import SparkOnDemand
 
 logger = logging.getLogger(__name__)

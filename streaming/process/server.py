@@ -22,11 +22,11 @@ from coordination.transport.grpc_transport import GrpcTransport
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
-from streaming import logs
-from streaming.bootstrap import connected_etcd
 from streaming.changefeed.admission import refuse_beside_other_versions
-from streaming.cluster.plane import JVM_ENDED, SparkDataPlane
-from streaming.signals import asking, handling, stop_before_start
+from streaming.process import logs
+from streaming.process.data_plane import JVM_ENDED, SparkDataPlane
+from streaming.process.run import connected_etcd
+from streaming.process.signals import asking, handling, stop_before_start
 from streaming.spark.session import SparkOnDemand
 from streaming.spark.temporary_folder import scratch
 

@@ -11,7 +11,7 @@ import sys
 from contextlib import ExitStack
 
 from conf.settings import Settings
-from streaming.signals import handling, stop_before_start
+from streaming.process.signals import handling, stop_before_start
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.light_imports import importing
 from streaming.spark.spark_conf import asked_master, conf_of_jvm
@@ -29,8 +29,8 @@ def run(settings: Settings) -> int:
         if not _has_spark():
             jvm.launch(conf_of_jvm(asked_master()))
         with importing():
-            from streaming import bootstrap
-        return bootstrap.run(settings, jvm)
+            from streaming.process import run
+        return run.run(settings, jvm)
 
 
 def _has_spark() -> bool:
