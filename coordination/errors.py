@@ -1,9 +1,41 @@
-"""The errors, by what is to be done about them. Their message is what an operator reads."""
+"""The errors, by what is to be done about them; and TiCDC's codes of errors after which a
+changefeed is not tried again. An error's message is what an operator reads.
+
+An exception has its code in an attribute ``code``. After an exception without a code, or with one
+that is not here, the changefeed is tried again, until ``changefeed-error-stuck-duration`` has
+passed without progress.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+UNRETRYABLE: Final = "CDC:ErrChangefeedUnretryable"  # tried for too long, or a table is sealed
+# The history that the changefeed needs is gone: it fails at once, even if it is paused.
+GC_ERRORS: Final = frozenset(
+    {"CDC:ErrGCTTLExceeded", "CDC:ErrSnapshotLostByGC", "CDC:ErrStartTsBeforeGC"}
+)
+# The changefeed fails at once.
+UNRETRYABLE_ERRORS: Final = frozenset(
+    {
+        UNRETRYABLE,
+        "CDC:ErrColumnSelectorFailed",
+        "CDC:ErrCorruptedDataMutation",
+        "CDC:ErrDispatcherFailed",
+        "CDC:ErrExpressionColumnNotFound",
+        "CDC:ErrExpressionParseFailed",
+        "CDC:ErrKafkaInvalidConfig",
+        "CDC:ErrMySQLInvalidConfig",
+        "CDC:ErrSchemaSnapshotNotFound",
+        "CDC:ErrSinkURIInvalid",
+        "CDC:ErrStorageSinkInvalidConfig",
+        "CDC:ErrSyncRenameTableFailed",
+        # TiCDC tries these again; here they recur until an operator changes something.
+        "CDC:ErrExecDDLFailed",
+        "CDC:ErrInvalidReplicaConfig",
+    }
+)
 
 
 class TidelakeError(Exception):

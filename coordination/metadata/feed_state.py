@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from coordination.error_codes import GC_ERRORS, UNRETRYABLE, UNRETRYABLE_ERRORS
+from coordination.errors import GC_ERRORS, UNRETRYABLE, UNRETRYABLE_ERRORS
 from coordination.metadata.duration import duration_ms
 from coordination.metadata.errors import InvalidTransition
 from coordination.metadata.records import (

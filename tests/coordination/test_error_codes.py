@@ -13,8 +13,7 @@ import coordination
 import sinks
 import streaming
 from conf.settings import SettingError
-from coordination.error_codes import GC_ERRORS, UNRETRYABLE_ERRORS
-from coordination.errors import TidelakeError
+from coordination.errors import GC_ERRORS, UNRETRYABLE_ERRORS, TidelakeError
 from coordination.metadata.feed_state import ERROR_STUCK
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID

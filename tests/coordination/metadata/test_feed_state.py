@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordination.error_codes import GC_ERRORS, UNRETRYABLE, UNRETRYABLE_ERRORS
+from coordination.errors import GC_ERRORS, UNRETRYABLE, UNRETRYABLE_ERRORS
 from coordination.metadata.errors import InvalidTransition
 from coordination.metadata.feed_state import (
     ADMIN_JOB_WRITTEN,
