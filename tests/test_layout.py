@@ -26,9 +26,7 @@ MOST_ARROWS: Final = {"streaming": 40}
 # What does not look like the page yet: each step of the move takes something out.
 NOT_YET: Final[tuple[str, ...]] = (
     "conf",
-    "coordination",
     "coordination/etcd",
-    "coordination/scheduler",
     "sinks",
     "sinks/control",
     "sinks/ddl",

@@ -25,7 +25,6 @@ from coordination.metadata.feed_state import known_state
 from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.records import ChangefeedInfo, RunningError, SchedState, TaskPosition
 from coordination.metadata.running_errors import PROCESSOR_UNKNOWN, log_failure
-from coordination.ports import Replica
 from coordination.scheduler.agent import Agent, OwnerInfo
 from coordination.scheduler.messages import (
     AddTable,
@@ -34,6 +33,7 @@ from coordination.scheduler.messages import (
     Message,
     TableState,
 )
+from coordination.scheduler.replica import Replica
 from coordination.trust.close_deadlines import Closings
 
 logger = logging.getLogger(__name__)

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch
-from coordination.ports import Replica
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
     AddTable,
@@ -37,6 +36,7 @@ from coordination.scheduler.messages import (
     TableState,
     TableStatus,
 )
+from coordination.scheduler.replica import Replica
 from coordination.scheduler.reports import SpanReports
 
 

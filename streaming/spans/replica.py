@@ -1,4 +1,4 @@
-"""One changefeed's spans on one capture: implements ``coordination.ports.Replica``.
+"""One changefeed's spans on one capture: implements ``coordination.scheduler.replica.Replica``.
 
     spans here ──► a `SpanWriter` joins the stream ──no span left──► it leaves the stream
                         ▲          │
@@ -24,9 +24,9 @@ from py4j.protocol import Py4JError
 from coordination.errors import Fenced, Stop, TableSealed, TidelakeError, TryAgain
 from coordination.metadata.records import RunningError
 from coordination.metadata.running_errors import PROCESSOR_UNKNOWN, log_failure, running_error
-from coordination.ports import Trouble
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableStatus
+from coordination.scheduler.replica import Trouble
 from sinks.spark.jvm_errors import line
 from streaming.spans.assigned_spans import Assignment, HeldSpans
 from streaming.spans.joining_spans import low_water_of, passes

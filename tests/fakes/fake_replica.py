@@ -18,7 +18,7 @@ import pyarrow as pa
 from coordination.errors import Fenced
 from coordination.metadata.records import ChangefeedInfo, RunningError
 from coordination.model import Ts, lowest
-from coordination.ports import Trouble, Wake
+from coordination.ports import Wake
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
     Checkpoint,
@@ -26,6 +26,7 @@ from coordination.scheduler.messages import (
     TableState,
     TableStatus,
 )
+from coordination.scheduler.replica import Trouble
 from coordination.trust.fence import Trust
 from streaming.apply.carry import TableBlocks
 from streaming.apply.commit_guard import Withdrawn
@@ -71,7 +72,7 @@ class _Joined:
 
 
 class FakeReplica:
-    """See `coordination.ports.Replica`."""
+    """See `coordination.scheduler.replica.Replica`."""
 
     def __init__(
         self, plane: FakeDataPlane, info: ChangefeedInfo, trust: Trust, wake: Wake
