@@ -54,7 +54,6 @@ NOT_YET: Final[tuple[str, ...]] = (
 CIRCLES: Final[tuple[tuple[str, ...], ...]] = (
     ("coordination/etcd/etcd3_client.py", "coordination/etcd/watch_stream.py"),
     ("sinks/control/changefeeds.py", "sinks/control/earlier_owner.py"),
-    ("sinks/storage/local_storage.py", "sinks/storage/object_storage.py"),
 )
 
 # "**cli/** (main, cluster, …)" under "## The folders of `streaming/`"

@@ -32,7 +32,7 @@ from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
 from sinks.merge_on_write.log.reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log.state import NEVER, LogState
 from sinks.merge_on_write.log.tombstones import WITHIN_MS
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_port import LastSeen
 from sinks.types.key_hash import is_numeric, keys_of
 

@@ -26,7 +26,7 @@ from obstore.exceptions import (
 from obstore.store import ObjectStore, from_url
 
 from coordination.errors import ConfigError
-from sinks.storage.local_storage import Entry
+from sinks.storage.table_storage import Entry
 
 LIST_CHUNK = 1000
 DELETE_CHUNK = 1000

@@ -29,7 +29,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.version_reader import open_version
 from sinks.storage.errors import StorageAway, StorageRefuses
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
 from sinks.target.table_properties import (
     DdlIdentity,

@@ -16,7 +16,7 @@ from sinks.merge_on_write.log.commit import commit, create_table
 from sinks.merge_on_write.log.file_locations import absolute
 from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.log.state import LogState
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 from sinks.target.table_properties import DdlIdentity
 
 NEVER_MS = 253_402_300_799_000  # the end of 9999, as the time at which a kept file was taken out

@@ -24,7 +24,7 @@ from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.physical_schema import ShapeColumn
 from sinks.merge_on_write.parts import PartMapper
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 from sinks.types.key_hash import Keys, Mask, Words, keys_of
 
 SHARE_KEYS = 16_000_000  # of eight bytes, which are there twice for a moment: 256 MB

@@ -26,7 +26,7 @@ from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine, TableShape
 from sinks.merge_on_write.parts import PartMapper
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 from sinks.target.write_mode import ROW_DELETED
 from sinks.types.text_arrays import CastRules
 from sinks.types.type_changes import CannotConvert

@@ -16,7 +16,7 @@ from sinks.merge_on_write.files.statistics import rows_in, statistics_text
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_port import OP_COLUMN
 
 OURS = "tidelake-"  # how the names of our files begin

@@ -23,7 +23,7 @@ from sinks.merge_on_write.files.statistics import widened
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.deletion_vector import file_of, read_vector, vector_files
 from sinks.merge_on_write.log.file_locations import LocatedFiles
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 
 Dead = npt.NDArray[np.bool_]
 

@@ -20,7 +20,7 @@ from sinks.merge_on_write.files.key_bounds import Bounds, bounds_by
 from sinks.merge_on_write.files.key_index import Ordinals, SortedKeys, sort_keys
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import TableShape
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 from sinks.types.key_hash import Keys, is_numeric, keys_of
 
 MAX_FILE_ROWS = 1_000_000

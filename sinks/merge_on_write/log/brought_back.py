@@ -22,7 +22,7 @@ from coordination.model import NO_TS, SEALED_TS, TableName, Ts
 from sinks.merge_on_write.log.actions import Json, LogFile
 from sinks.merge_on_write.log.reader import VersionGone, read_commit, read_log
 from sinks.merge_on_write.log.state import OURS, commit_info, is_ours, parse_commit
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_port import LastSeen
 from sinks.target.table_properties import CHANGEFEED, DDL
 

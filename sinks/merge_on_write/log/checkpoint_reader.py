@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from sinks.merge_on_write.log.actions import Json
 from sinks.merge_on_write.log.paths import SIDECARS, LogCheckpoint
 from sinks.merge_on_write.log.state import parse_commit
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 
 UNREADABLE = (pa.ArrowException, ValueError, KeyError)
 _KEY_FIELD = {  # kind of action that is read -> a field of it that is null in rows of other kinds

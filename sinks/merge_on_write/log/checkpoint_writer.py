@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from sinks.merge_on_write.log.paths import LAST_CHECKPOINT, checkpoint_path
 from sinks.merge_on_write.log.reader import LogMoved, check_head
 from sinks.merge_on_write.log.state import LogState
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 from sinks.target.retention_properties import file_retention_ms
 
 ROW_GROUP = 100_000  # a reader that wants only live files skips the groups of tombstones

@@ -18,7 +18,7 @@ from sinks.merge_on_write.log.file_locations import folders_of
 from sinks.merge_on_write.log.paths import LOG, classify, commit_path
 from sinks.merge_on_write.log.reader import LogMoved, check_head, read_commit
 from sinks.merge_on_write.log.state import NONCE, LogState, nonce_of
-from sinks.storage.local_storage import TEMPORARY_SUFFIX, TableStorage
+from sinks.storage.table_storage import TEMPORARY_SUFFIX, TableStorage
 from sinks.target.retention_properties import ORPHAN_AGE_MS, file_retention_ms, log_retention_ms
 
 PUT_TRIES = 4

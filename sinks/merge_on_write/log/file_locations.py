@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from sinks.merge_on_write.log.actions import DataFile, DeletionVectorDescriptor, LogFile
 from sinks.merge_on_write.log.deletion_vector import UUID_TEXT_LENGTH, BadVector, file_of
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 
 _PLAIN_NAME = re.compile(r"\w[\w.-]*")
 

@@ -22,7 +22,7 @@ from sinks.merge_on_write.log.paths import (
     whole_checkpoints,
 )
 from sinks.merge_on_write.log.state import NEVER, LogState, fingerprint, parse_commit
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 
 TRIES = 5  # a log that is cleaned while it is read must be read again
 

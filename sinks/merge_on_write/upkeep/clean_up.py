@@ -16,7 +16,7 @@ from sinks.merge_on_write.log.paths import LOG, SIDECARS, LogCheckpoint, classif
 from sinks.merge_on_write.log.reader import check_head
 from sinks.merge_on_write.log.state import LogState
 from sinks.merge_on_write.log.tombstones import WITHIN_MS
-from sinks.storage.local_storage import TEMPORARY_SUFFIX, Entry, TableStorage
+from sinks.storage.table_storage import TEMPORARY_SUFFIX, Entry, TableStorage
 from sinks.target.retention_properties import (
     DAY_MS,
     ORPHAN_AGE_MS,

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from sinks.storage.local_storage import Entry, TableStorage
+from sinks.storage.table_storage import Entry, TableStorage
 
 Hook = Callable[[str], None]
 

@@ -22,7 +22,7 @@ from sinks.merge_on_write.log.deletion_vector import z85_encode
 from sinks.merge_on_write.log.paths import commit_path
 from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.log.state import LogState, parse_commit
-from sinks.storage.local_storage import TableStorage
+from sinks.storage.table_storage import TableStorage
 
 CLOCK = SystemClock()
 DAY_MS = 24 * 3600 * 1000

@@ -18,7 +18,8 @@ from sinks.merge_on_write.log.deletion_vector import vector_files
 from sinks.merge_on_write.log.paths import LAST_CHECKPOINT, checkpoint_path, commit_path
 from sinks.merge_on_write.log.reader import LogMoved, read_log
 from sinks.merge_on_write.log.state import LogState
-from sinks.storage.local_storage import LocalStorage, TableStorage
+from sinks.storage.local_storage import LocalStorage
+from sinks.storage.table_storage import TableStorage
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.log_tables import (
     DAY_MS,

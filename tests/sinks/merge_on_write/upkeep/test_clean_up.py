@@ -18,7 +18,8 @@ from sinks.merge_on_write.log.reader import LogMoved, read_log
 from sinks.merge_on_write.log.state import LogState
 from sinks.merge_on_write.log.tombstones import WITHIN_MS
 from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
-from sinks.storage.local_storage import LocalStorage, TableStorage
+from sinks.storage.local_storage import LocalStorage
+from sinks.storage.table_storage import TableStorage
 from sinks.target.retention_properties import file_retention_ms, interval_ms, log_retention_ms
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage
 from tests.sinks.merge_on_write.log_tables import (
