@@ -36,7 +36,8 @@ from sinks.merge_on_write.row_history import Beyond, VersionsAbove, merged
 from sinks.merge_on_write.table_handle import OpenTable, TableGone
 from sinks.merge_on_write.upkeep.upkeep import TableUpkeep
 from sinks.storage.errors import one_sentence
-from sinks.storage.local_storage import LocalStorage, StorageOpener
+from sinks.storage.local_storage import LocalStorage
+from sinks.storage.open_storage import StorageOpener
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_port import (
     DELETE,

@@ -20,7 +20,7 @@ from sinks.merge_on_write.log.file_locations import LocatedFiles, files_of, is_i
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine, ShapeColumn, TableShape
 from sinks.merge_on_write.log.reader import VersionGone, cleaned_up, read_log
 from sinks.storage.errors import one_sentence
-from sinks.storage.local_storage import open_storage
+from sinks.storage.open_storage import open_storage
 from sinks.types.delta_types import sql_type
 
 MOST_ROWS = 128 * 1024  # in memory at a time; a row group is read as a whole

@@ -40,7 +40,7 @@ from coordination.model import SEALED_TS
 from sinks.merge_on_write.log.brought_back import LogNow, look
 from sinks.spark.session_settings import COMPILED, SESSION_CONF
 from sinks.storage.errors import is_storage_error, one_sentence, storage_error
-from sinks.storage.local_storage import open_storage
+from sinks.storage.open_storage import open_storage
 from sinks.target.engine_port import (
     DELETE,
     OP_COLUMN,

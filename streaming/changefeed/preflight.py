@@ -16,7 +16,8 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.warehouse import ControlTables
-from sinks.storage.local_storage import LocalStorage, open_storage
+from sinks.storage.local_storage import LocalStorage
+from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.changefeed.far_ts import refuse_far_ahead

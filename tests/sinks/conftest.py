@@ -18,8 +18,9 @@ from obstore.store import MemoryStore
 
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log import commit as commits
-from sinks.storage.local_storage import LocalStorage, open_storage
+from sinks.storage.local_storage import LocalStorage
 from sinks.storage.object_storage import ObjectStorage
+from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.orders import made

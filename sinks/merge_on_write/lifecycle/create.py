@@ -27,7 +27,7 @@ from sinks.merge_on_write.log.actions import Metadata, Protocol
 from sinks.merge_on_write.log.commit import create_table
 from sinks.merge_on_write.log.physical_schema import READER_VERSION, WRITER_VERSION
 from sinks.storage.errors import one_sentence
-from sinks.storage.local_storage import open_storage
+from sinks.storage.open_storage import open_storage
 from sinks.target.engine_port import TableHeld, Target
 from sinks.target.table_properties import (
     CHANGEFEED,

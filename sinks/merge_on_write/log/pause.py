@@ -16,7 +16,7 @@ from sinks.merge_on_write.log.actions import Metadata
 from sinks.merge_on_write.log.commit import LostRace, commit
 from sinks.merge_on_write.log.reader import read_log
 from sinks.storage.errors import one_sentence
-from sinks.storage.local_storage import open_storage
+from sinks.storage.open_storage import open_storage
 
 PAUSED = "tidelake.paused"
 MAX_TRIES = 20

@@ -14,7 +14,8 @@ import pytest
 
 from coordination.errors import ConfigError, TidelakeError
 from sinks.merge_on_write.log.commit import prove_put_if_absent
-from sinks.storage.local_storage import LocalStorage, open_storage
+from sinks.storage.local_storage import LocalStorage
+from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
 from tests.services.s3_server import S3Server
 

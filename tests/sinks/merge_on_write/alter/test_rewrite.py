@@ -22,7 +22,8 @@ from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import ShapeColumn, arrow_type
 from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.parts import Part, PartMapper, Result
-from sinks.storage.local_storage import LocalStorage, StorageOpener
+from sinks.storage.local_storage import LocalStorage
+from sinks.storage.open_storage import StorageOpener
 from sinks.target.engine_port import Applied
 from sinks.types.delta_types import delta_type
 from sinks.types.table_schema import MySQLType

@@ -24,7 +24,8 @@ from sinks.merge_on_write.log.commit import (
 from sinks.merge_on_write.log.paths import LOG, checkpoint_path, commit_path
 from sinks.merge_on_write.log.reader import follow, read_log
 from sinks.merge_on_write.log.state import LogState, nonce_of, parse_commit
-from sinks.storage.local_storage import LocalStorage, open_storage
+from sinks.storage.local_storage import LocalStorage
+from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, failing, once

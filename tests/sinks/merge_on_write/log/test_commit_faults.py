@@ -14,7 +14,8 @@ from sinks.merge_on_write.log.commit import LostRace
 from sinks.merge_on_write.log.paths import commit_path
 from sinks.merge_on_write.log.reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log.state import LogState
-from sinks.storage.local_storage import LocalStorage, open_storage
+from sinks.storage.local_storage import LocalStorage
+from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, failing, once
@@ -202,7 +203,7 @@ class TestFrozenWriter:
 DIES = """
 import json, os, sys
 from sinks.merge_on_write.log.reader import read_log
-from sinks.storage.local_storage import open_storage
+from sinks.storage.open_storage import open_storage
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage
 from tests.sinks.merge_on_write.log_tables import add_files
 storage = FaultyStorage(open_storage(sys.argv[1], json.loads(sys.argv[2])))
