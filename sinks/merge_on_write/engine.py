@@ -25,7 +25,7 @@ from sinks.change_log import COMMIT_TS
 from sinks.merge_on_write.alter.ddl_commit import TableDdl, alter
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import IndexMemory
-from sinks.merge_on_write.files.key_index import Ordinals, SortedKeys, first_double, sort_keys
+from sinks.merge_on_write.files.key_index import SortedKeys, first_double, sort_keys
 from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.log.actions import AppTransaction, Json
 from sinks.merge_on_write.log.commit import prove_no_other_lock, prove_put_if_absent
@@ -51,7 +51,7 @@ from sinks.target.engine_port import (
     Target,
 )
 from sinks.target.table_properties import ALTERED
-from sinks.types.key_hash import Mask, keys_of
+from sinks.types.key_hash import Mask, Ordinals, keys_of
 
 INDEX_MEMORY_BYTES = 1 << 30
 _DELETE = pa.scalar(DELETE)  # made once: to convert it takes longer than to compare few rows

@@ -20,14 +20,14 @@ import pyarrow.compute as pc
 from coordination.model import Ts
 from sinks.merge_on_write.alter.ended_rows import rows_at
 from sinks.merge_on_write.files import data_files
-from sinks.merge_on_write.files.key_index import Ordinals, sort_keys
+from sinks.merge_on_write.files.key_index import sort_keys
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import ShapeColumn
 from sinks.merge_on_write.table_handle import OpenTable
 from sinks.target.engine_port import DELETE, OP_COLUMN
 from sinks.target.table_properties import CLOSED, SHOWN
 from sinks.target.write_mode import IS_CURRENT, VALID_FROM_TS, VALID_TO, VALID_TO_TS, moment_us
-from sinks.types.key_hash import Keys, keys_of
+from sinks.types.key_hash import Keys, Ordinals, keys_of
 
 Hits = Mapping[str, Ordinals]  # file path to ordinals
 

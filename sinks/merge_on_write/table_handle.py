@@ -22,7 +22,7 @@ from coordination.trust.clock import SystemClock
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import DeletedRows, FileRows, IndexMemory, mark
 from sinks.merge_on_write.files.key_bounds import Bounds, bounds_by, may_hold, told_bounds
-from sinks.merge_on_write.files.key_index import Ordinals, SortedKeys, rows_with, sort_keys
+from sinks.merge_on_write.files.key_index import SortedKeys, rows_with, sort_keys
 from sinks.merge_on_write.files.sorted_files import NewFile
 from sinks.merge_on_write.log.actions import DataFile, Json
 from sinks.merge_on_write.log.brought_back import BroughtBack, LogNow, look
@@ -34,7 +34,7 @@ from sinks.merge_on_write.log.state import NEVER, LogState
 from sinks.merge_on_write.log.tombstones import WITHIN_MS
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_port import LastSeen
-from sinks.types.key_hash import is_numeric, keys_of
+from sinks.types.key_hash import Ordinals, is_numeric, keys_of
 
 MAX_RACES = 8  # that one write may lose in a row; then the caller must check its permit again
 _CLOCK = SystemClock()

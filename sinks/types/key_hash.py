@@ -19,6 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+Ordinals = npt.NDArray[np.int64]
+
+
 Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 Part = npt.NDArray[np.int64] | Words

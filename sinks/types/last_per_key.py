@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sinks.merge_on_write.files.key_index import Ordinals
-from sinks.types.key_hash import Keys, Words
+from sinks.types.key_hash import Keys, Ordinals, Words
 
 
 def joined_keys(parts: Sequence[Keys]) -> Keys:

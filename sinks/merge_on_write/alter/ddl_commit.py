@@ -34,7 +34,6 @@ from sinks.merge_on_write.alter.partition_rows import find_partitions
 from sinks.merge_on_write.alter.rewrite import PartRewrite, rewrite
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import DeletedRows
-from sinks.merge_on_write.files.key_index import Ordinals
 from sinks.merge_on_write.files.sorted_files import write_sorted
 from sinks.merge_on_write.log.actions import AppTransaction, DataFile, Json, Metadata
 from sinks.merge_on_write.log.commit import LostRace
@@ -59,6 +58,7 @@ from sinks.target.table_properties import (
     DdlIdentity,
     TableNotes,
 )
+from sinks.types.key_hash import Ordinals
 from sinks.types.partitioning import Partitioning
 from sinks.types.text_arrays import CastRules
 

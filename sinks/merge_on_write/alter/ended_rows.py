@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from sinks.merge_on_write.alter.rewrite import in_slices
 from sinks.merge_on_write.files import data_files
-from sinks.merge_on_write.files.key_index import Ordinals
 from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.table_handle import OpenTable
+from sinks.types.key_hash import Ordinals
 
 
 def rows_to_end(table: OpenTable, ended: Mapping[str, Any]) -> dict[str, Ordinals]:

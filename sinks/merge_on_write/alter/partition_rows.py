@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write.files import data_files
-from sinks.merge_on_write.files.key_index import Ordinals
 from sinks.merge_on_write.table_handle import OpenTable
 from sinks.types.casts_dates import is_zero_date
+from sinks.types.key_hash import Ordinals
 from sinks.types.partitioning import Partitioning
 from sinks.types.table_schema import INTEGER_TYPES, MOMENTS, TEXT_TYPES, Column, TableSchema
 from sinks.types.text_arrays import CastRules, as_mask

@@ -13,9 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sinks.types.key_hash import Keys, Part, Words
+from sinks.types.key_hash import Keys, Ordinals, Part, Words
 
-Ordinals = npt.NDArray[np.int64]
 _NONE: Final[Ordinals] = np.empty(0, np.int64)
 
 

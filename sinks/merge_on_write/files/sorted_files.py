@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.key_bounds import Bounds, bounds_by
-from sinks.merge_on_write.files.key_index import Ordinals, SortedKeys, sort_keys
+from sinks.merge_on_write.files.key_index import SortedKeys, sort_keys
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import TableShape
 from sinks.storage.table_storage import TableStorage
-from sinks.types.key_hash import Keys, is_numeric, keys_of
+from sinks.types.key_hash import Keys, Ordinals, is_numeric, keys_of
 
 MAX_FILE_ROWS = 1_000_000
 MAX_GATHERED_BYTES = 256 << 20  # memory for sorted copies, beside the rows themselves

@@ -23,7 +23,6 @@ import pyarrow as pa
 from coordination.errors import TryAgain
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import DeletedRows, FileRows, mark
-from sinks.merge_on_write.files.key_index import Ordinals
 from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.commit import LostRace
@@ -37,6 +36,7 @@ from sinks.merge_on_write.upkeep.fold_choice import (
     FoldCandidate,
     choose,
 )
+from sinks.types.key_hash import Ordinals
 
 _log = logging.getLogger(__name__)
 
