@@ -34,7 +34,6 @@ NOT_YET: Final[tuple[str, ...]] = (
     "sinks/merge_on_write/alter",
     "sinks/merge_on_write/log",
     "sinks/target",
-    "sinks/types",
     "streaming",
     "streaming/apply",
     "streaming/apply/letters",

@@ -12,7 +12,8 @@ from typing import Literal
 import pyarrow as pa
 
 from sinks.ddl.evolve import SchemaChange
-from sinks.types.table_schema import MOMENTS, MySQLType
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import MOMENTS
 from sinks.types.text_arrays import CastRules
 from sinks.types.type_changes import CannotConvert, converted, fill_values, needs_conversion
 

@@ -9,13 +9,8 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from sinks.ddl.tokens import Word, Words
-from sinks.types.table_schema import (
-    BINARY_TYPES,
-    CURRENT_TIMESTAMP,
-    INTEGER_TYPES,
-    Column,
-    MySQLType,
-)
+from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, MySQLType
+from sinks.types.table_schema import CURRENT_TIMESTAMP, Column
 
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 _TODAY = ("CURRENT_DATE", "CURDATE")  # without a time of the day

@@ -14,17 +14,8 @@ from sinks.ddl.defaults import literal, read_default
 from sinks.ddl.handle_key import keyed, named
 from sinks.ddl.partition_clauses import read_partitioning
 from sinks.ddl.tokens import Word, Words, names_binary_charset, split_by_comma
-from sinks.types.table_schema import (
-    BINARY_FORM,
-    KNOWN_TYPES,
-    SYNONYMS,
-    Column,
-    Generated,
-    Index,
-    IndexKind,
-    MySQLType,
-    TableSchema,
-)
+from sinks.types.mysql_type import BINARY_FORM, KNOWN_TYPES, SYNONYMS, MySQLType
+from sinks.types.table_schema import Column, Generated, Index, IndexKind, TableSchema
 
 _DEFAULT_DECIMAL = (10, 0)
 _LENGTH_ONE = ("bit", "char", "binary")  # types whose length is 1 where a definition has none

@@ -36,8 +36,9 @@ from sinks.ddl.effects import (
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
 from sinks.types.delta_types import arrow_type
+from sinks.types.mysql_type import INTEGER_TYPES, MySQLType
 from sinks.types.partitioning import Partitioning
-from sinks.types.table_schema import INTEGER_TYPES, Column, MySQLType, TableSchema
+from sinks.types.table_schema import Column, TableSchema
 from sinks.types.text_arrays import CastRules
 from sinks.types.type_changes import needs_untold
 

@@ -22,7 +22,8 @@ from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.target.table_properties import TargetState
 from sinks.types.delta_types import delta_type, sql_type
-from sinks.types.table_schema import KNOWN_TYPES, Column, MySQLType, TableSchema
+from sinks.types.mysql_type import KNOWN_TYPES, MySQLType
+from sinks.types.table_schema import Column, TableSchema
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,8 @@ from sinks.types.casts_dates import cast_dates, cast_datetimes, cast_times, cast
 from sinks.types.casts_numbers import cast_decimals, cast_floats, cast_integers, cast_years
 from sinks.types.casts_texts import cast_bytes, cast_enums, cast_sets, cast_vectors
 from sinks.types.delta_types import INTEGER_BITS, arrow_type
-from sinks.types.table_schema import BINARY_TYPES, Column, MySQLType
+from sinks.types.mysql_type import BINARY_TYPES, MySQLType
+from sinks.types.table_schema import Column
 from sinks.types.text_arrays import CastColumn, CastRules
 
 __all__ = ["CastColumn", "CastRules", "arrow_type", "cast_column", "key_values"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.types.table_schema import MySQLType
+from sinks.types.mysql_type import MySQLType
 from sinks.types.text_arrays import (
     CastColumn,
     CastRules,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.types.delta_types import arrow_type, whole_range
-from sinks.types.table_schema import MySQLType
+from sinks.types.mysql_type import MySQLType
 from sinks.types.text_arrays import (
     CastColumn,
     Mask,

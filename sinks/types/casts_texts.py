@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from sinks.types.casts_numbers import cast_index, cast_integers
 from sinks.types.delta_types import arrow_type
-from sinks.types.table_schema import MySQLType
+from sinks.types.mysql_type import MySQLType
 from sinks.types.text_arrays import (
     CastColumn,
     as_mask,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sinks.types.table_schema import BINARY_TYPES, MySQLType
+from sinks.types.mysql_type import BINARY_TYPES, MySQLType
 
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 UNSIGNED_LONG = "decimal(20,0)"

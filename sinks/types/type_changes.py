@@ -20,13 +20,8 @@ import pyarrow as pa
 from coordination.errors import TidelakeError
 from sinks.types.casts import cast_column
 from sinks.types.delta_types import INTEGER_BITS, arrow_type, whole_range
-from sinks.types.table_schema import (
-    BINARY_TYPES,
-    CURRENT_TIMESTAMP,
-    INTEGER_TYPES,
-    Column,
-    MySQLType,
-)
+from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, MySQLType
+from sinks.types.table_schema import CURRENT_TIMESTAMP, Column
 from sinks.types.text_arrays import CastRules
 from sinks.types.time_zones import to_utc, zone_of
 from sinks.types.type_changes_dates import (

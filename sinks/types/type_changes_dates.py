@@ -10,7 +10,7 @@ from datetime import datetime, time, timedelta
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import Any
 
-from sinks.types.table_schema import MySQLType
+from sinks.types.mysql_type import MySQLType
 
 _MAX_DIGITS = 6  # of a fraction of a second; there may be so many where their number is not known
 _LONGEST_S = 838 * 3600 + 59 * 60 + 59  # of a TIME

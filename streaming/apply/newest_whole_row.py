@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.model import Ts
-from sinks.types.table_schema import TIMED_TYPES
+from sinks.types.mysql_type import TIMED_TYPES
 from streaming.apply.row_block import RowBlock
 from streaming.protocols.contract import DATA, ERROR_CLASS, OP_DELETE, key_names, wire_types
 

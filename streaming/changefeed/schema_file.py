@@ -23,7 +23,8 @@ from sinks.ddl.effects import CreateTable, CreateTableLike, Effect, Unsupported
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.tokens import Dialect, Words, read_words
 from sinks.types.delta_types import quoted
-from sinks.types.table_schema import MySQLType, TableSchema, schema_from_mysql_types
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import TableSchema, schema_from_mysql_types
 from streaming.apply.newest_whole_row import WholeRow
 from streaming.changefeed.filter import TableFilter
 

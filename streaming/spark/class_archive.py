@@ -22,7 +22,8 @@ from coordination.model import TableName, Ts
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import OP_COLUMN, UPSERT, TableWrite, Target
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.session import spark_session
 from streaming.spark.spark_conf import ARCHIVE_NAME, archive_folder

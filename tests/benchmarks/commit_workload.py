@@ -23,7 +23,8 @@ from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target
 from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.key_hash import keys_of
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from tests.benchmarks.rows import MYSQL_TYPES, Cells, mix, strings_of
 from tests.benchmarks.targets import TablesDiffer
 from tests.benchmarks.workload import DEAD

@@ -34,7 +34,8 @@ from sinks.target.table_properties import (
     table_uri,
 )
 from sinks.types.delta_types import delta_type
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from tests.contracts.key_types import HARDEST, KEY_TYPES
 from tests.services.delta_rows import first_difference, read_rows
 

@@ -39,7 +39,8 @@ from sinks.target.table_properties import (
     seal,
     table_uri,
 )
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from streaming.changefeed.preflight import check_beginning
 from streaming.cli.main import main
 from tests.services.s3_server import S3Server

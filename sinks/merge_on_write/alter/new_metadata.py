@@ -27,7 +27,8 @@ from sinks.merge_on_write.log.physical_schema import (
 from sinks.target.table_properties import KEY, SCHEMA
 from sinks.target.write_mode import TableForm
 from sinks.types.delta_types import delta_type, log_type, quoted, sql_type
-from sinks.types.table_schema import MOMENTS, MySQLType
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import MOMENTS
 from sinks.types.type_changes import keeps_apart, needs_conversion
 
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"

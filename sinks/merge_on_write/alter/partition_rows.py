@@ -26,8 +26,9 @@ from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.table_handle import OpenTable
 from sinks.types.casts_dates import is_zero_date
 from sinks.types.key_hash import Ordinals
+from sinks.types.mysql_type import INTEGER_TYPES, TEXT_TYPES
 from sinks.types.partitioning import Partitioning
-from sinks.types.table_schema import INTEGER_TYPES, MOMENTS, TEXT_TYPES, Column, TableSchema
+from sinks.types.table_schema import MOMENTS, Column, TableSchema
 from sinks.types.text_arrays import CastRules, as_mask
 from sinks.types.type_changes import CannotConvert, fill_values
 

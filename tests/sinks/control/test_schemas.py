@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from coordination.model import TableName, time_tso
 from sinks.control.schemas import SCHEMA, SchemaRow, Schemas, columns_of
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 TS = time_tso(AT)

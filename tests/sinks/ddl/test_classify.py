@@ -22,8 +22,9 @@ from sinks.ddl.effects import (
     Unsupported,
 )
 from sinks.ddl.statements import read_ddl
+from sinks.types.mysql_type import MySQLType
 from sinks.types.partitioning import Partition, Partitioning
-from sinks.types.table_schema import MySQLType, TableSchema
+from sinks.types.table_schema import TableSchema
 
 RECORDED = json.loads(
     gzip.decompress(

@@ -16,7 +16,8 @@ import pytest
 from sinks.ddl.effects import AlterTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from tests.sinks.ddl.told import SCHEMA, told
 
 TABLE = TableSchema(

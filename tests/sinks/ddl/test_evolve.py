@@ -9,12 +9,8 @@ import pytest
 from sinks.ddl.effects import AlterTable, CreateTable
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.types.table_schema import (
-    CURRENT_TIMESTAMP,
-    MySQLType,
-    TableSchema,
-    schema_from_mysql_types,
-)
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import CURRENT_TIMESTAMP, TableSchema, schema_from_mysql_types
 from sinks.types.text_arrays import CastRules
 from sinks.types.type_changes import fill_values
 

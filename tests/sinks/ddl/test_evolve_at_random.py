@@ -10,7 +10,8 @@ import pytest
 from sinks.ddl.effects import AlterTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 
 TYPES = {  # the zero, a default and what it is on the wire
     "INT": ("0", "7", "7"),

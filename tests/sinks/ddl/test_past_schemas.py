@@ -12,8 +12,9 @@ import pytest
 from coordination.model import Ts
 from sinks.control.schemas import SchemaRow, columns_of, partitioning_of
 from sinks.ddl.past_schemas import RowShape, older_shapes, partitions_then
+from sinks.types.mysql_type import MySQLType
 from sinks.types.partitioning import Partition, Partitioning
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.table_schema import Column, TableSchema
 from sinks.types.text_arrays import CastRules
 
 RULES = CastRules(time_zone="UTC", zero_date="null")

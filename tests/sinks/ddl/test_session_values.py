@@ -15,7 +15,8 @@ from sinks.merge_on_write.alter.assumed import assumed
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import TableNotes
 from sinks.target.write_mode import TableForm
-from sinks.types.table_schema import CURRENT_TIMESTAMP, Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import CURRENT_TIMESTAMP, Column, TableSchema
 from sinks.types.text_arrays import CastRules
 
 UNTOLD = CastRules(time_zone="UTC", zero_date="null")

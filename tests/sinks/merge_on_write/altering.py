@@ -28,7 +28,8 @@ from sinks.merge_on_write.upkeep.clean_up import clean_files
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped
 from sinks.target.table_properties import DdlIdentity, ownership
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from tests.sinks.merge_on_write.histories import NAMES, POOLS, History, Row, chosen_seeds, read
 
 __all__ = ["AlteredHistory", "chosen_seeds", "column"]

@@ -16,7 +16,8 @@ from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity, ownership, seal
 from sinks.target.write_mode import TableForm
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from tests.services.delta_rows import read_rows
 
 NAME = TableName("shop", "orders")

@@ -31,7 +31,8 @@ from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import OP_COLUMN, Applied, TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.delta_types import delta_type, log_type
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from tests.sinks.merge_on_write.log_tables import differences
 from tests.sinks.merge_on_write.other_writers import restate_vectors, without_statistics
 

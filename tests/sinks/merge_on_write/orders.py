@@ -11,7 +11,8 @@ from coordination.model import TableName, Ts
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target, app_id
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from tests.services.delta_rows import read_rows
 
 NAME = TableName("shop", "orders")

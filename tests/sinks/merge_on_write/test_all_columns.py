@@ -28,7 +28,8 @@ from sinks.target.engine_port import OP_COLUMN, TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity, inspect
 from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
 from sinks.types.delta_types import arrow_type
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.alter.test_rewrite import scattered
 from tests.sinks.merge_on_write.histories import POOLS

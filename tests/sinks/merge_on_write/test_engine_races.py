@@ -27,7 +27,8 @@ from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.orders import UPSERTED, changed, made, rows_of, target, write

@@ -16,7 +16,8 @@ from sinks.merge_on_write.files.sorted_files import gathered
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import DELETE, OP_COLUMN, UPSERT, Applied, TableWrite, Target
 from sinks.target.table_properties import DdlIdentity, ownership
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 
 CHUNK_ROWS, TEXT_BYTES = 1_000, 100_000
 CHUNKS = 25  # of 100 MB, which are one in memory: an array of text ends at 2 GiB

@@ -13,7 +13,8 @@ from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.target.altered_by_hand import DeltaColumn, delta_columns, schema_as_it_is
 from sinks.types.delta_types import delta_type
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 
 NAME = TableName("shop", "orders")
 MADE = [

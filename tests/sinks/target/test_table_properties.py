@@ -25,7 +25,8 @@ from sinks.target.table_properties import (
     table_uri,
 )
 from sinks.types.delta_types import delta_type
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from tests.contracts.engine_contract import ODD_NAMES, origin, state
 from tests.contracts.key_types import KEY_TYPES
 

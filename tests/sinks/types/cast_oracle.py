@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from sinks.types.table_schema import BINARY_TYPES, MySQLType
+from sinks.types.mysql_type import BINARY_TYPES, MySQLType
 
 FAILED = object()
 MAX_FLOAT = 3.4028234663852886e38

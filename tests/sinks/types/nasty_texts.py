@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sinks.types.table_schema import MySQLType
+from sinks.types.mysql_type import MySQLType
 from tests.sinks.types.cast_cases import DATES, NUMBERS, TEXTS
 
 TYPES = (

@@ -13,7 +13,8 @@ import pytest
 from sinks.merge_on_write.log import physical_schema
 from sinks.types.casts import CastRules, arrow_type, cast_column, key_values
 from sinks.types.delta_types import delta_type, log_type
-from sinks.types.table_schema import Column, MySQLType
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column
 from tests.sinks.types.cast_cases import DATES, DELTA_TYPES, FAIL, NUMBERS, TEXTS, ZERO
 
 CASES = NUMBERS | TEXTS | DATES

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from sinks.types.casts import CastRules, arrow_type, cast_column
-from sinks.types.table_schema import Column, MySQLType
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column
 from tests.sinks.types.cast_oracle import FAILED, value_of, zone_of
 from tests.sinks.types.nasty_texts import TYPES, texts, values
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sinks.types.delta_types import delta_type
-from sinks.types.table_schema import MySQLType
+from sinks.types.mysql_type import MySQLType
 from tests.sinks.types.cast_cases import DELTA_TYPES
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.types.table_schema import Column, MySQLType, TableSchema, schema_from_mysql_types
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema, schema_from_mysql_types
 
 PARSED = {
     "int(11) unsigned zerofill": MySQLType(name="int", unsigned=True, length=11),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from sinks.types.delta_types import arrow_type
-from sinks.types.table_schema import MySQLType
+from sinks.types.mysql_type import MySQLType
 from sinks.types.type_changes import (
     CannotConvert,
     converted,

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from coordination.model import Ts
 from sinks.types.delta_types import arrow_of, arrow_type
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import ERRORS

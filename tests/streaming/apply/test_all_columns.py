@@ -13,7 +13,8 @@ from coordination.model import Ts
 from sinks.ddl.column_origin import ColumnOrigin
 from sinks.ddl.past_schemas import RowShape, ShapeStep
 from sinks.target.write_mode import ROW_DELETED, TableForm
-from sinks.types.table_schema import MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import TableSchema
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import NO_OLD_ROW_MESSAGE, NO_WHOLE_ROW, UNKNOWN_COLUMN
 from streaming.protocols.canal_json import decode

@@ -13,7 +13,8 @@ import pytest
 
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.target.write_mode import TableForm
-from sinks.types.table_schema import Column, MySQLType, TableSchema, schema_from_mysql_types
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema, schema_from_mysql_types
 from streaming.apply.carry import Carry
 from streaming.apply.change_log import events
 from streaming.apply.changes import changes

@@ -29,7 +29,8 @@ from sinks.target.table_properties import (
     ownership,
     table_uri,
 )
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from streaming.apply.newest_whole_row import WholeRow
 from streaming.changefeed import table_registry
 from streaming.changefeed.earlier_filters import filters_after, filters_of

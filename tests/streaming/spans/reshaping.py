@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sinks.types.casts import CastRules, cast_column
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 from sinks.types.type_changes import CannotConvert, converted
 from tests.streaming.apply.blocks import Row, Text
 

@@ -26,7 +26,7 @@ from sinks.storage.local_storage import LocalStorage
 from sinks.storage.open_storage import StorageOpener
 from sinks.target.engine_port import Applied
 from sinks.types.delta_types import delta_type
-from sinks.types.table_schema import MySQLType
+from sinks.types.mysql_type import MySQLType
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import AlteredHistory, chosen_seeds, column
 from tests.sinks.merge_on_write.ddls import (

@@ -10,7 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 from coordination.model import TableName, Ts
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target
-from sinks.types.table_schema import Column, MySQLType, TableSchema
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
 
 
 def test_delta_rs_full_vacuum_deletes_live_vectors(tmp_path: Path) -> None:
