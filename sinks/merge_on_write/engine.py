@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from conf.settings import WriteMode
 from coordination.errors import TableSealed, TidelakeError
 from coordination.model import SEALED_TS, Ts
-from sinks.change_log import COMMIT_TS
 from sinks.merge_on_write.alter.ddl_commit import TableDdl, alter
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import IndexMemory
@@ -51,6 +50,7 @@ from sinks.target.engine_port import (
     Target,
 )
 from sinks.target.table_properties import ALTERED
+from sinks.target.write_mode import COMMIT_TS
 from sinks.types.key_hash import Mask, Ordinals, keys_of
 
 INDEX_MEMORY_BYTES = 1 << 30

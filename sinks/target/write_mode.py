@@ -14,8 +14,14 @@ from typing import Any, Final, cast
 from conf.settings import TableRule, WriteMode
 from coordination.errors import ConfigError
 from coordination.model import TSO_LOGICAL_BITS, Ts
-from sinks.change_log import COMMIT_TS, LOG_COLUMNS
 from sinks.types.table_schema import TableSchema
+
+EVENT = "_op"
+BEFORE_UPDATE, AFTER_UPDATE = "update_preimage", "update_postimage"
+COMMIT_TS = "_commit_ts"  # TiDB's TSO
+COMMIT_TIME = "_commit_time"  # the same as a moment, to the millisecond
+LOG_COLUMNS = {EVENT: "string", COMMIT_TS: "bigint", COMMIT_TIME: "timestamp"}  # in Spark SQL
+
 
 WRITE_MODE: Final = "tidelake.write-mode"  # none: upsert
 EXTRA_COLUMNS: Final = "tidelake.extra-columns"  # none: no such column

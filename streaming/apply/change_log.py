@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import Ts
-from sinks.change_log import (
+from sinks.merge_on_write.files.sorted_files import gathered
+from sinks.target.write_mode import (
     AFTER_UPDATE,
     BEFORE_UPDATE,
     COMMIT_TIME,
@@ -32,9 +33,8 @@ from sinks.change_log import (
     EVENT,
     INSERTED,
     LOG_COLUMNS,
+    moment_us,
 )
-from sinks.merge_on_write.files.sorted_files import gathered
-from sinks.target.write_mode import moment_us
 from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.key_hash import Keys, keys_of
 from sinks.types.table_schema import MOMENTS, TableSchema

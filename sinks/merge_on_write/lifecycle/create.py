@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Mapping
 
 from coordination.errors import ConfigError, TidelakeError, TryAgain
-from sinks.change_log import COMMIT_TIME, COMMIT_TS
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.new_metadata import (
@@ -42,6 +41,7 @@ from sinks.target.table_properties import (
     refuse_other_form,
     retention,
 )
+from sinks.target.write_mode import COMMIT_TIME, COMMIT_TS
 from sinks.types.delta_types import delta_type
 
 TABLE_FEATURES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}

@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.model import TableName, Ts
-from sinks.change_log import COMMIT_TIME, COMMIT_TS, EVENT
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity, ownership, seal
-from sinks.target.write_mode import TableForm
+from sinks.target.write_mode import COMMIT_TIME, COMMIT_TS, EVENT, TableForm
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from tests.services.delta_rows import read_rows

@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.change_log import COMMIT_TS, LOG_COLUMNS
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
@@ -28,7 +27,7 @@ from sinks.merge_on_write.upkeep.fold import fold
 from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import Applied, Skipped, Target, app_id
 from sinks.target.table_properties import DdlIdentity, inspect, seal, state_of
-from sinks.target.write_mode import TableForm
+from sinks.target.write_mode import COMMIT_TS, LOG_COLUMNS, TableForm
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.event_logs import (
     NAME,

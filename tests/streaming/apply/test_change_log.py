@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import Ts
-from sinks.change_log import LOG_COLUMNS
-from sinks.target.write_mode import TableForm
+from sinks.target.write_mode import LOG_COLUMNS, TableForm
 from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.table_schema import TableSchema
 from streaming.apply.change_log import events
