@@ -33,7 +33,6 @@ NOT_YET: Final[tuple[str, ...]] = (
     "sinks/merge_on_write",
     "sinks/merge_on_write/alter",
     "sinks/merge_on_write/log",
-    "sinks/target",
     "streaming",
     "streaming/apply",
     "streaming/apply/letters",

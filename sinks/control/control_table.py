@@ -25,8 +25,9 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 from coordination.errors import TidelakeError, TryAgain
 from coordination.trust.clock import Clock, SystemClock
 from sinks.control.columns import fitted, lacking, names_in, to_rows, with_columns
-from sinks.control.upkeep import NO_HOOKS, ONCE, Upkeep, keep_up
+from sinks.control.upkeep import NO_HOOKS, Upkeep, keep_up
 from sinks.storage.errors import STORAGE_ERRORS, storage_error
+from sinks.target.target_table import ONCE
 
 FOLDER = "_tidelake"
 MAX_TRIES = 200  # each lost try is another writer's success: far beyond any real contention

@@ -22,7 +22,8 @@ from coordination.model import TableName, tso_time
 from sinks.control.columns import fitted, from_rows, schema_of, to_rows
 from sinks.control.control_table import Change, ControlTable, TableView
 from sinks.control.terms import check_term, claim
-from sinks.control.upkeep import NO_HOOKS, ONCE, Upkeep
+from sinks.control.upkeep import NO_HOOKS, Upkeep
+from sinks.target.target_table import ONCE
 
 MOST_AGE_H = 24  # before the newest row's created_at, where that does not say
 EACH_FOR = timedelta(hours=1)  # older ones are kept one per minute; a new one comes each second

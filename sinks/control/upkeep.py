@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import PostCommitHookProperties
 
 from sinks.storage.errors import STORAGE_ERRORS, one_line
+from sinks.target.target_table import ONCE
 
 UPKEEP_TRIES = 3  # other writers may commit between a vacuum and its own commit
 ORPHAN_RETENTION_HOURS = 168  # of files that no commit names (failed tries leave them); Delta's
-ONCE = CommitProperties(max_commit_retries=0)
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 Step = Callable[[DeltaTable], None]
 _log = logging.getLogger(__name__)

@@ -52,7 +52,8 @@ from sinks.target.engine_port import (
     TableWrite,
     Target,
 )
-from sinks.target.table_properties import ALTERED, TargetState, inspect
+from sinks.target.table_properties import ALTERED
+from sinks.target.target_table import TargetState, inspect
 from sinks.types.delta_types import quoted
 
 # In Java all others are subclasses of the first one, in Python none is.

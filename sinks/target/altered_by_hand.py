@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.target.table_properties import TargetState
+from sinks.target.target_table import TargetState
 from sinks.types.delta_types import delta_type, sql_type
 from sinks.types.mysql_type import KNOWN_TYPES, MySQLType
 from sinks.types.table_schema import Column, TableSchema

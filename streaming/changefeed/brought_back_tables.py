@@ -17,7 +17,7 @@ from sinks.merge_on_write.log.brought_back import BroughtBack, LogNow, look
 from sinks.storage.errors import one_sentence
 from sinks.storage.open_storage import open_storage
 from sinks.target.engine_port import LastSeen, TableBroughtBack, Target
-from sinks.target.table_properties import TargetState, inspect
+from sinks.target.target_table import TargetState, inspect
 from streaming.changefeed.replicated_table import NO_DDL, SinkTable
 
 

@@ -7,7 +7,7 @@ from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
-from sinks.target.table_properties import TargetState
+from sinks.target.target_table import TargetState
 from streaming.changefeed.replicated_table import SinkTable
 
 

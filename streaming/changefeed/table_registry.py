@@ -22,17 +22,13 @@ from sinks.control.progress import DROPPED, ProgressRow
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.altered_by_hand import schema_of
 from sinks.target.engine_port import Target, app_id
-from sinks.target.table_properties import (
-    ALTERED,
-    INCARNATION,
-    DdlIdentity,
+from sinks.target.table_properties import ALTERED, INCARNATION, DdlIdentity, ownership, retention
+from sinks.target.target_table import (
     TargetState,
     inspect,
     lengthen,
-    ownership,
     refuse_another_key,
     refuse_other_form,
-    retention,
     seal,
     table_uri,
 )

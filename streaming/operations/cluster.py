@@ -241,7 +241,7 @@ def operator(
 def set_table_paused(sink: DeltaSink, table: str, *, paused: bool) -> Row:
     """Stop commits to a table, or allow them again; its changes wait until then."""
     from sinks.merge_on_write.log.pause import set_paused  # Delta is imported where it is needed
-    from sinks.target.table_properties import table_uri
+    from sinks.target.target_table import table_uri
 
     uri = table_uri(sink.warehouse, table_name(table))
     is_new = set_paused(uri, revealed_options(sink.storage_options), paused=paused)

@@ -29,7 +29,7 @@ from sinks.control.warehouse import ControlTables
 from sinks.merge_on_write.log.reader import VersionGone
 from sinks.merge_on_write.version_reader import TableVersion, open_version
 from sinks.spark.jvm_errors import line
-from sinks.target.table_properties import table_uri
+from sinks.target.target_table import table_uri
 from sinks.types.delta_types import quoted
 from streaming.operations.progress_report import changefeed_rows, checkpoint_time
 

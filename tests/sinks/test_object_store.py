@@ -31,14 +31,8 @@ from sinks.merge_on_write.version_reader import open_version
 from sinks.storage.errors import StorageAway, StorageRefuses
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
-from sinks.target.table_properties import (
-    DdlIdentity,
-    TargetState,
-    inspect,
-    ownership,
-    seal,
-    table_uri,
-)
+from sinks.target.table_properties import DdlIdentity, ownership
+from sinks.target.target_table import TargetState, inspect, seal, table_uri
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from streaming.changefeed.preflight import check_beginning

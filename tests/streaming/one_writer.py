@@ -30,7 +30,7 @@ from coordination.model import TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.progress import DROPPED, ProgressRow
 from sinks.control.schemas import SchemaRow
-from sinks.target.table_properties import inspect
+from sinks.target.target_table import inspect
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry
 from streaming.apply.table_task import TableTask

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conf.settings import TableRule
-from sinks.target.table_properties import inspect
+from sinks.target.target_table import inspect
 from tests.acceptance.rows_as_keys import NAME, SCHEMA, RowsAsKeys, ordered
 from tests.services.delta_rows import read_rows
 from tests.shop.history import START_TS

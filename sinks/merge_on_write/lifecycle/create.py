@@ -36,11 +36,9 @@ from sinks.target.table_properties import (
     KEY,
     SCHEMA,
     DdlIdentity,
-    TargetState,
-    inspect,
-    refuse_other_form,
     retention,
 )
+from sinks.target.target_table import TargetState, inspect, refuse_other_form
 from sinks.target.write_mode import COMMIT_TIME, COMMIT_TS
 from sinks.types.delta_types import delta_type
 

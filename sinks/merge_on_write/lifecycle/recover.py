@@ -25,7 +25,8 @@ from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.log.state import LogState
 from sinks.storage.errors import one_sentence
 from sinks.target.engine_port import Applied, Skipped, Target
-from sinks.target.table_properties import DROPPED, DdlIdentity, TargetState
+from sinks.target.table_properties import DROPPED, DdlIdentity
+from sinks.target.target_table import TargetState
 
 WITHOUT_ROWS = (
     "`tidelake ddl apply` with its CREATE TABLE makes it without the rows that it had, else load "

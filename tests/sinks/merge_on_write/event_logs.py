@@ -13,7 +13,8 @@ from coordination.model import TableName, Ts
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import TableWrite, Target, app_id
-from sinks.target.table_properties import DdlIdentity, ownership, seal
+from sinks.target.table_properties import DdlIdentity, ownership
+from sinks.target.target_table import seal
 from sinks.target.write_mode import COMMIT_TIME, COMMIT_TS, EVENT, TableForm
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema

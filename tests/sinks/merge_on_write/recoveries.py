@@ -10,7 +10,8 @@ from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.recover import TableRecovery, kept_place, not_kept, recover
 from sinks.target.engine_port import Applied, Skipped
-from sinks.target.table_properties import DdlIdentity, inspect
+from sinks.target.table_properties import DdlIdentity
+from sinks.target.target_table import inspect
 from tests.sinks.merge_on_write.ddls import C
 from tests.sinks.merge_on_write.renames import named, origin
 

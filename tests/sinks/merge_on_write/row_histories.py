@@ -14,7 +14,8 @@ from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target
-from sinks.target.table_properties import DdlIdentity, seal
+from sinks.target.table_properties import DdlIdentity
+from sinks.target.target_table import seal
 from sinks.target.write_mode import (
     HISTORY_COLUMNS,
     IS_CURRENT,

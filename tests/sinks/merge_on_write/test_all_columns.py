@@ -25,7 +25,8 @@ from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.upkeep import fold_choice
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target, app_id
-from sinks.target.table_properties import DdlIdentity, inspect
+from sinks.target.table_properties import DdlIdentity
+from sinks.target.target_table import inspect
 from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
 from sinks.types.delta_types import arrow_type
 from sinks.types.mysql_type import MySQLType

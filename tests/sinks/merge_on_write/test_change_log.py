@@ -26,7 +26,8 @@ from sinks.merge_on_write.upkeep import fold_choice
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import Applied, Skipped, Target, app_id
-from sinks.target.table_properties import DdlIdentity, inspect, seal, state_of
+from sinks.target.table_properties import DdlIdentity
+from sinks.target.target_table import inspect, seal, state_of
 from sinks.target.write_mode import COMMIT_TS, LOG_COLUMNS, TableForm
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.event_logs import (

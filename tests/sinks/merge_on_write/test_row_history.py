@@ -29,7 +29,8 @@ from sinks.merge_on_write.log import commit as commits
 from sinks.merge_on_write.upkeep import fold_choice
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import Applied, Skipped, TableWrite, Target, app_id
-from sinks.target.table_properties import DdlIdentity, inspect, seal
+from sinks.target.table_properties import DdlIdentity
+from sinks.target.target_table import inspect, seal
 from sinks.target.write_mode import HISTORY_COLUMNS, VALID_FROM_TS, VALID_TO_TS
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import action

@@ -30,7 +30,7 @@ from sinks.storage.errors import (
     storage_error,
 )
 from sinks.target.engine_port import Applied, Engine
-from sinks.target.table_properties import inspect, refused
+from sinks.target.target_table import inspect, refused
 from tests.contracts.engine_contract import NAMED, EngineLab, upsert
 
 S3, AZURE, GCS, DISK = "s3://lake/shop", "abfss://c@a.dfs.core.windows.net/x", "gs://b/x", "/lake"

@@ -16,14 +16,8 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.merge_on_write.lifecycle.create import create, table_properties
 from sinks.target.engine_port import Target, app_id
-from sinks.target.table_properties import (
-    DdlIdentity,
-    TargetState,
-    inspect,
-    ownership,
-    seal,
-    table_uri,
-)
+from sinks.target.table_properties import DdlIdentity, ownership
+from sinks.target.target_table import TargetState, inspect, seal, table_uri
 from sinks.types.delta_types import delta_type
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema

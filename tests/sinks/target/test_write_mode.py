@@ -17,7 +17,8 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target
-from sinks.target.table_properties import DdlIdentity, inspect
+from sinks.target.table_properties import DdlIdentity
+from sinks.target.target_table import inspect
 from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
 from sinks.types.table_schema import TableSchema
 from tests.services.delta_rows import read_rows

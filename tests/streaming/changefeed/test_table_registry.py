@@ -20,15 +20,8 @@ from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import Target, app_id
-from sinks.target.table_properties import (
-    REKEYED,
-    SCHEMA,
-    DdlIdentity,
-    TargetState,
-    inspect,
-    ownership,
-    table_uri,
-)
+from sinks.target.table_properties import REKEYED, SCHEMA, DdlIdentity, ownership
+from sinks.target.target_table import TargetState, inspect, table_uri
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from streaming.apply.newest_whole_row import WholeRow

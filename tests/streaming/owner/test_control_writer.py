@@ -13,7 +13,7 @@ from coordination.ports import Advance, Standing
 from coordination.scheduler.barrier import PendingDdl
 from sinks.control.changefeeds import Changefeeds
 from sinks.control.progress import Progress
-from sinks.target.table_properties import inspect
+from sinks.target.target_table import inspect
 from streaming.owner.ddl.refusal import DdlNotSupported
 from tests.acceptance.small_tables import IDLE, A, B, key_only, made, marks, row, small_table
 from tests.services.delta_rows import read_rows

@@ -10,7 +10,7 @@ import pytest
 from coordination.model import TableName
 from coordination.scheduler.messages import TableState
 from sinks.target.engine_port import app_id
-from sinks.target.table_properties import seal
+from sinks.target.target_table import seal
 from streaming.apply.carry import Carry
 from streaming.owner.ddl_reader import OwnersReader
 from streaming.protocols.contract import Block

@@ -15,7 +15,7 @@ from sinks.merge_on_write.log.pause import set_paused
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import Applied, TableHeld
-from sinks.target.table_properties import inspect, state_of
+from sinks.target.target_table import inspect, state_of
 from sinks.types.table_schema import CURRENT_TIMESTAMP, TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column

@@ -16,7 +16,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark.merge_engine import SparkEngine
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped, TableAltered
-from sinks.target.table_properties import seal
+from sinks.target.target_table import seal
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.ddls import (

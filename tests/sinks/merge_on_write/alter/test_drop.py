@@ -22,7 +22,8 @@ from sinks.merge_on_write.upkeep.clean_up import clean_files
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped, Target
-from sinks.target.table_properties import DdlIdentity, ownership, state_of
+from sinks.target.table_properties import DdlIdentity, ownership
+from sinks.target.target_table import state_of
 from sinks.types.table_schema import TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column

@@ -20,7 +20,7 @@ from sinks.merge_on_write.log import commit as commits
 from sinks.merge_on_write.log.pause import set_paused
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import TableHeld
-from sinks.target.table_properties import refuse_another_key, state_of
+from sinks.target.target_table import refuse_another_key, state_of
 from sinks.target.write_mode import TableForm
 from tests.sinks.merge_on_write.alter.test_partition_rows import NAME, Row
 from tests.sinks.merge_on_write.ddls import set_property

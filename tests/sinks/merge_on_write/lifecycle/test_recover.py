@@ -24,7 +24,8 @@ from sinks.merge_on_write.log import commit as commits
 from sinks.merge_on_write.log.pause import set_paused
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import Applied, Skipped, TableHeld
-from sinks.target.table_properties import DdlIdentity, inspect, seal, state_of
+from sinks.target.table_properties import DdlIdentity
+from sinks.target.target_table import inspect, seal, state_of
 from tests.sinks.merge_on_write.ddls import C, assert_in_memory
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, failing, once
 from tests.sinks.merge_on_write.lifecycle.test_rename import tidied

@@ -27,7 +27,8 @@ from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped
-from sinks.target.table_properties import DdlIdentity, seal, state_of
+from sinks.target.table_properties import DdlIdentity
+from sinks.target.target_table import seal, state_of
 from tests.services.delta_rows import read_rows
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.ddls import C, assert_in_memory, set_property
