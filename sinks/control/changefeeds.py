@@ -34,6 +34,9 @@ from sinks.control.earlier_owner import (
 )
 from sinks.control.terms import term_refused
 
+NEARLY_S = 10.0  # for a backlog of at most this much reading, new messages are not counted in
+
+
 ChangefeedState = Literal[
     "initializing", "running", "rewinding", "warning", "pending", "finished", "stopped", "failed"
 ]

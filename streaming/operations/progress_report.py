@@ -11,14 +11,13 @@ from conf.settings import DeltaSink
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName, tso_time
 from coordination.secrets import revealed_options
-from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import NEARLY_S, ChangefeedRow
 from sinks.control.dead_letters import DeadLetters
 from sinks.control.progress import DROPPED, STOPPED, ProgressRow
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.awaited import awaited, without_watermark
 from streaming.operations.freshness import NOT_RUNNING, Freshness, refresh_age_s
 from streaming.owner.progress_rows import with_letters
-from streaming.stream.backlog import NEARLY_S
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)  # the time of TSO 0; a start-ts of 0 or 1 is no time
 APART_MS = 10_000  # TiCDC sends one watermark to all partitions, one after the other

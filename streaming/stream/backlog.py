@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sinks.control.changefeeds import NEARLY_S
+
 Offsets = Mapping[str, int]
 
 OVER_S = 60.0  # the rate is measured over this time
-NEARLY_S = 10.0  # for a backlog of at most this much reading, new messages are not counted in
 LEAST_SPAN_S = 4.0  # the ends' growth is known only if they were looked at over this time
 
 
