@@ -27,7 +27,7 @@ from pyspark.errors import PySparkException
 from coordination.errors import Stop, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
-from sinks.merge_on_write.parts import Part, Result, one_by_one
+from sinks.merge_on_write.alter.rewrite import Part, Result, one_by_one
 from sinks.spark.jvm_errors import line
 from streaming.owner.rewrite_task import PartFailure, PartTask
 from streaming.source.kafka.spark_reader import ExecutorsUnfit, unfit
@@ -50,7 +50,7 @@ _numbers = count()
 
 
 class RewriteMapper:
-    """A ``sinks.merge_on_write.parts.PartMapper`` for one table of a changefeed."""
+    """A ``sinks.merge_on_write.alter.rewrite.PartMapper`` for one table of a changefeed."""
 
     def __init__(
         self,

@@ -14,8 +14,8 @@ from typing import Any
 
 from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
+from sinks.merge_on_write.alter.rewrite import Part, Result
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.parts import Part, Result
 from streaming.owner.rewrite_on_spark import RewriteMapper
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.session import spark_session

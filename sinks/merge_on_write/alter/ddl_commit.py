@@ -31,7 +31,7 @@ from sinks.merge_on_write.alter.duplicate_rows import take_equal_out
 from sinks.merge_on_write.alter.ended_rows import rows_to_end, write_ended
 from sinks.merge_on_write.alter.new_metadata import NewShape, reshaped
 from sinks.merge_on_write.alter.partition_rows import find_partitions
-from sinks.merge_on_write.alter.rewrite import PartRewrite, rewrite
+from sinks.merge_on_write.alter.rewrite import PartMapper, PartRewrite, one_by_one, rewrite
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import DeletedRows
 from sinks.merge_on_write.files.sorted_files import write_sorted
@@ -40,7 +40,6 @@ from sinks.merge_on_write.log.commit import LostRace
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.log.state import LogState
-from sinks.merge_on_write.parts import PartMapper, one_by_one
 from sinks.merge_on_write.row_history import Beyond, Hits, merged, without
 from sinks.merge_on_write.table_handle import OpenTable
 from sinks.target.engine_port import Applied, Skipped, TableHeld, Target

@@ -17,13 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write.alter.rewrite import PartRewrite
+from sinks.merge_on_write.alter.rewrite import PartMapper, PartRewrite
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.statistics import rows_in
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.physical_schema import ShapeColumn
-from sinks.merge_on_write.parts import PartMapper
 from sinks.storage.table_storage import TableStorage
 from sinks.types.key_hash import Keys, Mask, Words, keys_of
 

@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from sinks.merge_on_write.alter.duplicate_keys import ShareOfKeys, doubled, share_of
-from sinks.merge_on_write.alter.rewrite import PartRewrite
+from sinks.merge_on_write.alter.rewrite import PartMapper, PartRewrite
 from sinks.merge_on_write.files.file_cache import DeletedRows, mark
 from sinks.merge_on_write.files.statistics import rows_in
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import ShapeColumn
-from sinks.merge_on_write.parts import PartMapper
 from sinks.target.write_mode import ROW_DELETED, ROW_TS
 from sinks.types.key_hash import Keys, Ordinals, Words
 from sinks.types.last_per_key import last_per_key

@@ -8,10 +8,11 @@ upkeep deletes. What a part holds in memory is a slice of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import reduce
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,11 +26,34 @@ from sinks.merge_on_write.files.statistics import rows_in
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine, TableShape
-from sinks.merge_on_write.parts import PartMapper
 from sinks.storage.table_storage import TableStorage
 from sinks.target.write_mode import ROW_DELETED
 from sinks.types.text_arrays import CastRules
 from sinks.types.type_changes import CannotConvert
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+class PartMapper(Protocol):
+    def __call__(
+        self, work: Callable[[Part], Result], parts: Sequence[Part], size_bytes: int, /
+    ) -> Generator[Result]:
+        """The results in the order of the parts; what ``work`` raises of the first part that it
+        raises for. Close it where not all are taken: that ends the work.
+
+        ``work`` and ``parts`` can be pickled. A part may be done more than once, also side by side,
+        and one result of it counts. ``size_bytes``: of the data files that all of it is about.
+        """
+        ...
+
+
+def one_by_one(
+    work: Callable[[Part], Result], parts: Sequence[Part], _size_bytes: int
+) -> Generator[Result]:
+    """A `PartMapper` that does them on the caller's thread, as their results are asked for."""
+    yield from map(work, parts)
+
 
 SLICE_BYTES = 128 << 20  # of rows in memory, before they are converted
 SLICE_ROWS = 1_000_000

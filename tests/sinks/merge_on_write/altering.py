@@ -21,9 +21,9 @@ from coordination.model import Ts
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
+from sinks.merge_on_write.alter.rewrite import PartMapper, one_by_one
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.log.reader import read_log
-from sinks.merge_on_write.parts import PartMapper, one_by_one
 from sinks.merge_on_write.upkeep.clean_up import clean_files
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped

@@ -25,8 +25,8 @@ from coordination.errors import Fenced
 from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from sinks.merge_on_write.alter import rewrite
+from sinks.merge_on_write.alter.rewrite import Part, Result
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.parts import Part, Result
 from streaming.owner.rewrite_on_spark import RewriteMapper
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl
 from tests.sinks.merge_on_write.orders import NAME

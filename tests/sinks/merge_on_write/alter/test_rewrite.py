@@ -17,11 +17,11 @@ from deltalake import DeltaTable
 from coordination.errors import TidelakeError
 from sinks.merge_on_write.alter import duplicate_keys, rewrite
 from sinks.merge_on_write.alter.duplicate_keys import ShareOfKeys
+from sinks.merge_on_write.alter.rewrite import Part, PartMapper, Result
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import ShapeColumn, arrow_type
 from sinks.merge_on_write.log.reader import read_log
-from sinks.merge_on_write.parts import Part, PartMapper, Result
 from sinks.storage.local_storage import LocalStorage
 from sinks.storage.open_storage import StorageOpener
 from sinks.target.engine_port import Applied
