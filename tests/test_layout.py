@@ -30,7 +30,6 @@ NOT_YET: Final[tuple[str, ...]] = (
     "sinks",
     "sinks/control",
     "sinks/ddl",
-    "sinks/merge_on_write",
     "sinks/merge_on_write/alter",
     "sinks/merge_on_write/log",
     "streaming",

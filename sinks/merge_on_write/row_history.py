@@ -18,12 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import Ts
-from sinks.merge_on_write.alter.ended_rows import rows_at
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.key_index import sort_keys
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import ShapeColumn
-from sinks.merge_on_write.table_handle import OpenTable
+from sinks.merge_on_write.table_handle import OpenTable, rows_at
 from sinks.target.engine_port import DELETE, OP_COLUMN
 from sinks.target.table_properties import CLOSED, SHOWN
 from sinks.target.write_mode import IS_CURRENT, VALID_FROM_TS, VALID_TO, VALID_TO_TS, moment_us

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
@@ -336,3 +336,11 @@ def _within(wanted: SortedKeys, bounds: Bounds) -> SortedKeys:
     )
     rows = None if wanted.rows is None else wanted.rows[low:high]
     return SortedKeys(first=wanted.first[low:high], second=None, rows=rows)
+
+
+def rows_at(table: OpenTable, hits: Mapping[str, Ordinals]) -> Iterator[pa.Table]:
+    """These rows, with physical names, in parts."""
+    columns = table.shape.columns
+    for path, ordinals in hits.items():
+        file = table.files[path].file
+        yield from data_files.read_rows(table.located, file, np.sort(ordinals), columns)

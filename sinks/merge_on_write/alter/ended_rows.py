@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sinks.merge_on_write.alter.rewrite import in_slices
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
-from sinks.merge_on_write.table_handle import OpenTable
+from sinks.merge_on_write.table_handle import OpenTable, rows_at
 from sinks.types.key_hash import Ordinals
 
 
@@ -40,14 +40,6 @@ def write_ended(
     """These rows as new files, sorted by ``key``, each as soon as it is written."""
     for rows in in_slices(rows_at(table, hits)):
         yield from write_sorted(table.storage, _with(table, rows, ended), key, table.shape)
-
-
-def rows_at(table: OpenTable, hits: Mapping[str, Ordinals]) -> Iterator[pa.Table]:
-    """These rows, with physical names, in parts."""
-    columns = table.shape.columns
-    for path, ordinals in hits.items():
-        file = table.files[path].file
-        yield from data_files.read_rows(table.located, file, np.sort(ordinals), columns)
 
 
 def _with(table: OpenTable, rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
