@@ -30,7 +30,7 @@ from coordination.model import TableName
 from sinks.merge_on_write.alter.rewrite import Part, Result, one_by_one
 from sinks.spark.jvm_errors import line
 from streaming.owner.rewrite_task import PartFailure, PartTask
-from streaming.source.kafka.spark_reader import ExecutorsUnfit, unfit
+from streaming.spark.executors import ExecutorsUnfit, unfit
 from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.spark_conf import is_within
 from streaming.stream.role_context import RoleContext

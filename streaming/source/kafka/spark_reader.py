@@ -8,7 +8,6 @@ ranges name, and all messages from the beginnings of the ranges on.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from pyspark import RDD, SparkContext
 from pyspark.errors import PySparkException
 
 from conf.settings import KafkaSource
-from coordination.errors import TidelakeError, TryAgain
+from coordination.errors import TryAgain
 from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.source.body_files import BodyFolder
@@ -29,31 +28,16 @@ from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition, joined, pack
 from streaming.source.kafka.read_ranges import TASK_BYTES
 from streaming.source.kafka.read_task import ReadFailure, ReadTask, Result
+from streaming.spark.executors import unfit
 from streaming.spark.spark_conf import is_within
 
 _DESCRIPTION: Final = "spark.job.description"
 FEW_MESSAGES: Final = 500  # one task reads so few as fast as several tasks would
-NEEDS: Final = (
-    "it needs Tidelake's wheel, confluent-kafka, numpy and pyarrow, in the driver's minor version "
-    "of Python (docs/data-plane.md, Where executors are elsewhere)"
-)
-# Patterns in Spark's error, and what each says about the executors' Python.
-_SAYS: Final = (
-    (re.compile(r"No module named '?([\w.]+)"), "has no module {}"),
-    (re.compile(r"Python in worker has different version: ([\d.]+)"), "is a Python {}"),
-    (re.compile(r'Cannot run program "[^"]*".* error=(?:2|13), (.+)'), "cannot be run there: {}"),
-    (re.compile(r"^(ImportError: .+)", re.MULTILINE), "says {}"),
-)
 
 
 class ReadFailed(TryAgain):
     """A read failed for a reason that is not Kafka's, or was cancelled. It is tried again for a
     while."""
-
-
-class ExecutorsUnfit(TidelakeError):
-    """The executors' Python lacks something that reading needs. Trying again does not help; the
-    operator has to install it."""
 
 
 class RangeReader:
@@ -207,14 +191,3 @@ def _in_order(
             last=reached,
             message_bytes=sum(end.message_bytes for end in counted),
         )
-
-
-def unfit(error: str, python: str, needs: str = NEEDS) -> ExecutorsUnfit | None:
-    """The error about the executors' Python, if a job failed for that reason. ``error`` is all that
-    Spark says about the job; ``python`` names the executors' Python, as PYSPARK_PYTHON does.
-    """
-    for pattern, says in _SAYS:
-        if match := pattern.search(error):
-            what = says.format(match[1])
-            return ExecutorsUnfit(f"the Python of Spark's executors, {python}, {what}: {needs}")
-    return None
