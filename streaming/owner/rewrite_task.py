@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming.source.kafka.read_task import settle
+from streaming.spark.python_worker import settle
 
 
 @dataclass(frozen=True, slots=True)

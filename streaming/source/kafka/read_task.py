@@ -3,15 +3,12 @@ gRPC."""
 
 from __future__ import annotations
 
-import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
 from operator import attrgetter
 from typing import Any
 
-import pyarrow as pa
 from confluent_kafka import KafkaException
 
 from coordination.model import TableName
@@ -20,6 +17,7 @@ from streaming.source.body_files import BodyFile, InFile
 from streaming.source.kafka.consumer import ConsumerConfig, consumer_for, discard
 from streaming.source.kafka.offset_ranges import OffsetRange
 from streaming.source.kafka.read_ranges import TASK_BYTES, ReadError, read_list
+from streaming.spark.python_worker import settle
 
 _plain = attrgetter(*(each.name for each in fields(OffsetRange)))
 
@@ -78,27 +76,6 @@ class ReadTask:
             yield ReadFailure(is_unreadable=is_unreadable, reason=reason)
         finally:
             bodies.close()
-
-
-def first_task(_number: int, nothing: Iterable[Any]) -> list[Any]:
-    """A task that reads nothing. Its worker is there when the first read comes."""
-    settle()
-    return list(nothing)
-
-
-@cache
-def settle() -> None:
-    """Done once in each worker process. Spark makes a worker collect garbage after every task, and
-    to look through all that was imported took longer than a small read: freeze that. Meanwhile
-    nothing is collected: Python would look through all messages again for every few hundred new
-    ones, a tenth of a read's work, and find nothing.
-
-    glibc keeps freed memory for the next chunk. Arrow's own pool gives it back, and the kernel
-    clears it anew for each chunk."""
-    pa.set_cpu_count(1)  # the other cores run other tasks
-    pa.set_memory_pool(pa.system_memory_pool())
-    gc.freeze()
-    gc.disable()
 
 
 def _task(

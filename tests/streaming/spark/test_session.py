@@ -14,8 +14,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from coordination.errors import Stop, TidelakeError
-from streaming.source.kafka.read_task import first_task
 from streaming.spark import spark_conf
+from streaming.spark.python_worker import first_task
 from streaming.spark.session import CONTEXT_GONE, OwnSession, SparkOnDemand, use_this_python
 from streaming.spark.spark_conf import COLLECTOR, STATIC_CONF, conf_of_jvm
 
