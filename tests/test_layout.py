@@ -42,10 +42,8 @@ NOT_YET: Final[tuple[str, ...]] = (
     "streaming/owner",
     "streaming/process",
     "streaming/protocols",
-    "streaming/source",
     "streaming/spans",
     "streaming/spark",
-    "streaming/stream",
 )
 CIRCLES: Final[tuple[tuple[str, ...], ...]] = (
     ("coordination/etcd/etcd3_client.py", "coordination/etcd/watch_stream.py"),

@@ -25,7 +25,7 @@ from coordination.model import TableName
 from streaming.apply.joining import MANY_BLOCKS, joined
 from streaming.apply.row_block import RowBlock, Spilled
 from streaming.protocols.contract import Block
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 
 MEMORY_BYTES: Final = 256 << 20
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from streaming.apply.row_block import RowBlock
 from streaming.protocols.contract import ipc
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 
 MANY_BLOCKS: Final = 64
 SMALL_BYTES: Final = 256 << 10  # compressed; a larger block is not read again to be joined

@@ -11,7 +11,7 @@ import pyarrow as pa
 from coordination.errors import TryAgain
 from coordination.model import TableName
 from streaming.protocols.contract import Block, Kind
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 
 # Smaller bodies are decompressed by one thread: with several it takes ten times as long.
 THREADED_BYTES: Final = 256 << 10

@@ -18,7 +18,7 @@ from sinks.types.table_schema import MOMENTS, Column
 from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import Piece, Rows, due_pieces, origins_of
 from streaming.apply.table_task import TableTask
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 
 CAST: Final = "cast"  # error classes
 UNKNOWN_COLUMN: Final = "unknown-column"

@@ -30,7 +30,7 @@ from streaming.protocols.contract import (
     OP_INSERT,
     OP_UPDATE,
 )
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 
 # Decompressed bytes that are kept in memory; further blocks are read again for their other values.
 HELD_BYTES: Final = 256 << 20

@@ -12,7 +12,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership
 from sinks.control.changefeeds import ChangefeedRow
 from streaming.owner.start_point import first_row, settle
-from streaming.stream.read import parsed
+from streaming.source.positions import parsed
 from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)

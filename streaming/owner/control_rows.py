@@ -40,8 +40,9 @@ from streaming.owner.progress_rows import (
     with_blocked,
     with_letters,
 )
+from streaming.source.positions import texts
 from streaming.stream.backlog import Backlog
-from streaming.stream.read import Marks, texts
+from streaming.stream.read import Marks
 
 logger = logging.getLogger(__name__)
 

@@ -38,9 +38,9 @@ from streaming.owner.outlook import OwnersOutlook
 from streaming.owner.progress_rows import merged, registered
 from streaming.owner.shown_state import as_ended, as_running
 from streaming.source.kafka.broker import Source
+from streaming.source.positions import texts
 from streaming.stream.backlog import BacklogMeter
 from streaming.stream.lasting_warnings import etcd_concern
-from streaming.stream.read import texts
 from streaming.stream.retention_watch import RetentionWatch
 from streaming.stream.retry import PASSING
 from streaming.stream.role_context import RoleContext, RoleWorker

@@ -38,7 +38,8 @@ from streaming.owner.ddl_scan import Known, MadeTable
 from streaming.owner.far_watermarks import FarWatermarks
 from streaming.owner.progress_rows import span_of
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
-from streaming.stream.read import Offsets, Read, texts
+from streaming.source.positions import Offsets, texts
+from streaming.stream.read import Read
 from streaming.stream.role import StreamRole
 from streaming.stream.role_context import RoleContext
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from streaming.owner.control_rows import ControlRows
 from streaming.owner.ddl_reader import OwnersReader
+from streaming.source.positions import Offsets, parsed, texts
 from streaming.stream.backlog import BacklogMeter
-from streaming.stream.read import Offsets, parsed, texts
 from streaming.stream.retention_watch import RetentionWatch
 from streaming.stream.role_context import RoleContext
 

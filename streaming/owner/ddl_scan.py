@@ -10,7 +10,7 @@ from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.table_registry import SinkTables
 from streaming.owner.ddl.plan import DdlPlan
 from streaming.owner.progress_rows import span_of
-from streaming.stream.read import Offsets
+from streaming.source.positions import Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

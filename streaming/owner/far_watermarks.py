@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from streaming.protocols.contract import FAR_WATERMARK, Block, Kind
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from streaming.stream.lasting_warnings import Concerns
 
 SHOWN_S: Final = 60.0  # the least time that it is shown

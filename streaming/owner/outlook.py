@@ -8,8 +8,8 @@ import time
 from sinks.spark.jvm_errors import line
 from streaming.changefeed.awaited import awaited
 from streaming.owner.control_rows import ControlRows
+from streaming.source.positions import texts
 from streaming.stream.lasting_warnings import OWNER
-from streaming.stream.read import texts
 from streaming.stream.role_context import RoleContext
 
 

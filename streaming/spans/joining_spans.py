@@ -17,9 +17,8 @@ from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.protocols.contract import Block, Wanted, WantedTable
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import Offsets, TopicPartition, parsed
 from streaming.spans.assigned_spans import Assignment
-from streaming.stream.read import Offsets, parsed
 from streaming.stream.shared_stream import TopicStream
 
 logger = logging.getLogger(__name__)

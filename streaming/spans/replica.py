@@ -28,11 +28,11 @@ from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableStatus
 from coordination.scheduler.replica import Trouble
 from sinks.spark.jvm_errors import line
+from streaming.source.positions import parsed
 from streaming.spans.assigned_spans import Assignment, HeldSpans
 from streaming.spans.joining_spans import low_water_of, passes
 from streaming.spans.span_writer import SpanWriter
 from streaming.stream.lasting_warnings import REPLICA
-from streaming.stream.read import parsed
 from streaming.stream.retry import PASSING
 from streaming.stream.role_context import RoleContext, RoleWorker
 

@@ -35,13 +35,14 @@ from streaming.apply.table_task import TableTask
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.owner.progress_rows import span_of
 from streaming.protocols.contract import Block, Kind, Wanted
+from streaming.source.positions import Offsets, texts
 from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.spans.joining_spans import Newcomer, Newcomers, stored_low_water, wanted_of
 from streaming.spans.log_lines import SpanLog
 from streaming.spans.schema_cache import OlderShapes
 from streaming.spans.span_guard import SpanPermit
 from streaming.spans.troubled_tables import TroubledTables, opened_or_held
-from streaming.stream.read import Offsets, Read, texts
+from streaming.stream.read import Read
 from streaming.stream.role import StreamRole
 from streaming.stream.role_context import RoleContext
 

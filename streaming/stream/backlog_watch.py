@@ -17,10 +17,9 @@ from collections.abc import Callable
 from coordination.trust.clock import Clock, SystemClock
 from sinks.spark.jvm_errors import line
 from streaming.source.kafka.broker import Source
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import Offsets, TopicPartition, texts
 from streaming.stream.backlog import Backlog, BacklogMeter
 from streaming.stream.lasting_warnings import BROKER, BROKER_SILENT_S, Concerns
-from streaming.stream.read import Offsets, texts
 
 logger = logging.getLogger(__name__)
 

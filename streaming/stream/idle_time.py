@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from streaming.stream.read import Offsets, Read
+from streaming.source.positions import Offsets
+from streaming.stream.read import Read
 
 BUSY_WAIT_S = 0.05  # between two looks at the ends while rows come: a look costs a millisecond
 IDLE_WAIT_S = 0.2  # ... and when nothing but watermarks has come for `IDLE_AFTER_S`

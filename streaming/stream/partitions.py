@@ -12,8 +12,7 @@ from __future__ import annotations
 import logging
 
 from streaming.source.kafka.broker import Source, SourceLost, SourceShape
-from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.stream.read import Offsets
+from streaming.source.positions import Offsets, TopicPartition
 from streaming.stream.watermarks import Watermarks
 
 logger = logging.getLogger(__name__)

@@ -1,19 +1,16 @@
-"""What one Spark job has read, and where each partition stands after it. Pure."""
+"""What one Spark job has read. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from coordination.model import TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import Offsets, TopicPartition
 from streaming.stream.watermarks import Watermarks
 
-T = TypeVar("T")
-Offsets = Mapping[TopicPartition, int]
 Marks = Mapping[TopicPartition, RecordedWatermark]
 
 
@@ -97,13 +94,3 @@ def marks_of(blocks: tuple[Block, ...]) -> dict[TopicPartition, RecordedWatermar
             if before is None or before.ts <= block.max_ts:
                 marks[partition] = RecordedWatermark(ts=block.max_ts, offset=block.last)
     return marks
-
-
-def texts(offsets: Mapping[TopicPartition, T]) -> dict[str, T]:
-    """Offsets (or marks) with partitions as texts, as the control rows store them."""
-    return {str(partition): each for partition, each in offsets.items()}
-
-
-def parsed(stored: Mapping[str, T]) -> dict[TopicPartition, T]:
-    """The reverse of `texts`."""
-    return {TopicPartition.parse(text): each for text, each in stored.items()}

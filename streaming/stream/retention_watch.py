@@ -19,7 +19,7 @@ from typing import Final
 
 from coordination.errors import TidelakeError
 from streaming.source.kafka.broker import Source
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from streaming.stream.lasting_warnings import RETENTION, Concerns
 
 logger = logging.getLogger(__name__)

@@ -15,10 +15,11 @@ from coordination.trust.watchdog import Watch
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Wanted
 from streaming.source.kafka.spark_reader import RangeReader
+from streaming.source.positions import Offsets
 from streaming.spark.session import OwnSession
 from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.lasting_warnings import Concerns
-from streaming.stream.read import Offsets, Read
+from streaming.stream.read import Read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

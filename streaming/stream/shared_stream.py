@@ -22,9 +22,9 @@ from coordination.errors import TryAgain
 from coordination.model import Ts
 from streaming.protocols.contract import Wanted
 from streaming.source.kafka.broker import Source
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import Offsets, TopicPartition
 from streaming.stream.partitions import beginning
-from streaming.stream.read import Marks, Offsets, Read
+from streaming.stream.read import Marks, Read
 from streaming.stream.role import StreamContext, StreamRole
 from streaming.stream.stream_run import StreamRun
 from streaming.stream.watermarks import Watermarks

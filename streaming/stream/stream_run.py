@@ -28,13 +28,14 @@ from streaming.protocols.contract import Wanted, WantedTable
 from streaming.source.kafka.broker import Source, SourceChanged, SourceShape
 from streaming.source.kafka.offset_ranges import cut
 from streaming.source.kafka.spark_reader import RangeReader
+from streaming.source.positions import Offsets, texts
 from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.temporary_folder import note
 from streaming.spark.ticking_query import ticking_query
 from streaming.stream.idle_time import BUSY_WAIT_S, IDLE_WAIT_S, Quiet
 from streaming.stream.lasting_warnings import STREAM
 from streaming.stream.partitions import beginning, past_strays, tell_of_strays
-from streaming.stream.read import Offsets, Read, marks_of, nothing_read, reached, texts
+from streaming.stream.read import Read, marks_of, nothing_read, reached
 from streaming.stream.retry import PASSING, RetryBackoff
 from streaming.stream.role import StreamContext, StreamRole
 from streaming.stream.watermarks import Watermarks

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

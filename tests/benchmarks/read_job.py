@@ -14,8 +14,9 @@ from coordination.model import TableName, Ts
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Kind, WantedTable
 from streaming.source.kafka.broker import Source
-from streaming.source.kafka.offset_ranges import TopicPartition, cut
+from streaming.source.kafka.offset_ranges import cut
 from streaming.source.kafka.spark_reader import RangeReader
+from streaming.source.positions import TopicPartition
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.session import spark_session
 from tests.benchmarks.measure import tell

@@ -22,8 +22,7 @@ from coordination.ports import (
 from coordination.scheduler.barrier import PendingDdl
 from coordination.trust.fence import Trust
 from streaming.owner.progress_rows import merged
-from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.stream.read import Offsets, texts
+from streaming.source.positions import Offsets, TopicPartition, texts
 from tests.fakes.fake_topic import Reading, parsed
 from tests.fakes.fake_warehouse import Start
 

@@ -31,10 +31,9 @@ from coordination.trust.fence import Trust
 from streaming.apply.carry import TableBlocks
 from streaming.apply.commit_guard import Withdrawn
 from streaming.apply.row_block import RowBlock
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import Offsets, TopicPartition, texts
 from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.spans.joining_spans import stored_low_water
-from streaming.stream.read import Offsets, texts
 from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_topic import Reading, Row, parsed
 from tests.fakes.fake_warehouse import FakeWarehouse, Landed, Landing, Start

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.stream.read import Marks, Offsets
+from streaming.source.positions import Offsets, TopicPartition
+from streaming.stream.read import Marks
 from streaming.stream.watermarks import Watermarks
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ from streaming.owner.progress_rows import (
 )
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from streaming.spans.joining_spans import wanted_of
 from streaming.spans.schema_cache import OlderShapes
 from streaming.stream.watermarks import Watermarks

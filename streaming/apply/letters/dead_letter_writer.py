@@ -18,7 +18,7 @@ from coordination.model import TableName
 from sinks.control.dead_letters import DeadLetters, LetterWriter
 from sinks.control.letter_states import LETTER, OPEN, SUPERSEDED
 from streaming.protocols.contract import Block
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,8 @@ from streaming.protocols.clocks import LATEST_MS
 from streaming.source.kafka.connection_errors import connection_refusal
 from streaming.source.kafka.consumer import RangeConsumer
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition
+from streaming.source.kafka.offset_ranges import OffsetRange
+from streaming.source.positions import TopicPartition
 
 _ANSWER_S = 5.0
 _SEARCH_S = 60.0  # the time-out of a search for first messages

@@ -18,7 +18,8 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assignment
 
-from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition
+from streaming.source.kafka.offset_ranges import OffsetRange
+from streaming.source.positions import TopicPartition
 
 ConsumerConfig = Mapping[str, str | int | bool]
 

@@ -23,7 +23,7 @@ from typing import Final
 from coordination.model import TSO_LOGICAL_BITS, tso_time
 from streaming.protocols.clocks import LATEST_MS
 from streaming.source.kafka.broker import Source, SourceLost
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 
 # By so much may the clock of PD, which gives the commit-ts, be ahead of the clock that stamps
 # messages (a TiCDC capture's, or the broker's). A stamped message may also wait before it is sent.

@@ -16,8 +16,9 @@ from streaming.protocols.contract import Block, Decoder, Messages, Wanted
 from streaming.source.kafka.broker import Source, SourceAway
 from streaming.source.kafka.consumer import RangeConsumer
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition
+from streaming.source.kafka.offset_ranges import OffsetRange
 from streaming.source.kafka.read_ranges import ReadError, read_list
+from streaming.source.positions import TopicPartition
 
 # Offsets at most so far apart are read as one range: to begin another takes milliseconds.
 NEAR: Final = 100

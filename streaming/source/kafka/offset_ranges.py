@@ -13,27 +13,13 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
+from streaming.source.positions import TopicPartition
+
 PIECE_MESSAGES: Final = 10_000  # to cut off a smaller piece of a range costs more than it saves
 
 # Keys for sorting: to compare thousands of dataclasses takes ten times as long as tuples.
 _BY_PARTITION: Final = attrgetter("topic", "partition")
 _BY_OFFSET: Final = attrgetter("topic", "partition", "begin")
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """One partition of one topic; ``str()`` is its key in Delta's map columns."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}"
-
-    @staticmethod
-    def parse(text: str) -> TopicPartition:
-        topic, _, partition = text.rpartition("/")
-        return TopicPartition(topic, int(partition))
 
 
 @dataclass(frozen=True, slots=True, order=True)

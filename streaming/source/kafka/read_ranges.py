@@ -21,7 +21,8 @@ from confluent_kafka import KafkaError
 from streaming.protocols.clocks import LATEST_MS, latest_ts
 from streaming.protocols.contract import Block, Decoder, Kind, Messages, Wanted
 from streaming.source.kafka.consumer import RangeConsumer
-from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition
+from streaming.source.kafka.offset_ranges import OffsetRange
+from streaming.source.positions import TopicPartition
 
 # The messages that are decoded at once. Large, since each table in a chunk costs some milliseconds
 # besides its rows.

@@ -25,9 +25,10 @@ from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.source.body_files import BodyFolder
 from streaming.source.kafka.broker import Source, SourceAway
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition, joined, pack
+from streaming.source.kafka.offset_ranges import OffsetRange, joined, pack
 from streaming.source.kafka.read_ranges import TASK_BYTES
 from streaming.source.kafka.read_task import ReadFailure, ReadTask, Result
+from streaming.source.positions import TopicPartition
 from streaming.spark.executors import unfit
 from streaming.spark.spark_conf import is_within
 

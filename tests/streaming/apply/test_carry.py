@@ -17,7 +17,7 @@ from streaming.apply.carry import Carry, SpillFiles
 from streaming.apply.joining import MANY_BLOCKS
 from streaming.apply.row_block import RowBlock, RowsGone
 from streaming.protocols.contract import Block, wire_types
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from tests.streaming.apply.blocks import A, Row, block_of
 
 B = TableName("shop", "b")

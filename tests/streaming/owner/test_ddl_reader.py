@@ -26,8 +26,8 @@ from streaming.changefeed.schema_file import Definitions, read_definitions
 from streaming.owner.control_rows import EndedSpan
 from streaming.owner.ddl_reader import Known, OwnersReader, in_pairs
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
-from streaming.source.kafka.offset_ranges import TopicPartition
-from streaming.stream.read import Offsets, Read
+from streaming.source.positions import Offsets, TopicPartition
+from streaming.stream.read import Read
 from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import A, Row, block_of
 

@@ -37,7 +37,7 @@ from streaming.owner.control_writer import DeltaControlWriter
 from streaming.owner.ddl.refusal import DdlNotSupported
 from streaming.protocols.contract import DDL_BODY, Block, Kind, ipc
 from streaming.source.kafka.broker import SourceShape
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from streaming.stream import role_context
 from streaming.stream.lasting_warnings import Concerns
 from streaming.stream.read import Read

@@ -16,7 +16,7 @@ from streaming.changefeed.earlier_filters import refuse_what_was_passed
 from streaming.owner.start_point import first_row, settle
 from streaming.source.kafka.broker import SourceLost, SourceShape
 from streaming.source.kafka.deleted_messages import CLOCKS_MS
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 
 P0, P1 = TopicPartition("shop", 0), TopicPartition("shop", 1)
 SHAPE = SourceShape({"shop": "id-1"}, frozenset({P0, P1}))

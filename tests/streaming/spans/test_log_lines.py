@@ -6,7 +6,7 @@ import pytest
 from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.apply.carry import Carry
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from streaming.spans import log_lines
 from streaming.spans.log_lines import SpanLog
 from streaming.stream.watermarks import Watermarks

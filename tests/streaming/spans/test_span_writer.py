@@ -19,7 +19,7 @@ from coordination.trust.watchdog import Watchdog
 from streaming.apply.carry import Carry
 from streaming.apply.row_block import RowBlock
 from streaming.protocols.contract import Block
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from streaming.spans.assigned_spans import Assignment, HeldSpans
 from streaming.spans.joining_spans import Newcomer, low_water_of, passes
 from streaming.spans.span_writer import SpanWriter, _Joined

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordination.errors import TryAgain
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.lasting_warnings import Concerns
 

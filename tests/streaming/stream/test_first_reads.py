@@ -15,7 +15,8 @@ from coordination.model import TableName, Ts
 from coordination.trust.watchdog import Watchdog
 from streaming.protocols.contract import Block, Kind, WantedTable
 from streaming.source.kafka.broker import SourceShape
-from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition
+from streaming.source.kafka.offset_ranges import OffsetRange
+from streaming.source.positions import TopicPartition
 from streaming.stream import idle_time, stream_run
 from streaming.stream.lasting_warnings import Concerns
 from streaming.stream.stream_run import StreamRun

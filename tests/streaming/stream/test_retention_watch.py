@@ -15,7 +15,7 @@ from conf.settings import KafkaSource
 from sinks.control.changefeeds import ChangefeedRow
 from streaming.operations.progress_report import ProgressReport
 from streaming.source.kafka.broker import Source, SourceAway
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from streaming.stream.lasting_warnings import Concerns
 from streaming.stream.retention_watch import RetentionWatch, oldest
 from tests.services.kafka_broker import KafkaBroker

@@ -11,7 +11,7 @@ import pytest
 
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.source.kafka.broker import SourceShape
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from streaming.stream import shared_stream, stream_run
 from streaming.stream.lasting_warnings import STREAM, Concerns
 from streaming.stream.shared_stream import TopicStream

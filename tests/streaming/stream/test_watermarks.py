@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from streaming.stream.watermarks import Watermarks
 
 P0, P1, P2 = (TopicPartition("shop", number) for number in range(3))

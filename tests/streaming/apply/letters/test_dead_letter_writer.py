@@ -11,7 +11,7 @@ from sinks.control.dead_letters import DeadLetters, LetterWriter
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.apply.row_errors import ERRORS
 from streaming.source.kafka.message_bytes import MESSAGES
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from tests.services.delta_rows import read_rows
 from tests.streaming.apply.blocks import A
 

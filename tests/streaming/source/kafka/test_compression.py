@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition as Assignment
 from conf.settings import KafkaSource
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.kafka

@@ -10,7 +10,7 @@ from streaming.source.kafka import broker
 from streaming.source.kafka.broker import Source, SourceAway
 from streaming.source.kafka.connection_errors import connection_refusal
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from tests.services.broker_settings import SASL_PASSWORD
 from tests.services.secured_broker import SecuredBroker
 from tests.services.token_endpoint import TokenServer

@@ -6,7 +6,7 @@ import pytest
 
 from conf.settings import KafkaSource
 from streaming.source.kafka.broker import Source, SourceAway
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.kafka

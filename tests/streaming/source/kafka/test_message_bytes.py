@@ -10,8 +10,8 @@ import pytest
 from conf.settings import KafkaSource
 from streaming.source.kafka.broker import Source, SourceAway, SourceLost
 from streaming.source.kafka.message_bytes import values_at
-from streaming.source.kafka.offset_ranges import TopicPartition
 from streaming.source.kafka.read_ranges import CHUNK_BYTES, TASK_BYTES
+from streaming.source.positions import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.kafka

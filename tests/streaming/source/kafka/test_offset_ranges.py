@@ -7,7 +7,8 @@ from collections import defaultdict
 
 import pytest
 
-from streaming.source.kafka.offset_ranges import OffsetRange, TopicPartition, cut, joined, pack
+from streaming.source.kafka.offset_ranges import OffsetRange, cut, joined, pack
+from streaming.source.positions import TopicPartition
 
 
 def partition(number: int, topic: str = "t") -> TopicPartition:

@@ -12,7 +12,7 @@ from conf.settings import KafkaSource
 from conf.source_uri import parse_source_uri
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.kafka.offset_ranges import TopicPartition
+from streaming.source.positions import TopicPartition
 from tests.services.secured_broker import SecuredBroker
 from tests.services.token_endpoint import TokenServer
 
