@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordination.model import TableName, Ts
+from coordination.scheduler.messages import Span, stored_table_id
 from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
-from sinks.target.engine_port import LastSeen, Target
+from sinks.control.schemas import SchemaRow, columns_of, partitioning_of
+from sinks.target.engine_port import GENERATION, LastSeen, Target
 from sinks.target.table_properties import DdlIdentity
 
 REPLICATING = "replicating"
@@ -78,3 +80,27 @@ def unmade_state(row: ProgressRow) -> str:
     if row.state in (REPLICATING, WARNING):
         return row.state
     return WARNING if row.dead_letters else REPLICATING
+
+
+def span_of(table: SinkTable, incarnation: int) -> Span:
+    """The span of a table, with the table ID that every owner computes alike."""
+    schema, name = table.name.schema, table.name.table
+    return Span(stored_table_id(incarnation, schema, name, table.created_ts), schema, name)
+
+
+def schema_row(table: SinkTable, changefeed_id: str) -> SchemaRow | None:
+    """The shape that it has; None: it has no target yet, or nobody noted its DDL."""
+    if table.target is None or table.shape is None:
+        return None
+    return SchemaRow(
+        changefeed_id=changefeed_id,
+        schema_name=table.name.schema,
+        table_name=table.name.table,
+        generation=GENERATION,
+        commit_ts=table.shape.commit_ts,
+        statement=table.shape.query,
+        columns=columns_of(table.target.schema),
+        key=table.target.schema.key,
+        delta_version=table.shaped_at,
+        partitioning=partitioning_of(table.target.schema),
+    )

@@ -21,7 +21,7 @@ from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
 from sinks.control.schemas import SchemaRow
 from sinks.control.warehouse import ControlTables
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import SinkTable, schema_row, span_of
 from streaming.changefeed.table_registry import SinkTables
 from streaming.owner.progress_rows import (
     counted,
@@ -34,8 +34,6 @@ from streaming.owner.progress_rows import (
     reported_progress,
     resumed_progress,
     risen,
-    schema_row,
-    span_of,
     there_at,
     with_blocked,
     with_letters,

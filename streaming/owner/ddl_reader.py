@@ -29,14 +29,13 @@ from coordination.model import SEALED_TS, TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
 from streaming.apply.newest_whole_row import NewestWholeRow, Untold, WholeRow
 from streaming.apply.row_block import RowBlock
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import SinkTable, span_of
 from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan
 from streaming.owner.ddl.steps import DdlEvent, DdlKey
 from streaming.owner.ddl_scan import Known, MadeTable
 from streaming.owner.far_watermarks import FarWatermarks
-from streaming.owner.progress_rows import span_of
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
 from streaming.source.positions import Offsets, texts
 from streaming.stream.read import Read

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import PendingDdl
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import SinkTable, span_of
 from streaming.changefeed.table_registry import SinkTables
 from streaming.owner.ddl.plan import DdlPlan
-from streaming.owner.progress_rows import span_of
 from streaming.source.positions import Offsets
 
 

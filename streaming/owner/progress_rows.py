@@ -11,37 +11,11 @@ from dataclasses import replace
 from coordination.model import SEALED_TS, TableName, Ts, fence_number
 from coordination.ports import Advance, RegisteredTable
 from coordination.scheduler.coordinator import SpanProgress
-from coordination.scheduler.messages import Span, stored_table_id
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.progress import BLOCKED, DROPPED, STOPPED, ProgressRow
-from sinks.control.schemas import SchemaRow, columns_of, partitioning_of
 from sinks.control.snapshots import SnapshotRow
 from sinks.target.engine_port import GENERATION
-from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, SinkTable
-
-
-def span_of(table: SinkTable, incarnation: int) -> Span:
-    """The span of a table, with the table ID that every owner computes alike."""
-    schema, name = table.name.schema, table.name.table
-    return Span(stored_table_id(incarnation, schema, name, table.created_ts), schema, name)
-
-
-def schema_row(table: SinkTable, changefeed_id: str) -> SchemaRow | None:
-    """The shape that it has; None: it has no target yet, or nobody noted its DDL."""
-    if table.target is None or table.shape is None:
-        return None
-    return SchemaRow(
-        changefeed_id=changefeed_id,
-        schema_name=table.name.schema,
-        table_name=table.name.table,
-        generation=GENERATION,
-        commit_ts=table.shape.commit_ts,
-        statement=table.shape.query,
-        columns=columns_of(table.target.schema),
-        key=table.target.schema.key,
-        delta_version=table.shaped_at,
-        partitioning=partitioning_of(table.target.schema),
-    )
+from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, SinkTable, span_of
 
 
 def registered(table: SinkTable, incarnation: int) -> RegisteredTable:

@@ -10,9 +10,8 @@ from coordination.model import TableName
 from sinks.control.schemas import SchemaRow
 from sinks.ddl.past_schemas import RowShape, older_shapes
 from sinks.target.table_properties import DdlIdentity
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import SinkTable, schema_row
 from streaming.changefeed.schema_file import definitions_of
-from streaming.owner.progress_rows import schema_row
 
 logger = logging.getLogger(__name__)
 

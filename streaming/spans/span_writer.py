@@ -32,8 +32,7 @@ from streaming.apply.applier import DueTable
 from streaming.apply.newest_whole_row import newest_whole_row
 from streaming.apply.row_block import RowsGone
 from streaming.apply.table_task import TableTask
-from streaming.changefeed.replicated_table import SinkTable
-from streaming.owner.progress_rows import span_of
+from streaming.changefeed.replicated_table import SinkTable, span_of
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.source.positions import Offsets, texts
 from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans

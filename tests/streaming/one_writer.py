@@ -35,18 +35,13 @@ from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.filter import TableFilter, TableForms
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import SinkTable, schema_row
 from streaming.changefeed.table_registry import SinkTables
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan
 from streaming.owner.ddl.steps import DdlEvent, DdlKey, DdlStep
 from streaming.owner.ddl_run import DdlRun
-from streaming.owner.progress_rows import (
-    ended_progress,
-    first_progress,
-    resumed_progress,
-    schema_row,
-)
+from streaming.owner.progress_rows import ended_progress, first_progress, resumed_progress
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.positions import TopicPartition

@@ -20,8 +20,8 @@ from coordination.scheduler.replication_set import ReplicationState
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.table_properties import DdlIdentity
+from streaming.changefeed.replicated_table import span_of
 from streaming.owner.control_rows import EndedSpan
-from streaming.owner.progress_rows import span_of
 from streaming.stream.backlog import Backlog
 from tests.sinks.merge_on_write.orders import NAME, target
 from tests.streaming.owner.test_schema_rows import MADE, Owner

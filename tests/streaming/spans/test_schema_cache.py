@@ -28,9 +28,10 @@ from streaming.apply.change_log import events
 from streaming.apply.changes import changes
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.changefeed.filter import TableForms
+from streaming.changefeed.replicated_table import schema_row
 from streaming.changefeed.table_registry import SinkTables
 from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
-from streaming.owner.progress_rows import first_progress, schema_row
+from streaming.owner.progress_rows import first_progress
 from streaming.spans.schema_cache import OlderShapes
 from tests.sinks.merge_on_write.altering import chosen_seeds
 from tests.streaming.apply.blocks import A, Row, blocks_of
