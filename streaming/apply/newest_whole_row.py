@@ -9,9 +9,7 @@ TiCDC writes all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,28 +17,11 @@ import pyarrow as pa
 from coordination.model import Ts
 from sinks.types.mysql_type import TIMED_TYPES
 from streaming.apply.row_block import RowBlock
+from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.protocols.contract import DATA, ERROR_CLASS, OP_DELETE, key_names, wire_types
 
 _MOST_DIGITS = 6
 Place = tuple[int, int, int]  # commit-ts, offset, index: the greater one is the newer row
-
-
-@dataclass(frozen=True, slots=True)
-class WholeRow:
-    """Columns and key as a row's message tells them: the input of ``schema_from_mysql_types``.
-
-    ``types``: with the digits that the row's value has (``time(3)``) where it is not NULL."""
-
-    types: Mapping[str, str]  # column -> type as in the message, in the row's order
-    key: tuple[str, ...]  # empty if the messages do not say it
-    commit_ts: Ts = field(default=Ts(0), compare=False)  # of the row
-
-
-class Untold(StrEnum):
-    """Why no row tells columns and key of a table."""
-
-    NOT_WRITTEN = "not-written"  # only DELETEs came, which have nothing to delete
-    ONLY_CUT = "only-cut"  # rows came, and none was whole
 
 
 class NewestWholeRow:

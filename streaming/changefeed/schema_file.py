@@ -11,21 +11,19 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 from conf.settings import Changefeed, FilterSettings
-from coordination.errors import ConfigError, TidelakeError
+from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.ddl.effects import CreateTable, CreateTableLike, Effect, Unsupported
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.tokens import Dialect, Words, read_words
 from sinks.types.delta_types import quoted
-from sinks.types.mysql_type import MySQLType
-from sinks.types.table_schema import TableSchema, schema_from_mysql_types
-from streaming.apply.newest_whole_row import WholeRow
+from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableFilter
 
 logger = logging.getLogger(__name__)
@@ -49,10 +47,6 @@ _CREATE = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\b", re.IGNORECASE)
 _USE = re.compile(r"USE\s+(?:`((?:[^`]|``)+)`|(\S+))", re.IGNORECASE)
 _DUMPED = re.compile(r"-- Host: .*\bDatabase: (\S+)")  # the first line of a mysqldump
 _SHOWN = 60  # characters of a statement in an error
-_LENGTH_COUNTS = (
-    *("char", "varchar", "binary", "varbinary", "bit"),
-    *("decimal", "datetime", "timestamp", "time"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,51 +127,6 @@ def digest(definitions: Definitions) -> str | None:
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
 
 
-def refuse_unlike(name: TableName, schema: TableSchema, told: WholeRow) -> None:
-    """Raise ConfigError where the file's definition of a table differs from what a whole row of it
-    tells."""
-    if differences := unlike(schema, told.types, told.key):
-        raise ConfigError(
-            f"schema-file: table {name} is another in its messages (commit-ts {told.commit_ts}): "
-            f"{'; '.join(differences)}. Give its CREATE TABLE as it was at the start-ts, or leave "
-            "it out of the file: then its messages tell what it is"
-        )
-
-
-def schema_of_row(name: TableName, told: WholeRow) -> TableSchema:
-    """The schema that a row tells, of a table that no file defines. Raises TidelakeError.
-    What the row does not tell is logged."""
-    try:
-        schema, warnings = schema_from_mysql_types(told.types, list(told.key))
-    except ValueError as error:
-        raise TidelakeError(
-            f"cannot make {name} from the types in its messages: {error}. Give "
-            "--schema-file, start before its CREATE TABLE, or leave it out with [filter] rules"
-        ) from error
-    for warning in warnings:
-        logger.warning("no CREATE TABLE was read: %s table=%s", warning, name)
-    return schema
-
-
-def unlike(schema: TableSchema, types: Mapping[str, str], key: Sequence[str]) -> list[str]:
-    """Where a table's definition differs from what a whole row of it tells: ``types`` by column,
-    and ``key``, the primary key (empty: there is none). Sentences; none where all fits."""
-    told = {name.lower(): text for name, text in types.items()}
-    found = []
-    for column in schema.delivered:
-        text = told.pop(column.name.lower(), None)
-        if text is None:
-            found.append(f"column {column.name} ({column.type}) is in the file alone")
-        elif not _fits(column.type, text):
-            found.append(f"column {column.name} is {column.type} in the file and {text} there")
-    found += [f"column {name} ({text}) is there alone" for name, text in told.items()]
-    primary = () if schema.key_index is not None else schema.key
-    if {name.lower() for name in primary} != {name.lower() for name in key}:
-        shown, other = (", ".join(each) or "none" for each in (primary, key))
-        found.append(f"the primary key is {shown} in the file and {other} there")
-    return found
-
-
 def _statements(text: str) -> Iterator[tuple[str, str]]:
     """Each statement without comments, and the database that a comment before it names."""
     parts: list[str] = []
@@ -232,19 +181,3 @@ def _wrong(name: TableName, reason: str) -> ConfigError:
 
 def _lower(name: TableName) -> TableName:
     return TableName(name.schema.lower(), name.table.lower())
-
-
-def _fits(file: MySQLType, text: str) -> bool:
-    """Messages tell a length, or the names of an enum, only with ``content-compatible=true``. The
-    display width of an integer says nothing."""
-    try:
-        told = MySQLType.parse(text)
-    except ValueError:
-        return False
-    if (file.name, file.unsigned) != (told.name, told.unsigned):
-        return False
-    if told.elements and told.elements != file.elements:
-        return False
-    if "(" not in text or told.name not in _LENGTH_COUNTS:
-        return True
-    return (told.length, told.scale or 0) == (file.length or 0, file.scale or 0)

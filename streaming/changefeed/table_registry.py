@@ -33,7 +33,6 @@ from sinks.target.target_table import (
     table_uri,
 )
 from sinks.types.table_schema import TableSchema
-from streaming.apply.newest_whole_row import Untold, WholeRow
 from streaming.changefeed.brought_back_tables import (
     BroughtBackTables,
     blocked_table,
@@ -55,7 +54,8 @@ from streaming.changefeed.replicated_table import (
     SinkTable,
     unmade_state,
 )
-from streaming.changefeed.schema_file import Definitions, refuse_unlike, schema_of_row
+from streaming.changefeed.schema_file import Definitions
+from streaming.changefeed.schema_from_rows import Untold, WholeRow, refuse_unlike, schema_of_row
 from streaming.owner.ddl.steps import DdlEvent
 
 logger = logging.getLogger(__name__)

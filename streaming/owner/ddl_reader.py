@@ -27,9 +27,10 @@ from dataclasses import dataclass, replace
 from coordination.errors import Stop, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
-from streaming.apply.newest_whole_row import NewestWholeRow, Untold, WholeRow
+from streaming.apply.newest_whole_row import NewestWholeRow
 from streaming.apply.row_block import RowBlock
 from streaming.changefeed.replicated_table import SinkTable, span_of
+from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from coordination.model import Ts
-from streaming.apply.newest_whole_row import Untold, WholeRow, newest_whole_row
+from streaming.apply.newest_whole_row import newest_whole_row
 from streaming.apply.row_block import RowBlock
+from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from tests.streaming.apply.blocks import Row, block_of, blocks_of
 
 CUT = ("handle-key-only", "only the key")

@@ -18,8 +18,9 @@ from sinks.types.table_schema import Column, TableSchema, schema_from_mysql_type
 from streaming.apply.carry import Carry
 from streaming.apply.change_log import events
 from streaming.apply.changes import changes
-from streaming.apply.newest_whole_row import WholeRow, newest_whole_row
+from streaming.apply.newest_whole_row import newest_whole_row
 from streaming.apply.table_task import TableTask
+from streaming.changefeed.schema_from_rows import WholeRow
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Kind, Messages, WantedTable
 from tests.services import wire

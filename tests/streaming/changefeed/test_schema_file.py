@@ -15,16 +15,9 @@ from coordination.model import TableName, Ts
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.types.table_schema import TableSchema
-from streaming.apply.newest_whole_row import WholeRow
 from streaming.changefeed import schema_file
-from streaming.changefeed.schema_file import (
-    Definitions,
-    digest,
-    read_definitions,
-    refuse_unlike,
-    stored_text,
-    unlike,
-)
+from streaming.changefeed.schema_file import Definitions, digest, read_definitions, stored_text
+from streaming.changefeed.schema_from_rows import WholeRow, refuse_unlike, unlike
 from tests.services import wire
 
 DUMP = r"""-- MySQL dump 10.13  Distrib 8.0.36, for Linux (x86_64)

@@ -24,11 +24,11 @@ from sinks.target.table_properties import REKEYED, SCHEMA, DdlIdentity, ownershi
 from sinks.target.target_table import TargetState, inspect, table_uri
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
-from streaming.apply.newest_whole_row import WholeRow
 from streaming.changefeed import table_registry
 from streaming.changefeed.earlier_filters import filters_after, filters_of
 from streaming.changefeed.filter import TableForms
 from streaming.changefeed.schema_file import read_definitions
+from streaming.changefeed.schema_from_rows import WholeRow
 from streaming.changefeed.table_registry import SinkTables
 from streaming.owner.ddl.steps import DdlEvent
 from streaming.spans.joining_spans import wanted_of

@@ -19,10 +19,10 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.types.table_schema import schema_from_mysql_types
-from streaming.apply.newest_whole_row import Untold, WholeRow
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.schema_file import Definitions, read_definitions
+from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.control_rows import EndedSpan
 from streaming.owner.ddl_reader import Known, OwnersReader, in_pairs
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
