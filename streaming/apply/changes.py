@@ -47,7 +47,7 @@ from sinks.target.write_mode import (
 from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.key_hash import Keys, keys_of
 from sinks.types.table_schema import TableSchema
-from streaming.apply.last_change import LastChanges, last_changes, last_entries
+from streaming.apply.last_change import LastChanges, last_changes, last_entries, versions
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import (
     RowErrors,
@@ -60,7 +60,6 @@ from streaming.apply.row_errors import (
 from streaming.apply.rows_to_apply import NO_ROWS, Mask, Piece, Rows, due_pieces, origins_of
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedValues, typed_keys, typed_values
-from streaming.apply.versions import versions
 from streaming.protocols.contract import OLD, OP_DELETE, OP_INSERT, OP_UPDATE
 
 _WRITTEN, _NOT_WRITTEN = pa.scalar(UPSERT), pa.scalar(DELETE)

@@ -24,7 +24,7 @@ from sinks.target.write_mode import (
     TableForm,
 )
 from sinks.types.delta_types import arrow_of
-from streaming.apply.versions import versions
+from streaming.apply.last_change import versions
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.event_logs import ORIGIN, log_target
 
