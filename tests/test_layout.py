@@ -37,7 +37,6 @@ NOT_YET: Final[tuple[str, ...]] = (
     "streaming/apply/letters",
     "streaming/changefeed",
     "streaming/cli",
-    "streaming/cluster",
     "streaming/operations",
     "streaming/owner",
     "streaming/process",

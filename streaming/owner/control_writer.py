@@ -24,7 +24,6 @@ from coordination.model import NO_TS, Ownership, TermNumber, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
 from sinks.spark.jvm_errors import line
-from streaming.cluster.claimed_row import KeptFresh, claimed_row
 from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows
 from streaming.owner.ddl.plan import HeldTable
@@ -37,6 +36,7 @@ from streaming.owner.ddl_scan import Known, pending_ddls
 from streaming.owner.outlook import OwnersOutlook
 from streaming.owner.progress_rows import merged, registered
 from streaming.owner.shown_state import as_ended, as_running
+from streaming.owner.start_point import KeptFresh, claimed_row
 from streaming.source.kafka.broker import Source
 from streaming.source.positions import texts
 from streaming.stream.backlog import BacklogMeter
