@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from conf.settings import BatchSettings, Changefeed
 from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watch
-from streaming.protocols.canal_json import decode
+from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Wanted
 from streaming.source.kafka.spark_reader import RangeReader
 from streaming.source.positions import Offsets

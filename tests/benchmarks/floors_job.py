@@ -23,7 +23,7 @@ from sinks.target.engine_port import TableWrite
 from streaming.apply.carry import Carry
 from streaming.apply.changes import changes
 from streaming.apply.table_task import ChangeRules, TableTask
-from streaming.protocols.canal_json import decode
+from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Block, Kind, Messages, WantedTable
 from streaming.source.kafka.consumer import READING, WAIT_S
 from tests.benchmarks.commit_parts import part_times

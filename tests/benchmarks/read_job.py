@@ -11,7 +11,7 @@ import time
 
 from conf.source_uri import parse_source_uri
 from coordination.model import TableName, Ts
-from streaming.protocols.canal_json import decode
+from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Kind, WantedTable
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.offset_ranges import cut

@@ -42,7 +42,7 @@ from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan
 from streaming.owner.ddl.steps import DdlEvent, DdlKey, DdlStep
 from streaming.owner.ddl_run import DdlRun
 from streaming.owner.progress_rows import ended_progress, first_progress, resumed_progress
-from streaming.protocols.canal_json import decode
+from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.positions import TopicPartition
 from streaming.spans.joining_spans import wanted_of

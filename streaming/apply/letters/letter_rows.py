@@ -23,7 +23,7 @@ from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import Piece, Rows, due_pieces
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import typed_keys
-from streaming.protocols.canal_json import decode
+from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import OP_DELETE, Block, Kind, Messages, WantedTable
 
 FOREVER = Ts((1 << 62) - 1)

@@ -21,7 +21,7 @@ from streaming.apply.changes import changes
 from streaming.apply.newest_whole_row import newest_whole_row
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.schema_from_rows import WholeRow
-from streaming.protocols.canal_json import decode
+from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Kind, Messages, WantedTable
 from tests.services import wire
 from tests.streaming.apply.blocks import Row

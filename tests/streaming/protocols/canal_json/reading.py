@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.model import TableName, Ts
-from streaming.protocols.canal_json import decode
 from streaming.protocols.canal_json.blocks import Collector
+from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted, WantedTable
 
 NAME = TableName("shop", "t")

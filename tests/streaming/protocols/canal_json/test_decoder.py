@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import TableName
-from streaming.protocols.canal_json import blocks, decode, decoder
+from streaming.protocols.canal_json import blocks, decoder
+from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE, Kind, Messages, wire_types
 from tests.services import wire
 from tests.shop.canal_json import Change, Column, Table, encode_change, encode_watermark

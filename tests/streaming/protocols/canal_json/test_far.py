@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from coordination.model import TSO_LOGICAL_BITS, TableName
-from streaming.protocols.canal_json import decode, decoder
+from streaming.protocols.canal_json import decoder
+from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.clocks import AHEAD_MS, KEPT_MS, latest_ts
 from streaming.protocols.contract import FAR_WATERMARK, Block, Kind
 from tests.shop.canal_json import encode_watermark
