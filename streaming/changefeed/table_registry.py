@@ -56,7 +56,6 @@ from streaming.changefeed.replicated_table import (
 )
 from streaming.changefeed.schema_file import Definitions
 from streaming.changefeed.schema_from_rows import Untold, WholeRow, refuse_unlike, schema_of_row
-from streaming.owner.ddl.steps import DdlEvent
 
 logger = logging.getLogger(__name__)
 
@@ -239,7 +238,12 @@ class SinkTables(dict[TableName, SinkTable]):
         return self._row.state == "rewinding"
 
     def create(
-        self, name: TableName, schema: TableSchema, ddl: DdlEvent, start: Ts, shape_ts: Ts = NO_DDL
+        self,
+        name: TableName,
+        schema: TableSchema,
+        ddl: DdlIdentity,
+        start: Ts,
+        shape_ts: Ts = NO_DDL,
     ) -> None:
         """Make the target and its span; without a usable key only the span, in state warning.
         ``shape_ts``: DDLs at or below are in the schema already."""
@@ -260,12 +264,12 @@ class SinkTables(dict[TableName, SinkTable]):
         failpoint(Failpoint.AFTER_CREATE_TABLE)
         self.put(self._taken_up(name, inspect(target.uri, self._options), start))
 
-    def ownership(self, ddl: DdlEvent) -> dict[str, str]:
+    def ownership(self, ddl: DdlIdentity) -> dict[str, str]:
         """The properties of a table that the DDL makes."""
         owned = ownership(
             changefeed_id=self._row.changefeed_id,
             incarnation=self._row.incarnation,
-            ddl=DdlIdentity(commit_ts=ddl.commit_ts, order=0, query=ddl.query),
+            ddl=ddl,
         )
         return owned | retention(self._sink.snapshot_retention_h)
 
@@ -332,7 +336,7 @@ class SinkTables(dict[TableName, SinkTable]):
                 self._put_without_rows(name, begin, told is Untold.ONLY_CUT)
                 return
             schema, shape_ts = schema_of_row(name, told), told.commit_ts
-        no_ddl = DdlEvent(commit_ts=NO_DDL, offset=0, name=name, ddl_type="", query="")
+        no_ddl = DdlIdentity(commit_ts=NO_DDL, order=0, query="")
         self.create(name, schema, no_ddl, begin, shape_ts)
 
     def _put_without_rows(self, name: TableName, start: Ts, is_cut: bool) -> None:

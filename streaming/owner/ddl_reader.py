@@ -311,7 +311,7 @@ class OwnersReader(StreamRole):
                 continue
             schema = definition(creation, self._spans.schemas(), self._spans.defined)
             self._trust.check()
-            self._spans.create(name, schema, creation.event, creation.event.commit_ts)
+            self._spans.create(name, schema, creation.event.identity, creation.event.commit_ts)
             logger.info("table made table=%s commit_ts=%d", name, creation.event.commit_ts)
             self._unreported.append(self._made(name))
 

@@ -240,7 +240,7 @@ class DdlRun:
         order = TableRename(
             moves=targets,
             ddl=self._ddl,
-            properties=spans.ownership(event),
+            properties=spans.ownership(event.identity),
             before_commit=self._check,
         )
         left = rename(self._engine, order)
@@ -267,7 +267,7 @@ class DdlRun:
                 kept=kept,
                 target=target,
                 ddl=self._ddl,
-                properties=spans.ownership(event),
+                properties=spans.ownership(event.identity),
                 before_commit=self._check,
             )
             recover(self._engine, order)

@@ -283,7 +283,7 @@ class OneWriter:
                 if name in self._spans:
                     continue
                 schema = definition(creation, self._spans.schemas(), self._spans.defined)
-                self._spans.create(name, schema, creation.event, creation.event.commit_ts)
+                self._spans.create(name, schema, creation.event.identity, creation.event.commit_ts)
                 self._note_shape(self._spans[name])
                 self._note()
                 self._join(name)

@@ -27,6 +27,7 @@ from sinks.ddl.effects import (
     Unsupported,
 )
 from sinks.ddl.evolve import SchemaChange, evolved
+from sinks.target.table_properties import DdlIdentity
 from sinks.target.write_mode import UPSERT, TableForm
 from sinks.types.table_schema import TableSchema
 
@@ -88,6 +89,11 @@ class DdlEvent:
     @property
     def key(self) -> DdlKey:
         return self.commit_ts, self.query, self.name
+
+    @property
+    def identity(self) -> DdlIdentity:
+        """What a table that the DDL makes keeps of it."""
+        return DdlIdentity(commit_ts=self.commit_ts, order=0, query=self.query)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from conf.settings import BatchSettings, DeltaSink, TableRule
 from coordination.model import Ts
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.engine_port import Applied
+from sinks.target.table_properties import DdlIdentity
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.filter import TableForms
 from streaming.changefeed.table_registry import SinkTables
-from streaming.owner.ddl.steps import DdlEvent
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.row_histories import truncate
 from tests.streaming.apply.blocks import A, Row, blocks_of
@@ -34,7 +34,7 @@ class Written:
         self.sink = DeltaSink(warehouse=str(warehouse), apply_engine="merge-on-write")
         forms = TableForms((TableRule(matcher=("*.*",), **rule),))
         self.spans = SinkTables(self.sink, NEW, forms)
-        ddl = DdlEvent(commit_ts=Ts(5), offset=0, name=A, ddl_type="CREATE", query="CREATE …")
+        ddl = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE …")
         self.spans.create(A, PLAIN, ddl, Ts(5))
         source = SimpleNamespace(time_zone="UTC")
         changefeed: Any = SimpleNamespace(

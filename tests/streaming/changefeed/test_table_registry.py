@@ -30,7 +30,6 @@ from streaming.changefeed.filter import TableForms
 from streaming.changefeed.schema_file import read_definitions
 from streaming.changefeed.schema_from_rows import WholeRow
 from streaming.changefeed.table_registry import SinkTables
-from streaming.owner.ddl.steps import DdlEvent
 from streaming.spans.joining_spans import wanted_of
 
 NAME = TableName("shop", "a")
@@ -134,7 +133,7 @@ def test_what_a_table_shows_beyond_a_rewind_is_known_to_every_start_after_it(lak
 
 
 LOGS = TableForms((TableRule(matcher=("*.*",), write_mode="append"),))
-CREATED = DdlEvent(commit_ts=Ts(5), offset=0, name=NAME, ddl_type="CREATE", query="CREATE …")
+CREATED = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE …")
 
 
 @pytest.mark.parametrize("key", [("id",), ()])
@@ -187,7 +186,7 @@ def test_a_table_that_keeps_less_than_the_snapshots_is_made_to(lake: Lake) -> No
 def test_a_new_table_keeps_as_long_as_the_snapshots(lake: Lake) -> None:
     sink = replace(lake.sink, snapshot_retention_h=9)
     name = TableName("shop", "new")
-    event = DdlEvent(commit_ts=Ts(5), offset=0, name=name, ddl_type="", query="CREATE TABLE …")
+    event = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE TABLE …")
     tables = SinkTables(sink, ROW)
     tables.create(name, OF, event, Ts(5))
     state = inspect(tables.uri(name), {})
@@ -282,7 +281,7 @@ class DropLake:
         return found
 
     def make_again(self, tables: SinkTables, schema: TableSchema = OF) -> None:
-        ddl = DdlEvent(commit_ts=Ts(70), offset=0, name=NAME, ddl_type="CREATE", query="CREATE …")
+        ddl = DdlIdentity(commit_ts=Ts(70), order=0, query="CREATE …")
         tables.create(NAME, schema, ddl, Ts(70))
 
 
@@ -346,7 +345,7 @@ def test_a_table_that_was_made_again_without_a_key_is_none_of_deltas(dropped: Dr
 
 ALL_COLUMNS = TableForms((TableRule(matcher=("*.*",), key="all-columns"),))
 KEYLESS = TableSchema(columns=OF.columns, key=())
-CREATED = DdlEvent(commit_ts=Ts(5), offset=0, name=NAME, ddl_type="CREATE", query="…")
+CREATED = DdlIdentity(commit_ts=Ts(5), order=0, query="…")
 
 
 def test_a_table_by_all_columns_is_made_and_taken_up_as_such(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ DROP_TS = 100
 
 
 def made(owner: Owner, name: TableName, ts: int) -> None:
-    owner.spans.create(name, target("").schema, replace(MADE, name=name, commit_ts=Ts(ts)), Ts(ts))
+    made = replace(MADE, name=name, commit_ts=Ts(ts))
+    owner.spans.create(name, target("").schema, made.identity, Ts(ts))
     owner.rows.add([(owner.spans[name], {})])
 
 

@@ -74,7 +74,9 @@ class Ground:
         cut = read_partitioning(read_words(f"PARTITION BY RANGE (id) ({bounds})"))
         query = "CREATE TABLE parts …"
         made = DdlEvent(commit_ts=Ts(6), offset=0, name=PARTS, ddl_type="", query=query)
-        self.owner.spans.create(PARTS, replace(first.schema, partitioning=cut), made, Ts(6))
+        self.owner.spans.create(
+            PARTS, replace(first.schema, partitioning=cut), made.identity, Ts(6)
+        )
         self.owner.rows.add([(self.owner.spans[PARTS], {})])
         self.put(PARTS, 50, {7: "x", 20: "y"})
 

@@ -48,7 +48,7 @@ class Owner:
         self.rows.resume(tables.progress.read("shop"), lambda: cast(DeadLetterWriter, no_letters))
 
     def make(self) -> None:
-        self.spans.create(NAME, target("").schema, MADE, Ts(5))
+        self.spans.create(NAME, target("").schema, MADE.identity, Ts(5))
         self.rows.add([(self.spans[NAME], {})])
 
     def write(self) -> None:

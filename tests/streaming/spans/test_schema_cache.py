@@ -67,7 +67,7 @@ class Life:
     def make(self, of: TableSchema, ts: int) -> None:
         query = "CREATE TABLE a …"
         ddl = DdlEvent(commit_ts=Ts(ts), offset=0, name=A, ddl_type="", query=query)
-        self.spans.create(A, of, ddl, Ts(ts))
+        self.spans.create(A, of, ddl.identity, Ts(ts))
         self._note()
 
     def rewind(self, ts: int) -> None:
