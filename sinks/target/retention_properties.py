@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write.log.actions import Metadata
 
 LOG_RETENTION = "delta.logRetentionDuration"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
@@ -24,16 +24,16 @@ _UNITS_MS = {
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s+([a-z]+?)s?(?=\s|$)", re.IGNORECASE)
 
 
-def log_retention_ms(metadata: Metadata | None) -> int:
+def log_retention_ms(properties: Mapping[str, str]) -> int:
     """For how many milliseconds commits and checkpoints are kept (30 days where not set). Raises
     TidelakeError for a property that is no interval."""
-    return _property_ms(metadata, LOG_RETENTION, 30 * DAY_MS)
+    return _property_ms(properties, LOG_RETENTION, 30 * DAY_MS)
 
 
-def file_retention_ms(metadata: Metadata | None) -> int:
+def file_retention_ms(properties: Mapping[str, str]) -> int:
     """For how many milliseconds files that were removed from the table are kept (7 days where not
     set). Raises TidelakeError for a property that is no interval."""
-    return _property_ms(metadata, FILE_RETENTION, 7 * DAY_MS)
+    return _property_ms(properties, FILE_RETENTION, 7 * DAY_MS)
 
 
 @lru_cache(maxsize=256)
@@ -53,8 +53,8 @@ def interval_ms(text: str) -> int:
     return int(total)
 
 
-def _property_ms(metadata: Metadata | None, name: str, default: int) -> int:
-    text = None if metadata is None else metadata.configuration.get(name)
+def _property_ms(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name)
     if text is None:
         return default
     try:

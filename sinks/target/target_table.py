@@ -12,7 +12,6 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.merge_on_write.log.actions import Metadata
 from sinks.storage.errors import is_storage_error, one_line, one_sentence, storage_error
 from sinks.target.retention_properties import (
     FILE_RETENTION,
@@ -108,7 +107,7 @@ def refuse_other_form(state: TargetState, name: TableName, form: TableForm) -> N
 def lengthen(uri: str, state: TargetState, hours: int) -> TargetState:
     """Raise the table's retention where it is shorter, in one commit; the table as it is then.
     Raises TryAgain when another commit came between."""
-    has = Metadata(fields={"configuration": state.properties})
+    has = state.properties
     kept_ms = {FILE_RETENTION: file_retention_ms(has), LOG_RETENTION: log_retention_ms(has)}
     wanted = retention(hours).items()
     shorter = {name: text for name, text in wanted if kept_ms[name] < interval_ms(text)}

@@ -123,7 +123,7 @@ def write_checkpoint(storage: TableStorage, state: LogState, *, now_ms: int) -> 
 def checkpoint_table(state: LogState, *, now_ms: int) -> pa.Table:
     """The checkpoint: a row per action, a column per kind of action. Tombstones whose retention is
     over are left out."""
-    kept_since = now_ms - file_retention_ms(state.metadata)
+    kept_since = now_ms - file_retention_ms(state.properties)
     actions: list[tuple[str, Iterable[Mapping[str, Any]]]] = [
         ("protocol", [state.protocol.to_json()["protocol"]] if state.protocol else []),
         ("metaData", [state.metadata.fields] if state.metadata else []),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.trust.clock import SystemClock
@@ -59,7 +59,7 @@ def commit(
             f"{storage.uri}: the commit of version {state.version} is gone from the log, only its "
             "checkpoint is left: nothing can be put behind it safely; make a commit with Spark"
         )
-    limit = followed_at + _patience_s(state.metadata)
+    limit = followed_at + _patience_s(state.properties)
     all_actions = [_commit_info(state, actions, operation, user_metadata, now_ms), *actions]
     raw = encode(all_actions)
 
@@ -193,10 +193,10 @@ def _withdraw(storage: TableStorage, version: int, raw: bytes) -> None:
         storage.delete([commit_path(version)])
 
 
-def _patience_s(metadata: Metadata | None) -> float:
+def _patience_s(properties: Mapping[str, str]) -> float:
     """For how many seconds after the log was followed a put is safe: so long the log cannot have
     been cleaned, and the commit's new files are not old enough to be deleted as orphans."""
-    first_ms = min(log_retention_ms(metadata), file_retention_ms(metadata), ORPHAN_AGE_MS)
+    first_ms = min(log_retention_ms(properties), file_retention_ms(properties), ORPHAN_AGE_MS)
     return max(first_ms / 2 / 1000, LEAST_PATIENCE_S)
 
 

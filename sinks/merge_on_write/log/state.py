@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -45,6 +45,11 @@ class LogState:
     forgotten: Forgotten = field(default_factory=Forgotten)
     begun_at: int = NEVER  # the checkpoint's version: commits at or below were not seen
     foreign: list[int] = field(default_factory=list)  # others' commits among those that were
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties; none where its metadata has not been read."""
+        return {} if self.metadata is None else self.metadata.configuration
 
     def advance(self, version: int, actions: Sequence[Json], raw: bytes) -> None:
         """Apply the next commit. ``raw``: its bytes. Raises ValueError for any other version."""

@@ -49,7 +49,7 @@ def clean_log(
     if not _may_clean(state):
         return 0
     entries = list(storage.list(LOG))
-    kept_ms = log_retention_ms(state.metadata) if retention_ms is None else retention_ms
+    kept_ms = log_retention_ms(state.properties) if retention_ms is None else retention_ms
     keep = _cutoff(entries, now_ms - kept_ms)
     doomed = [] if keep is None else _older_than(entries, keep)[:most_files]
     for number, path in enumerate(doomed):
@@ -78,7 +78,7 @@ def clean_files(
     dropped.
     """
     check_head(storage, state)
-    kept_ms = file_retention_ms(state.metadata) if retention_ms is None else retention_ms
+    kept_ms = file_retention_ms(state.properties) if retention_ms is None else retention_ms
     cutoff_ms = now_ms - kept_ms
     expired = [each for each in state.tombstones.values() if _is_expired(each, cutoff_ms)]
     young = (each for each in state.tombstones.values() if not _is_expired(each, cutoff_ms))

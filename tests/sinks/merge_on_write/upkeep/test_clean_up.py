@@ -78,7 +78,7 @@ class TestLog:
         state = self.table(local)
         clean_log(local, state, now_ms=NOW_MS)
         assert log_of(local)[0] == "00000000000000000008.checkpoint.parquet"
-        assert log_retention_ms(state.metadata) == 30 * DAY_MS
+        assert log_retention_ms(state.properties) == 30 * DAY_MS
 
     def test_commits_go_one_by_one_the_oldest_first(self, local: LocalStorage):
         state = self.table(local)
@@ -341,9 +341,9 @@ def test_intervals_are_read(text: str, expected: int):
 def test_what_is_no_interval_is_named(text: str):
     wrong = metadata(**{"delta.logRetentionDuration": text})
     with pytest.raises(TidelakeError, match=r"delta\.logRetentionDuration is"):
-        log_retention_ms(wrong)
+        log_retention_ms(wrong.configuration)
 
 
 def test_defaults_are_deltas():
-    assert log_retention_ms(None) == 30 * DAY_MS
-    assert file_retention_ms(metadata()) == WEEK_MS
+    assert log_retention_ms({}) == 30 * DAY_MS
+    assert file_retention_ms(metadata().configuration) == WEEK_MS
