@@ -15,16 +15,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 
-from coordination.etcd.client import WatchBatch
+from coordination.etcd.client import WatchBatch, WatchEvent
 from coordination.etcd.whole_revisions import Moments
 from coordination.model import Revision
-
-if TYPE_CHECKING:
-    from coordination.etcd.etcd3_client import Etcd3Client
 
 logger = logging.getLogger(__name__)
 
@@ -33,13 +30,31 @@ WAITING_S: Final = 0.05  # ... and how often a watch does that holds events back
 RECONNECT_S: Final = 0.5
 
 
+class WatchSource(Protocol):
+    """What a watch asks of the client that opened it. Requests and replies are etcd's messages."""
+
+    endpoint: int  # the number of the one that calls go to now
+
+    def open_watch(self, requests: Iterator[Any], endpoint: int) -> Any: ...
+
+    def watch_create(self, key: str, prefix: bool, start_revision: Revision) -> Any: ...
+
+    def watch_progress(self) -> Any: ...
+
+    def watch_event(self, event: Any) -> WatchEvent: ...
+
+    def forget_watch(self, watch: FollowedWatch) -> None: ...
+
+    def leave_endpoint(self, endpoint: int) -> None: ...
+
+
 class FollowedWatch:
     """A watch of one key or several: a thread reads its stream, and opens a new one when the stream
     breaks or is silent."""
 
     def __init__(
         self,
-        source: Etcd3Client,
+        source: WatchSource,
         keys: Sequence[str],
         callback: Callable[[WatchBatch], None],
         *,
