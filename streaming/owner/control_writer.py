@@ -37,7 +37,6 @@ from streaming.owner.outlook import OwnersOutlook
 from streaming.owner.progress_rows import merged, registered
 from streaming.owner.shown_state import as_ended, as_running
 from streaming.owner.start_point import KeptFresh, claimed_row
-from streaming.source.kafka.broker import Source
 from streaming.source.positions import texts
 from streaming.stream.backlog import BacklogMeter
 from streaming.stream.lasting_warnings import etcd_concern
@@ -212,7 +211,7 @@ class DeltaControlWriter(RoleWorker):
             context, rows, blocked, on_known=partial(self._on_known, rows), on_failed=self._fail
         )
         retention = RetentionWatch(
-            lambda: Source(context.changefeed.source),
+            context.new_source,
             lambda: rows.row.source_offsets,
             context.concerns,
         )
@@ -342,7 +341,7 @@ class DeltaControlWriter(RoleWorker):
         rows, reading = term.rows, texts(term.reader.low_water)
         read = advance.read_offsets if rows.spans else texts(self._stream.position)
         now_s = time.monotonic()
-        self._meter.ends_at(self._stream.context.backlog.look().ends, now_s)
+        self._meter.ends_at(self._stream.backlog.look().ends, now_s)
         if read:
             self._meter.read_to(read, now_s)
         published = rows.write(

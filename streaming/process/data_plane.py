@@ -24,11 +24,9 @@ from coordination.trust.watchdog import Watchdog, Watched
 from streaming.changefeed.settings_in_etcd import changefeed_settings
 from streaming.owner.control_writer import DeltaControlWriter
 from streaming.owner.shown_state import StandingUpdate, StandingUpdates
-from streaming.source.kafka.broker import Source
 from streaming.spans.replica import StreamReplica
 from streaming.spark.jvm_watch import JvmPulse
 from streaming.spark.session import OwnSession, SparkOnDemand
-from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.lasting_warnings import Concerns
 from streaming.stream.role import StreamContext
 from streaming.stream.role_context import RoleContext, job_tag
@@ -139,17 +137,13 @@ class SparkDataPlane:
                 return stream
             name = f"tidelake-{changefeed.id}-{identity.capture_id}"
             tag = job_tag("replica", changefeed.id, identity)
-            concerns = Concerns()
             context = StreamContext(
                 changefeed=changefeed,
                 batch=self._batch,
                 spark=OwnSession(self._spark),
                 trust=trust,
                 name=name,
-                backlog=BacklogWatch(
-                    lambda: Source(changefeed.source), stream=name, concerns=concerns
-                ),
-                concerns=concerns,
+                concerns=Concerns(),
                 check_jvm=self.check_jvm,
                 watch=lambda what: self._pulse.follow(self._watch(what), tag),
             )

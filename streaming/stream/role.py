@@ -17,7 +17,6 @@ from streaming.protocols.contract import Wanted
 from streaming.source.kafka.spark_reader import RangeReader
 from streaming.source.positions import Offsets
 from streaming.spark.session import OwnSession
-from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.lasting_warnings import Concerns
 from streaming.stream.read import Read
 
@@ -31,7 +30,6 @@ class StreamContext:
     spark: OwnSession
     trust: Trust
     name: str
-    backlog: BacklogWatch
     concerns: Concerns
     check_jvm: Callable[[], None]  # raises Stop when Spark is gone
     watch: Watch

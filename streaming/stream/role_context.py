@@ -64,9 +64,13 @@ class RoleContext:
         self.wake = wake
         self.watch = watch
         self.name = job_tag(role, self.changefeed.id, self.trust.identity)
-        self.source = Source(self.changefeed.source)
+        self.source = self.new_source()
         self.filter = TableFilter(self.changefeed.filter)
         self.tables = ControlTables.of(self.changefeed.sink)
+
+    def new_source(self) -> Source:
+        """Another connection to the broker, for another thread. Its caller closes it."""
+        return Source(self.changefeed.source)
 
     def row(self, incarnation: int | None = None) -> ChangefeedRow:
         """The changefeed's row. Raises TryAgain before an owner has claimed the changefeed. With

@@ -23,6 +23,7 @@ from coordination.model import Ts
 from streaming.protocols.contract import Wanted
 from streaming.source.kafka.broker import Source
 from streaming.source.positions import Offsets, TopicPartition
+from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.partitions import beginning
 from streaming.stream.read import Marks, Read
 from streaming.stream.role import StreamContext, StreamRole
@@ -42,6 +43,11 @@ class TopicStream:
         self._roles: tuple[StreamRole, ...] = ()
         self._run: StreamRun | None = None
         self._source = Source(context.changefeed.source)
+        self.backlog = BacklogWatch(
+            lambda: Source(context.changefeed.source),
+            stream=context.name,
+            concerns=context.concerns,
+        )
 
     @property
     def name(self) -> str:
@@ -94,6 +100,7 @@ class TopicStream:
                 marks = Watermarks(partitions=shape.partitions, recorded=recorded)
                 self._run = StreamRun(
                     self.context,
+                    backlog=self.backlog,
                     roles=lambda: self._roles,
                     busy=self.busy,
                     shape=shape,

@@ -32,6 +32,7 @@ from streaming.source.positions import Offsets, texts
 from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.temporary_folder import note
 from streaming.spark.ticking_query import ticking_query
+from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.idle_time import BUSY_WAIT_S, IDLE_WAIT_S, Quiet
 from streaming.stream.lasting_warnings import STREAM
 from streaming.stream.partitions import beginning, past_strays, tell_of_strays
@@ -59,6 +60,7 @@ class StreamRun:
         self,
         context: StreamContext,
         *,
+        backlog: BacklogWatch,
         roles: Callable[[], tuple[StreamRole, ...]],
         busy: threading.Lock,
         shape: SourceShape,
@@ -66,6 +68,7 @@ class StreamRun:
         watermarks: Watermarks,
     ) -> None:
         self._context = context
+        self._backlog_watch = backlog
         self._roles = roles
         self._busy = busy
         self._source = Source(context.changefeed.source)
@@ -97,7 +100,7 @@ class StreamRun:
     def start(self) -> None:
         failpoint(Failpoint.BEFORE_STREAM)
         tell_of_strays(self._source, self._shape, self._position)
-        self._context.backlog.begin(self._position)
+        self._backlog_watch.begin(self._position)
         self._applier.start()
         self._reading_first.start()
         self._keeping.start()
@@ -106,7 +109,7 @@ class StreamRun:
     def stop(self) -> None:
         """Begin to end, without waiting; the read that is under way is cancelled."""
         self._stopping.set()
-        self._context.backlog.close()
+        self._backlog_watch.close()
         self._context.concerns.withdraw(STREAM)
         self._news.set()
         self._work.set()
@@ -378,7 +381,7 @@ class StreamRun:
         begun_s = time.monotonic()
         roles = self._roles()
         if read is not None:
-            self._context.backlog.batch_begins()
+            self._backlog_watch.batch_begins()
             self.taken_position, self.taken_watermarks = read.position, read.watermarks
         for role in roles:
             try:
@@ -389,7 +392,7 @@ class StreamRun:
                 role.failed(error)
         if read is not None:
             failpoint(Failpoint.BATCH_END)
-            self._context.backlog.batch_ends(read.position)
+            self._backlog_watch.batch_ends(read.position)
             logger.debug(
                 "cycle name=%s messages=%d ends_ms=%.1f job_ms=%.1f apply_ms=%.1f",
                 self._context.name,

@@ -76,8 +76,8 @@ class Stream:
             concerns=Concerns(),
             check_jvm=lambda: None,
             spark=SimpleNamespace(cancel=lambda _: None),
-            backlog=SimpleNamespace(look=lambda: SimpleNamespace(ends={})),
         )
+        self.backlog = SimpleNamespace(look=lambda: SimpleNamespace(ends={}))
 
     def join(self, reader: Any, low_water: Any, _marks: Any) -> Any:
         reader.submit(low_water)
@@ -202,7 +202,6 @@ def owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         close=lambda: None,
     )
     monkeypatch.setattr(role_context, "Source", lambda _: source)
-    monkeypatch.setattr(control_writer, "Source", lambda _: source)
     monkeypatch.setattr(control_writer, "RECORD_EVERY_S", 0.05)
     monkeypatch.setattr("streaming.owner.blocked_tables.ASK_EVERY_S", 0.05)
     with ExitStack() as stack:

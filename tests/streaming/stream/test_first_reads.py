@@ -52,19 +52,20 @@ class Ground:
             batch=SimpleNamespace(max_messages=10, first_messages=0),
             watch=lambda what: watchdog.watch(what, 60.0),
             trust=SimpleNamespace(check=lambda: None),
-            backlog=SimpleNamespace(
-                begin=lambda _: None,
-                close=lambda: None,
-                batch_begins=lambda: None,
-                batch_ends=lambda _: None,
-            ),
             concerns=Concerns(),
             check_jvm=lambda: None,
             spark=self,
             reader=lambda _: self,
         )
+        backlog: Any = SimpleNamespace(
+            begin=lambda _: None,
+            close=lambda: None,
+            batch_begins=lambda: None,
+            batch_ends=lambda _: None,
+        )
         self.run = StreamRun(
             context,
+            backlog=backlog,
             roles=lambda: (self,),  # type: ignore[arg-type, return-value]
             busy=threading.Lock(),
             shape=SHAPE,

@@ -42,7 +42,10 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> TopicStream:
     monkeypatch.setattr(shared_stream, "StreamRun", NoRun)
     monkeypatch.setattr(shared_stream, "beginning", lambda *_: {})
     context: Any = SimpleNamespace(
-        name="a", changefeed=SimpleNamespace(source=None), trust=SimpleNamespace(check=lambda: None)
+        name="a",
+        concerns=None,
+        changefeed=SimpleNamespace(source=None),
+        trust=SimpleNamespace(check=lambda: None),
     )
     return TopicStream(context)
 

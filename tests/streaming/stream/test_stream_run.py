@@ -38,6 +38,9 @@ class Mute:
         return dict.fromkeys(partitions, 7)
 
 
+NO_BACKLOG: Any = SimpleNamespace()
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> StreamRun:
     monkeypatch.setattr(stream_run, "Source", lambda _: Mute())
@@ -53,6 +56,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> StreamRun:
     shape = SourceShape(partitions=frozenset({ONE, OTHER}), topic_ids={"orders": "id"})
     return StreamRun(
         context,
+        backlog=NO_BACKLOG,
         roles=tuple,
         busy=threading.Lock(),
         shape=shape,
@@ -96,7 +100,10 @@ def test_a_target_ts_is_reached_where_looks_find_nothing_beyond_what_is_taken(
     monkeypatch.setattr(run._stopping, "wait", lambda _: None)
     monkeypatch.setattr(shared_stream, "Source", lambda _: None)
     context: Any = SimpleNamespace(
-        changefeed=SimpleNamespace(source=None, target_ts=50), batch=SimpleNamespace(quiet_s=10.0)
+        name="a",
+        concerns=Concerns(),
+        changefeed=SimpleNamespace(source=None, target_ts=50),
+        batch=SimpleNamespace(quiet_s=10.0),
     )
     stream = TopicStream(context)
     marks = dict.fromkeys((ONE, OTHER), RecordedWatermark(ts=50, offset=6))
