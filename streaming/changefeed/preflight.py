@@ -24,11 +24,15 @@ from streaming.changefeed.far_ts import refuse_far_ahead
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.schema_file import definitions_of
 from streaming.operations.freshness import Freshness
-from streaming.source.kafka.broker import Source
+from streaming.source.kafka.broker import Source, SourceLost
 from streaming.source.kafka.deleted_messages import refuse_a_hole
 
 PROBE: Final = ".tidelake-probe"  # an empty file, written and deleted
 NAMED: Final = 5  # so many tables are named
+
+
+# Broker and storage were reached, so that every capture would fail in the same way.
+SAME_EVERYWHERE: Final = (ConfigError, SourceLost)
 
 
 class NoWarehouse(ConfigError):

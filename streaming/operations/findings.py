@@ -49,10 +49,9 @@ def _or_elsewhere(error: TidelakeError) -> TidelakeError:
     """Broker and storage may be reached from the captures alone. Where they were reached from here,
     the captures would fail in the same way."""
     from streaming.changefeed import preflight
-    from streaming.source.kafka.broker import SourceLost
 
     if isinstance(error, preflight.NoWarehouse):
         return ConfigError(f"{str(error).rstrip('.')} ({ELSEWHERE})")
-    if isinstance(error, ConfigError | SourceLost):
+    if isinstance(error, preflight.SAME_EVERYWHERE):
         return error
     return TidelakeError(f"{str(error).rstrip('.')} ({ELSEWHERE})")
