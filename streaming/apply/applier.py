@@ -53,7 +53,6 @@ from streaming.apply.table_errors import holding, named
 from streaming.apply.table_task import TableTask, change_rules
 from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, SinkTable
 from streaming.changefeed.table_registry import SinkTables
-from streaming.spark.session import compiling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,14 +84,15 @@ class Applier:
         *,
         changefeed: Changefeed,
         batch: BatchSettings,
-        spark: Callable[[], SparkSession],
+        compiling: Callable[[], SparkSession],
         permit: Permit,
         spans: SinkTables,
         dead_letters: DeadLetterWriter,
         letter_shapes: Shapes,
         job_tag: str,
     ) -> None:
-        self._spark = spark
+        """``compiling``: a new session that compiles its queries, for the Spark engine."""
+        self._compiling = compiling
         self._permit = permit
         self._spans = spans
         sink = changefeed.sink
@@ -240,7 +240,7 @@ class Applier:
                         f"which cannot write it: {refusal}; undo that"
                     ) from refusal
                 self._choice.choose(name, str(refusal))  # raises if Spark may not write it
-        spark = compiling(self._spark())
+        spark = self._compiling()
         with tagged(spark, self._job_tag):
             # Without the schema Spark would take a DATETIME for a TIMESTAMP in the session's zone.
             schema = from_arrow_schema(write.changes.schema, prefer_timestamp_ntz=True)

@@ -28,6 +28,7 @@ from streaming.changefeed.table_registry import SinkTables
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.message_bytes import values_at
 from streaming.spans.schema_cache import OlderShapes
+from streaming.spark.session import compiling
 from streaming.stream.retry import PASSING, RetryBackoff
 from streaming.stream.shared_stream import TopicStream
 
@@ -132,7 +133,7 @@ class RoleContext:
         return Applier(
             changefeed=self.changefeed,
             batch=self.batch,
-            spark=self.stream.context.spark,
+            compiling=lambda: compiling(self.stream.context.spark()),
             permit=permit,
             spans=spans,
             dead_letters=dead_letters,

@@ -130,7 +130,7 @@ class OneWriter:
         self._applier = Applier(
             changefeed=self._changefeed,
             batch=BatchSettings(),
-            spark=lambda: None,  # type: ignore[arg-type, return-value]
+            compiling=lambda: None,  # type: ignore[arg-type, return-value]
             permit=self._permit,
             spans=self._spans,
             letter_shapes=lambda _: (),

@@ -50,7 +50,7 @@ class Written:
         self.applier = Applier(
             changefeed=changefeed,
             batch=BatchSettings(apply_threads=1),
-            spark=nothing,
+            compiling=nothing,
             permit=permit,
             spans=self.spans,
             dead_letters=letters,
