@@ -34,7 +34,7 @@ DOORS = {
     "py4j": ("sinks/", "streaming/"),
     "pyarrow": ("sinks/", "streaming/"),
     "pandas": (),
-    "confluent_kafka": ("streaming/source/",),
+    "confluent_kafka": ("streaming/source/kafka/",),
     "kafka": (),
     "psutil": (),
     "chispa": (),

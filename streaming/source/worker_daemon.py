@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from io import BufferedReader, BufferedWriter
 
-import confluent_kafka  # noqa: F401
 import pyarrow.compute  # noqa: F401
 from pyspark import worker
 from pyspark.daemon import manager
