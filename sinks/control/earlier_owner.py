@@ -3,18 +3,37 @@ say if it is. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from coordination.errors import TermRefused, TidelakeError
 from coordination.model import Ownership
 
-if TYPE_CHECKING:
-    from sinks.control.changefeeds import ChangefeedRow
-
 ENDED: Final = frozenset({"finished", "stopped", "failed"})  # states in which nobody writes the row
 
 
-def must_wait(stored: ChangefeedRow, ownership: Ownership) -> bool:
+class StoredOwner(Protocol):
+    """What a changefeed's row says of the owner that wrote it."""
+
+    @property
+    def changefeed_id(self) -> str: ...
+
+    @property
+    def capture_id(self) -> str: ...
+
+    @property
+    def etcd_cluster_id(self) -> str: ...
+
+    @property
+    def owner_revision(self) -> int: ...
+
+    @property
+    def term(self) -> int: ...
+
+    @property
+    def state(self) -> str: ...
+
+
+def must_wait(stored: StoredOwner, ownership: Ownership) -> bool:
     """Whether the stored row's owner may be alive although we were elected. Revisions cannot be
     compared between two etcds, between a cluster and a `run`, nor before and after a restore: then
     only a row that is not refreshed any more shows that its owner is gone."""
@@ -22,7 +41,7 @@ def must_wait(stored: ChangefeedRow, ownership: Ownership) -> bool:
     return (is_other or is_earlier(stored, ownership)) and stored.state not in ENDED
 
 
-def is_earlier(stored: ChangefeedRow, ownership: Ownership) -> bool:
+def is_earlier(stored: StoredOwner, ownership: Ownership) -> bool:
     """Whether our election is earlier than the stored owner's, by the same etcd. As etcd's leader
     is the last one elected, either we lead no more and will hear of it, or etcd was restored and
     has forgotten the later election."""
@@ -30,7 +49,7 @@ def is_earlier(stored: ChangefeedRow, ownership: Ownership) -> bool:
     return is_same and ownership.election_revision < stored.owner_revision
 
 
-def why_it_may_live(stored: ChangefeedRow, ownership: Ownership) -> str:
+def why_it_may_live(stored: StoredOwner, ownership: Ownership) -> str:
     if not is_earlier(stored, ownership):
         return f"of etcd cluster {stored.etcd_cluster_id}, which may be alive"
     return (
@@ -39,7 +58,7 @@ def why_it_may_live(stored: ChangefeedRow, ownership: Ownership) -> str:
     )
 
 
-def alive(row: ChangefeedRow, ownership: Ownership, uri: str) -> TidelakeError:
+def alive(row: StoredOwner, ownership: Ownership, uri: str) -> TidelakeError:
     if is_earlier(row, ownership):
         return TermRefused(
             f"changefeed {row.changefeed_id}: our election (revision {ownership.election_revision})"
