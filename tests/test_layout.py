@@ -26,7 +26,6 @@ MOST_ARROWS: Final = {"streaming": 40}
 # What does not look like the page yet: each step of the move takes something out.
 NOT_YET: Final[tuple[str, ...]] = (
     "conf",
-    "coordination/etcd",
     "sinks",
     "sinks/control",
     "sinks/ddl",
@@ -44,10 +43,7 @@ NOT_YET: Final[tuple[str, ...]] = (
     "streaming/spans",
     "streaming/spark",
 )
-CIRCLES: Final[tuple[tuple[str, ...], ...]] = (
-    ("coordination/etcd/etcd3_client.py", "coordination/etcd/watch_stream.py"),
-    ("sinks/control/changefeeds.py", "sinks/control/earlier_owner.py"),
-)
+CIRCLES: Final[tuple[tuple[str, ...], ...]] = ()
 
 # "**cli/** (main, cluster, …)" under "## The folders of `streaming/`"
 HEADING: Final = re.compile(r"^## .*`(\w+)/`$", re.MULTILINE)

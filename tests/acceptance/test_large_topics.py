@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from streaming.apply.carry import Carry
 from streaming.stream.role_context import RoleContext
-from tests.acceptance import extremes
-from tests.acceptance.extremes import ManyTables, OneTransaction, WideTable, one_process
+from tests.acceptance import large_topics
+from tests.acceptance.large_topics import ManyTables, OneTransaction, WideTable, one_process
 from tests.acceptance.one_process import Lives
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import Message
@@ -79,7 +79,7 @@ def test_a_wide_table(
     wide = WideTable(columns=300, rows=1_000)
     produce(broker, topic, wide.messages())
     lives = Lives(spark, broker, tmp_path, topics=[topic], partitions=PARTITIONS)
-    lives.finish(target_ts=extremes.MARK_TS - 1)
+    lives.finish(target_ts=large_topics.MARK_TS - 1)
     wide.check(lives.warehouse)
     assert carries
 
@@ -90,10 +90,10 @@ def test_many_tables_in_one_topic(
     many = ManyTables(tables=80, rows=4)
     produce(broker, topic, many.first())
     lives = Lives(spark, broker, tmp_path, topics=[topic], partitions=PARTITIONS)
-    lives.finish(target_ts=extremes.CHANGED_TS - 2)
+    lives.finish(target_ts=large_topics.CHANGED_TS - 2)
     before = lives.versions()
     broker.produce(topic, many.second())
-    lives.finish(target_ts=extremes.MARK_TS - 1)
+    lives.finish(target_ts=large_topics.MARK_TS - 1)
     many.check(lives.warehouse)
     assert lives.versions() == {name: version + 1 for name, version in before.items()}
     assert carries
@@ -126,7 +126,7 @@ def test_a_table_of_a_thousand_columns(broker: KafkaBroker, tmp_path: Path, topi
     wide = WideTable(columns=1_000, rows=20_000)
     produce(broker, topic, wide.messages())
     uri = source_uri(broker, topic)
-    cost = one_process(broker, tmp_path, uri, start_ts=1, target_ts=extremes.MARK_TS - 1)
+    cost = one_process(broker, tmp_path, uri, start_ts=1, target_ts=large_topics.MARK_TS - 1)
     assert cost.peak_rss_mb_of["driver"] < ALLOWED_MB
     wide.check(tmp_path / "warehouse")
 
@@ -136,8 +136,8 @@ def test_a_thousand_tables_in_one_topic(broker: KafkaBroker, tmp_path: Path, top
     many = ManyTables(tables=1_000, rows=5)
     produce(broker, topic, many.first())
     uri = source_uri(broker, topic)
-    one_process(broker, tmp_path, uri, start_ts=1, target_ts=extremes.CHANGED_TS - 2)
+    one_process(broker, tmp_path, uri, start_ts=1, target_ts=large_topics.CHANGED_TS - 2)
     broker.produce(topic, many.second())
-    cost = one_process(broker, tmp_path, uri, start_ts=1, target_ts=extremes.MARK_TS - 1)
+    cost = one_process(broker, tmp_path, uri, start_ts=1, target_ts=large_topics.MARK_TS - 1)
     assert cost.peak_rss_mb_of["driver"] < ALLOWED_MB
     many.check(tmp_path / "warehouse")
