@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 import grpc
 
 from coordination.etcd.client import WatchBatch, WatchEvent
-from coordination.etcd.whole_revisions import Moments
+from coordination.etcd.whole_revisions import WholeRevisions
 from coordination.model import Revision
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class FollowedWatch:
         self._source = source
         self._keys = keys
         self._key = ",".join(keys)  # for the log
-        self._moments = Moments(len(keys))
+        self._moments = WholeRevisions(len(keys))
         self._prefix = prefix
         self._callback = callback
         # The next stream begins here. Only events raise it: progress may run ahead of events.
@@ -92,7 +92,7 @@ class FollowedWatch:
         while not self._cancelled.is_set():
             pulse, self._stream = _StreamPulse(), None
             endpoint = self._source.endpoint
-            self._moments = Moments(len(self._keys))
+            self._moments = WholeRevisions(len(self._keys))
             try:
                 self._stream = self._source.open_watch(self._requests(pulse), endpoint)
                 if self._cancelled.is_set():  # it was cancelled while the stream was being opened

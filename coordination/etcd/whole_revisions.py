@@ -16,7 +16,7 @@ from coordination.etcd.client import WatchEvent
 from coordination.model import Revision
 
 
-class Moments:
+class WholeRevisions:
     """Holds back the events of one stream with so many watches until their revision is complete."""
 
     def __init__(self, watches: int) -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from coordination.etcd.client import KeyValue, WatchEvent
-from coordination.etcd.whole_revisions import Moments
+from coordination.etcd.whole_revisions import WholeRevisions
 from coordination.model import Revision
 
 Moment = tuple[int, tuple[int, ...]]  # a revision, and the watches that see it
@@ -25,8 +25,8 @@ def history(random_: random.Random) -> list[Moment]:
     return [(at, random_.choice([(0,), (1,), (0, 1), ()])) for at in range(1, LAST)]
 
 
-def begun() -> Moments:
-    moments = Moments(2)
+def begun() -> WholeRevisions:
+    moments = WholeRevisions(2)
     moments.created(0, Revision(0))
     moments.created(1, Revision(0))
     return moments
@@ -43,7 +43,7 @@ def test_an_event_of_one_watch_waits_until_the_other_is_known_to_have_none() -> 
 
 
 def test_nothing_is_told_before_all_watches_are_made() -> None:
-    moments = Moments(2)
+    moments = WholeRevisions(2)
     moments.created(0, Revision(0))
     moments.add(0, [event(0, 5)])
     moments.progress(-1, Revision(7))
