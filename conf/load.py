@@ -39,7 +39,7 @@ from conf.settings import (
     EtcdSettings,
     EventFilter,
     FilterSettings,
-    KafkaSource,
+    KafkaSettings,
     Problems,
     SessionSettings,
     SettingError,
@@ -272,7 +272,7 @@ def warehouse_of(uri: str | None) -> str:
         raise SettingError(f"sink-uri: {error}") from error
 
 
-def _source(document: Document, values: Mapping[str, Any]) -> KafkaSource:
+def _source(document: Document, values: Mapping[str, Any]) -> KafkaSettings:
     uri = values.get("source-uri")
     require(bool(uri), "source-uri is missing: give the sink URI that TiCDC was given")
     sink = document.get("sink", {})
@@ -284,7 +284,7 @@ def _source(document: Document, values: Mapping[str, Any]) -> KafkaSource:
         source = parse_source_uri(cast(str, uri), defaults=defaults, topics=_static_topics(sink))
     problems.refuse()
     _check_dispatchers(sink, source)
-    own = _given(KafkaSource, values)
+    own = _given(KafkaSettings, values)
     for name, value in own.items():
         parse_reference(f"kafka-{name.replace('_', '-')}", value)
     return replace(source, **{name: value for name, value in own.items() if value})
@@ -318,7 +318,7 @@ def _static_topics(sink: Document) -> tuple[str, ...]:
     return (*static, *sink.get("topics", ()))
 
 
-def _check_dispatchers(sink: Document, source: KafkaSource) -> None:
+def _check_dispatchers(sink: Document, source: KafkaSettings) -> None:
     """Refuse a topic expression without a list of topics: it stands for topics whose names only
     TiCDC knows, so the user has to list those to read."""
     listed = set(source.topics) - {source.topic} - set(_static_topics({**sink, "topics": ()}))

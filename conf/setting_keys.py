@@ -20,7 +20,7 @@ from conf.settings import (
     DeltaSink,
     EtcdSettings,
     EventFilter,
-    KafkaSource,
+    KafkaSettings,
     SessionSettings,
     TableRule,
     TransportSettings,
@@ -133,7 +133,7 @@ EVENT_TYPES = (*EVENT_GROUPS, *ROW_EVENTS, *COMPATIBLE_DDLS, *INCOMPATIBLE_DDLS,
 CHANGEFEED_KEYS = {
     **{name: TEXT for name in ("changefeed-id", "source-uri", "sink-uri", "schema-file")},
     "case-sensitive": UsedKey("boolean"),
-    **keys_of(Changefeed, KafkaSource, DeltaSink),
+    **keys_of(Changefeed, KafkaSettings, DeltaSink),
 }
 CAPTURE_KEYS = {
     "etcd": TEXT,

@@ -115,7 +115,7 @@ class KafkaSecurity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaSource:
+class KafkaSettings:
     """``kafka://host:port,host:port/topic?protocol=canal-json&partition-num=3&…``."""
 
     brokers: tuple[str, ...]
@@ -277,7 +277,7 @@ class Changefeed:
     """One replication task, as the user described it."""
 
     id: str
-    source: KafkaSource
+    source: KafkaSettings
     sink: DeltaSink
     start_ts: int = setting("start-ts", 0)
     target_ts: int | None = setting("target-ts")

@@ -17,7 +17,7 @@ from conf.forms import is_time_zone
 from conf.kafka_security import NOT_BUILT, boolean, parse_security
 from conf.kafka_security import PARAMETERS as SECURITY
 from conf.masking import is_secret_name
-from conf.settings import KafkaSource, Problems, SettingError, require, unknown
+from conf.settings import KafkaSettings, Problems, SettingError, require, unknown
 
 PROTOCOLS_NOT_BUILT = (
     "open-protocol", "default", "simple", "avro", "csv", "debezium", "maxwell", "canal", "craft",
@@ -59,7 +59,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 def parse_source_uri(
     uri: str, *, defaults: Mapping[str, str] = _NOTHING, topics: Sequence[str] = ()
-) -> KafkaSource:
+) -> KafkaSettings:
     """The source that the URI describes. ``defaults`` are parameters from a changefeed file (those
     of the URI win), ``topics`` are topics to read besides those of the URI.
 
@@ -89,7 +89,7 @@ def parse_source_uri(
     with problems.noted():
         made["security"] = parse_security(parameters)
     problems.refuse()
-    return KafkaSource(protocol=parameters["protocol"], **made)
+    return KafkaSettings(protocol=parameters["protocol"], **made)
 
 
 def _check_scheme(scheme: str) -> None:

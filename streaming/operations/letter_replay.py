@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSource, TableRule
+from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSettings, TableRule
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import NO_TS, TableName
@@ -269,7 +269,7 @@ def told_settings(sink: DeltaSink, row: ChangefeedRow) -> Changefeed:
     for rule in told["tables"]:
         given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in rule.items()}
         rules.append(TableRule(**given))
-    source = KafkaSource(
+    source = KafkaSettings(
         brokers=("unused",),
         topic="unused",
         topics=("unused",),

@@ -26,7 +26,7 @@ from conf.settings import (
     BatchSettings,
     Changefeed,
     DeltaSink,
-    KafkaSource,
+    KafkaSettings,
     SessionSettings,
     Settings,
 )
@@ -185,7 +185,7 @@ class Lives:
         self.topics = tuple(topics)
         self.warehouse = folder / "warehouse"
         self.uri = store or str(self.warehouse)
-        source = KafkaSource(
+        source = KafkaSettings(
             brokers=(broker.bootstrap,),
             topic=self.topics[0],
             topics=self.topics,

@@ -21,7 +21,7 @@ from conf.settings import (
     Changefeed,
     DeltaSink,
     FilterSettings,
-    KafkaSource,
+    KafkaSettings,
     TableRule,
 )
 from coordination import failpoint
@@ -74,7 +74,7 @@ class OneWriter:
             self._logs[partition].append(value)
         self._parts = {each: TopicPartition(TOPIC, each) for each in self._logs}
         sink = DeltaSink(warehouse=str(folder), apply_engine="merge-on-write", tables=rules)
-        source = KafkaSource(
+        source = KafkaSettings(
             brokers=("nowhere",),
             topic=TOPIC,
             topics=(TOPIC,),

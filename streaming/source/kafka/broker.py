@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
-from conf.settings import KafkaSource
+from conf.settings import KafkaSettings
 from coordination.errors import TidelakeError, TopicMissing, TryAgain
 from streaming.protocols.clocks import LATEST_MS
 from streaming.source.kafka.connection_errors import connection_refusal
@@ -68,7 +68,7 @@ class SourceShape:
 class Source:
     """Metadata, offsets and reads of one changefeed's topics."""
 
-    def __init__(self, settings: KafkaSource) -> None:
+    def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._admin: AdminClient | None = None
 

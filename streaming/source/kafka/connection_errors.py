@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from conf.settings import KafkaSecurity, KafkaSource
+from conf.settings import KafkaSecurity, KafkaSettings
 from coordination.errors import ConfigError
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 
@@ -33,7 +33,7 @@ _VERIFIED = "certificate verify failed"
 _HUNG_UP = re.compile("Broken pipe|Connection reset")
 
 
-def connection_refusal(kafka: KafkaSource, patience_s: float = 2.0) -> str | None:
+def connection_refusal(kafka: KafkaSettings, patience_s: float = 2.0) -> str | None:
     """Connect once more, and return why that fails and what to do; None if it works now.
 
     Blocks for about ``patience_s`` seconds, longer to look at certificates. Raises ConfigError if
@@ -91,7 +91,7 @@ def _login_refused(reason: str, security: KafkaSecurity) -> str:
     return f"{reason}: check sasl-user and sasl-password"
 
 
-def _exactly(kafka: KafkaSource, code: str, text: str) -> str:
+def _exactly(kafka: KafkaSettings, code: str, text: str) -> str:
     if _VERIFIED not in text:
         return in_words(code, text, kafka.security)
     for broker in kafka.brokers:

@@ -6,7 +6,7 @@ import base64
 import binascii
 from pathlib import Path
 
-from conf.settings import KafkaSecurity, KafkaSource
+from conf.settings import KafkaSecurity, KafkaSettings
 from coordination.errors import ConfigError
 from coordination.secrets import revealed
 
@@ -17,7 +17,7 @@ _RESPONSE_BYTES = 100_000_000  # librdkafka's default limit: it takes what is la
 _BESIDE_A_MESSAGE = 16 << 20  # room in a response for other partitions' messages, and for framing
 
 
-def librdkafka_settings(kafka: KafkaSource) -> ClientConfig:
+def librdkafka_settings(kafka: KafkaSettings) -> ClientConfig:
     """The settings by which a ``confluent_kafka`` client connects and logs in; the settings for
     reading are in `consumer.py`.
 

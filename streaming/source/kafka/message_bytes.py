@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaException
 
-from conf.settings import KafkaSource
+from conf.settings import KafkaSettings
 from streaming.protocols.contract import Block, Decoder, Messages, Wanted
 from streaming.source.kafka.broker import Source, SourceAway
 from streaming.source.kafka.consumer import RangeConsumer
@@ -35,7 +35,7 @@ Offsets = Mapping[TopicPartition, Sequence[int]]
 
 
 def values_at(
-    kafka: KafkaSource, offsets: Offsets, topic_ids: Mapping[str, str]
+    kafka: KafkaSettings, offsets: Offsets, topic_ids: Mapping[str, str]
 ) -> Iterator[pa.Table]:
     """The messages at these offsets as tables of schema ``MESSAGES``, in order; an offset without a
     message, or whose message Kafka has deleted, has no row. Messages may be large, so each table
@@ -63,7 +63,9 @@ def values_at(
             yield pa.concat_tables(found).sort_by(order)
 
 
-def _read(kafka: KafkaSource, ranges: Sequence[OffsetRange], decode: Decoder) -> list[OffsetRange]:
+def _read(
+    kafka: KafkaSettings, ranges: Sequence[OffsetRange], decode: Decoder
+) -> list[OffsetRange]:
     """Read what Kafka still has of the ranges until the byte budget is used up, and return what is
     left of them. Before and after, also after an error, check that the topics are the same."""
     topic_ids = {each.topic: each.topic_id for each in ranges}

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
 from pyspark.errors import PySparkException
 
-from conf.settings import KafkaSource
+from conf.settings import KafkaSettings
 from coordination.errors import TryAgain
 from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
@@ -46,7 +46,7 @@ class RangeReader:
     Spark's UI."""
 
     def __init__(
-        self, spark: SparkContext, kafka: KafkaSource, decode: Decoder, *, name: str = "tidelake"
+        self, spark: SparkContext, kafka: KafkaSettings, decode: Decoder, *, name: str = "tidelake"
     ) -> None:
         self._spark = spark
         self._kafka = kafka

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conf.settings import Changefeed, DeltaSink, EtcdSettings, KafkaSource
+from conf.settings import Changefeed, DeltaSink, EtcdSettings, KafkaSettings
 from coordination.capture.run_admission import RunAdmission
 from coordination.errors import ConfigError, TidelakeError, TopicMissing
 from coordination.etcd import keys
@@ -184,7 +184,7 @@ def test_a_capture_of_a_version_too_far_away_is_refused(etcd: EmbeddedEtcd) -> N
 
 def admit_a_run(client: EtcdClient, cluster_id: str, warehouse: str, lease: LeaseID) -> None:
     """As it is while one replicates the shop."""
-    source = KafkaSource(
+    source = KafkaSettings(
         brokers=("b:1",), topic="t", topics=("t",), protocol="canal-json", partition_num=None
     )
     shop = Changefeed(id="shop", source=source, sink=DeltaSink(warehouse=warehouse))

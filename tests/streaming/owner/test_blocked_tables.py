@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSource
+from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSettings
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdls
 from streaming.owner import blocked_tables
@@ -24,7 +24,7 @@ OTHER = HeldTable(event=unknown(30, "u"), why="it is unknown here")
 
 class Ground:
     def __init__(self, folder: Path) -> None:
-        source = KafkaSource(
+        source = KafkaSettings(
             brokers=("h:1",), topic="t", topics=("t",), protocol="canal-json", partition_num=1
         )
         self.stored = BlockedDdls(str(folder))

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from deltalake import DeltaTable
 
-from conf.settings import Changefeed, DeltaSink, KafkaSource
+from conf.settings import Changefeed, DeltaSink, KafkaSettings
 from coordination.errors import Stop
 from coordination.model import TableName, Ts
 from coordination.trust.clock import SystemClock
@@ -52,7 +52,7 @@ class Ground:
         self._changefeed = Changefeed(
             id="shop",
             start_ts=Ts(1),
-            source=KafkaSource(
+            source=KafkaSettings(
                 brokers=("h:1",), topic="t", topics=("t",), protocol="canal-json", partition_num=1
             ),
             sink=DeltaSink(warehouse=str(warehouse)),

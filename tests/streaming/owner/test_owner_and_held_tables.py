@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSource
+from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSettings
 from coordination.model import (
     CaptureID,
     Ownership,
@@ -60,7 +60,7 @@ class Stream:
     """One partition; what comes is given to the owner's reader at once."""
 
     def __init__(self, folder: Path, **batch: int) -> None:
-        source = KafkaSource(
+        source = KafkaSettings(
             brokers=("h:1",), topic="shop", topics=("shop",), protocol="canal-json", partition_num=1
         )
         self.name = "stream"

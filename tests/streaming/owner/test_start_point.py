@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSource, TableRule
+from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSettings, TableRule
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
@@ -22,7 +22,7 @@ P0, P1 = TopicPartition("shop", 0), TopicPartition("shop", 1)
 SHAPE = SourceShape({"shop": "id-1"}, frozenset({P0, P1}))
 CHANGEFEED = Changefeed(
     id="shop",
-    source=KafkaSource(
+    source=KafkaSettings(
         brokers=("b:1",), topic="shop", topics=("shop",), protocol="canal-json", partition_num=2
     ),
     sink=DeltaSink(warehouse="/w"),

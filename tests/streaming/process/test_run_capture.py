@@ -13,7 +13,7 @@ import pytest
 from conf.settings import (
     Changefeed,
     DeltaSink,
-    KafkaSource,
+    KafkaSettings,
     SessionSettings,
     Settings,
     TransportSettings,
@@ -45,7 +45,7 @@ SHOP = ChangefeedID("shop")
 SCOPE = keys.run_scope(CLUSTER, SHOP)
 WAREHOUSE = "/lake"
 PATIENCE_S = 90.0
-SOURCE = KafkaSource(
+SOURCE = KafkaSettings(
     brokers=("b:1",), topic="t", topics=("t",), protocol="canal-json", partition_num=None
 )
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
-from conf.settings import Changefeed, DeltaSink, KafkaSource, TableRule
+from conf.settings import Changefeed, DeltaSink, KafkaSettings, TableRule
 from coordination.model import Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.schemas import SchemaRow
@@ -38,7 +38,7 @@ from tests.streaming.apply.blocks import A, Row, blocks_of
 from tests.streaming.apply.resolved import schema
 from tests.streaming.spans.reshaping import RULES, TSO, Reshaping, Step
 
-SOURCE = KafkaSource(
+SOURCE = KafkaSettings(
     brokers=("b:1",), topic="shop", topics=("shop",), protocol="canal-json", partition_num=1
 )
 CHANGE_RULES = ChangeRules(time_zone=RULES.time_zone, zero_date=RULES.zero_date)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conf.settings import KafkaSource
+from conf.settings import KafkaSettings
 from sinks.control.changefeeds import ChangefeedRow
 from streaming.operations.progress_report import ProgressReport
 from streaming.source.kafka.broker import Source, SourceAway
@@ -89,7 +89,7 @@ def test_a_broker_tells_its_retention_and_how_old_a_message_is(broker: KafkaBrok
     topic = "retention"
     broker.create_topic(topic, partitions=2)
     source = Source(
-        KafkaSource(
+        KafkaSettings(
             brokers=(broker.bootstrap,),
             topic=topic,
             topics=(topic,),

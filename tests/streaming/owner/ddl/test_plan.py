@@ -8,7 +8,7 @@ from itertools import permutations
 
 import pytest
 
-from conf.settings import Changefeed, DeltaSink, EventFilter, FilterSettings, KafkaSource
+from conf.settings import Changefeed, DeltaSink, EventFilter, FilterSettings, KafkaSettings
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl, DdlAction
 from sinks.ddl.classify import KEY
@@ -114,7 +114,7 @@ def test_a_wall_ends_the_rows_right_below_it() -> None:
 
 
 def test_a_refusal_has_the_commands_that_go_on() -> None:
-    source = KafkaSource(
+    source = KafkaSettings(
         brokers=("h:1",), topic="t", topics=("t",), protocol="canal-json", partition_num=1
     )
     changefeed = Changefeed(id="shop", source=source, sink=DeltaSink(warehouse="/my lake"))

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Assignment
 
-from conf.settings import KafkaSource
+from conf.settings import KafkaSettings
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.positions import TopicPartition
@@ -26,7 +26,7 @@ def test_a_topic_is_read_whatever_it_is_compressed_with(broker: KafkaBroker, cod
     for value in VALUES:
         producer.produce(topic, value, partition=0)
     assert producer.flush(20) == 0
-    kafka = KafkaSource(
+    kafka = KafkaSettings(
         brokers=(broker.bootstrap,), topic=topic, topics=(topic,), protocol="canal-json",
         partition_num=1,
     )  # fmt: skip

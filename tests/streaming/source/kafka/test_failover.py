@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as Assignment
 
-from conf.settings import KafkaSource
+from conf.settings import KafkaSettings
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.positions import TopicPartition
@@ -66,9 +66,9 @@ def read_past_a_death(consumer: Consumer, second: KafkaBroker) -> dict[int, list
     return read
 
 
-def source_of(brokers: tuple[KafkaBroker, KafkaBroker]) -> KafkaSource:
+def source_of(brokers: tuple[KafkaBroker, KafkaBroker]) -> KafkaSettings:
     first, second = brokers
-    return KafkaSource(
+    return KafkaSettings(
         brokers=(second.bootstrap, first.bootstrap),
         topic=TOPIC,
         topics=(TOPIC,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conf.settings import KafkaSource
+from conf.settings import KafkaSettings
 from streaming.source.kafka.broker import Source, SourceAway
 from streaming.source.positions import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.kafka
 
 def source(bootstrap: str, topic: str) -> Source:
     return Source(
-        KafkaSource(
+        KafkaSettings(
             brokers=(bootstrap,),
             topic=topic,
             topics=(topic,),

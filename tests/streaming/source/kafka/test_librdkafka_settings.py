@@ -10,7 +10,7 @@ from confluent_kafka import Consumer
 from cryptography.hazmat.primitives import serialization
 
 from conf.masking import masked
-from conf.settings import KafkaSource
+from conf.settings import KafkaSettings
 from conf.source_uri import parse_source_uri
 from coordination.errors import ConfigError
 from streaming.source.kafka.connection_errors import connection_refusal
@@ -20,7 +20,7 @@ from tests.services.certificates import Authority
 GOOD = "kafka://a:9092,b:9093/shop?protocol=canal-json&enable-tidb-extension=true"
 
 
-def source(parameters: str = "", **own: str) -> KafkaSource:
+def source(parameters: str = "", **own: str) -> KafkaSettings:
     return replace(parse_source_uri(GOOD + parameters), **own)
 
 

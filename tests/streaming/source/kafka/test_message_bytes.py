@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from conf.settings import KafkaSource
+from conf.settings import KafkaSettings
 from streaming.source.kafka.broker import Source, SourceAway, SourceLost
 from streaming.source.kafka.message_bytes import values_at
 from streaming.source.kafka.read_ranges import CHUNK_BYTES, TASK_BYTES
@@ -24,8 +24,8 @@ def topic(broker: KafkaBroker) -> str:
     return name
 
 
-def source_of(broker: KafkaBroker, topic: str) -> KafkaSource:
-    return KafkaSource(
+def source_of(broker: KafkaBroker, topic: str) -> KafkaSettings:
+    return KafkaSettings(
         brokers=(broker.bootstrap,),
         topic=topic,
         topics=(topic,),
@@ -34,7 +34,7 @@ def source_of(broker: KafkaBroker, topic: str) -> KafkaSource:
     )
 
 
-def topic_ids(kafka: KafkaSource) -> Mapping[str, str]:
+def topic_ids(kafka: KafkaSettings) -> Mapping[str, str]:
     source = Source(kafka)
     try:
         return source.shape().topic_ids

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Assignment
 
-from conf.settings import KafkaSource
+from conf.settings import KafkaSettings
 from conf.source_uri import parse_source_uri
 from streaming.source.kafka.broker import Source
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
@@ -34,11 +34,11 @@ def tokens() -> Iterator[TokenServer]:
         yield running
 
 
-def source(broker: SecuredBroker, listener: str, parameters: str) -> KafkaSource:
+def source(broker: SecuredBroker, listener: str, parameters: str) -> KafkaSettings:
     return parse_source_uri(broker.source_uri(listener, TOPIC, parameters))
 
 
-def end(kafka: KafkaSource) -> int:
+def end(kafka: KafkaSettings) -> int:
     """As the broker tells it."""
     asked = Source(kafka)
     try:
@@ -48,7 +48,7 @@ def end(kafka: KafkaSource) -> int:
         asked.close()
 
 
-def values(kafka: KafkaSource, count: int) -> list[bytes | None]:
+def values(kafka: KafkaSettings, count: int) -> list[bytes | None]:
     """As librdkafka reads them."""
     consumer = Consumer({**librdkafka_settings(kafka), "log_level": 0})
     try:
@@ -58,7 +58,7 @@ def values(kafka: KafkaSource, count: int) -> list[bytes | None]:
         consumer.close()
 
 
-def both_read(kafka: KafkaSource) -> None:
+def both_read(kafka: KafkaSettings) -> None:
     assert end(kafka) == len(VALUES)
     assert values(kafka, len(VALUES)) == VALUES
 

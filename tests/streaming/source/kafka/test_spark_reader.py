@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from conf.settings import KafkaSource
+from conf.settings import KafkaSettings
 from coordination.errors import TopicMissing
 from coordination.model import TableName, Ts
 from streaming.protocols.contract import Block, Kind, WantedTable
@@ -40,8 +40,8 @@ def topic(broker: KafkaBroker) -> str:
 
 
 @pytest.fixture
-def kafka(broker: KafkaBroker, topic: str) -> KafkaSource:
-    return KafkaSource(
+def kafka(broker: KafkaBroker, topic: str) -> KafkaSettings:
+    return KafkaSettings(
         brokers=(broker.bootstrap,),
         topic=topic,
         topics=(topic,),
@@ -51,13 +51,13 @@ def kafka(broker: KafkaBroker, topic: str) -> KafkaSource:
 
 
 @pytest.fixture
-def reader(spark: SparkSession, kafka: KafkaSource) -> Iterator[RangeReader]:
+def reader(spark: SparkSession, kafka: KafkaSettings) -> Iterator[RangeReader]:
     one = RangeReader(spark.sparkContext, kafka, decode, name="tests")
     yield one
     one.close()
 
 
-def topic_ids(kafka: KafkaSource) -> Mapping[str, str]:
+def topic_ids(kafka: KafkaSettings) -> Mapping[str, str]:
     source = Source(kafka)
     try:
         return source.shape().topic_ids
@@ -65,7 +65,7 @@ def topic_ids(kafka: KafkaSource) -> Mapping[str, str]:
         source.close()
 
 
-def everything(kafka: KafkaSource) -> list[OffsetRange]:
+def everything(kafka: KafkaSettings) -> list[OffsetRange]:
     source = Source(kafka)
     try:
         shape = source.shape()
@@ -75,7 +75,7 @@ def everything(kafka: KafkaSource) -> list[OffsetRange]:
         source.close()
 
 
-def test_all_of_a_topic(broker: KafkaBroker, topic: str, kafka: KafkaSource, reader: RangeReader):
+def test_all_of_a_topic(broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: RangeReader):
     broker.produce(topic, ((each % 2, None, b"%d" % each) for each in range(60_000)))
     wanted = {TableName("a", "b"): WantedTable(above_ts=Ts(1), key=("id",))}
     blocks = reader.read(everything(kafka), wanted)
@@ -88,7 +88,7 @@ def test_all_of_a_topic(broker: KafkaBroker, topic: str, kafka: KafkaSource, rea
 
 
 def test_one_partition_is_read_in_pieces_and_comes_as_one(
-    broker: KafkaBroker, topic: str, kafka: KafkaSource, reader: RangeReader
+    broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: RangeReader
 ):
     broker.produce(topic, ((0, None, b"%d" % each) for each in range(60_000)))
     assert reader.tasks == 2
@@ -99,7 +99,7 @@ def test_one_partition_is_read_in_pieces_and_comes_as_one(
 
 def test_bodies_come_by_files_that_go_with_the_job(
     broker: KafkaBroker,
-    kafka: KafkaSource,
+    kafka: KafkaSettings,
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -136,7 +136,7 @@ class KilledOnce:
 
 def test_a_worker_is_killed_behind_its_body(
     broker: KafkaBroker,
-    kafka: KafkaSource,
+    kafka: KafkaSettings,
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -158,7 +158,7 @@ def test_a_worker_is_killed_behind_its_body(
 def test_pieces_behind_a_budget_do_not_count(
     broker: KafkaBroker,
     topic: str,
-    kafka: KafkaSource,
+    kafka: KafkaSettings,
     reader: RangeReader,
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -175,14 +175,14 @@ def test_pieces_behind_a_budget_do_not_count(
     assert reader.messages == pytest.approx(2 * (10 << 20) / 1_000, rel=0.01)
 
 
-def test_an_empty_range_is_done_without_a_job(kafka: KafkaSource, reader: RangeReader):
+def test_an_empty_range_is_done_without_a_job(kafka: KafkaSettings, reader: RangeReader):
     (name, topic_id) = next(iter(topic_ids(kafka).items()))
     (block,) = reader.read([OffsetRange(name, topic_id, 1, 0, 0)], {})
     assert (block.kind, block.first, block.last, block.rows) == (Kind.DONE, 0, 0, 0)
 
 
 def test_a_topic_that_was_made_again_is_lost(
-    broker: KafkaBroker, topic: str, kafka: KafkaSource, reader: RangeReader
+    broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: RangeReader
 ):
     broker.produce(topic, [(0, None, b"x")] * 10)
     ranges = everything(kafka)
@@ -197,7 +197,7 @@ def test_a_topic_that_was_made_again_is_lost(
 
 
 def test_what_was_deleted_is_lost(
-    broker: KafkaBroker, topic: str, kafka: KafkaSource, reader: RangeReader
+    broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: RangeReader
 ):
     broker.produce(topic, [(0, None, b"x")] * 100)
     ranges = everything(kafka)
@@ -207,7 +207,7 @@ def test_what_was_deleted_is_lost(
 
 
 def test_what_the_broker_does_not_have_is_worth_another_try(
-    kafka: KafkaSource, reader: RangeReader, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaSettings, reader: RangeReader, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(spark_reader, "ReadTask", ImpatientTask)
     (name, topic_id) = next(iter(topic_ids(kafka).items()))
@@ -216,7 +216,7 @@ def test_what_the_broker_does_not_have_is_worth_another_try(
 
 
 def test_a_decoder_that_fails_is_one_line(
-    broker: KafkaBroker, topic: str, kafka: KafkaSource, reader: RangeReader
+    broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: RangeReader
 ):
     broker.produce(topic, [(0, None, FAIL)])
     with pytest.raises(ReadFailed, match="ValueError: a decoder that fails") as caught:
@@ -224,7 +224,7 @@ def test_a_decoder_that_fails_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_read_is_given_up_when_it_is_told_to(kafka: KafkaSource, reader: RangeReader):
+def test_a_read_is_given_up_when_it_is_told_to(kafka: KafkaSettings, reader: RangeReader):
     (name, topic_id) = next(iter(topic_ids(kafka).items()))
     with ThreadPoolExecutor(1) as other:
         nothing_there = OffsetRange(name, topic_id, 0, 0, 5)
