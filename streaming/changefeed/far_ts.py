@@ -7,11 +7,11 @@ import time
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS
 from streaming.protocols.clocks import latest_ts, shown_ts
-from streaming.source.kafka.broker import Source
+from streaming.source.kafka.broker import KafkaSource
 from streaming.source.kafka.deleted_messages import CLOCKS_MS
 
 
-def refuse_far_ahead(name: str, ts: int | None, source: Source | None) -> None:
+def refuse_far_ahead(name: str, ts: int | None, source: KafkaSource | None) -> None:
     """Raise ConfigError for a setting with a TSO that is more than a minute ahead. The broker is
     asked only if it is ahead of this machine's clock; ``source``: None where it cannot be."""
     ours_ms = time.time() * 1e3
@@ -32,7 +32,7 @@ def refuse_far_ahead(name: str, ts: int | None, source: Source | None) -> None:
     )
 
 
-def _clocks_ms(source: Source) -> tuple[float | None, float | None]:
+def _clocks_ms(source: KafkaSource) -> tuple[float | None, float | None]:
     """The time of the newest message; and where Kafka has deleted some, the latest that
     `deleted_messages.py` may advise to start at, though that is ahead of the clocks."""
     try:

@@ -24,7 +24,7 @@ from streaming.changefeed.far_ts import refuse_far_ahead
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.schema_file import definitions_of
 from streaming.operations.freshness import Freshness
-from streaming.source.kafka.broker import Source, SourceLost
+from streaming.source.kafka.broker import KafkaSource, SourceLost
 from streaming.source.kafka.deleted_messages import refuse_a_hole
 
 PROBE: Final = ".tidelake-probe"  # an empty file, written and deleted
@@ -71,7 +71,7 @@ def _check_sink(changefeed: Changefeed) -> None:
 
 
 def _check_source(changefeed: Changefeed) -> None:
-    with closing(Source(changefeed.source)) as source:
+    with closing(KafkaSource(changefeed.source)) as source:
         check_clocks(changefeed, source)
         source.shape()
 
@@ -103,7 +103,7 @@ def refuse_others_warehouse(changefeed: Changefeed) -> None:
         )
 
 
-def check_clocks(changefeed: Changefeed, source: Source | None) -> None:
+def check_clocks(changefeed: Changefeed, source: KafkaSource | None) -> None:
     """Raise ConfigError for a start that lies ahead of the clocks. ``source``: None where the
     broker cannot be asked."""
     refuse_far_ahead("start-ts", changefeed.start_ts, source)
@@ -116,7 +116,7 @@ def check_beginning(changefeed: Changefeed) -> None:
     stored = _stored(changefeed.sink, changefeed.id)
     if stored is not None and stored.source_offsets:
         return
-    with closing(Source(changefeed.source)) as source:
+    with closing(KafkaSource(changefeed.source)) as source:
         first = source.beginnings(source.shape().partitions)
         refuse_a_hole(first, source, checkpoint_ts=changefeed.start_ts, reached_ts=None)
 

@@ -1,5 +1,5 @@
 """Where a start begins: for a new changefeed, a resumed or rewound one, and one whose configuration
-has changed. Pure, but for the questions to ``Source``.
+has changed. Pure, but for the questions to ``KafkaSource``.
 
 A changefeed that has a row *resumes*, whatever ``--start-ts`` says. ``--overwrite-checkpoint-ts``
 and a changed fingerprint (filter, zone, casts) make a new incarnation, under which every table is
@@ -22,7 +22,7 @@ from coordination.model import Ownership
 from sinks.control.changefeeds import ChangefeedRow, ChangefeedState
 from streaming.changefeed.earlier_filters import filters_after, filters_of
 from streaming.changefeed.far_ts import refuse_far_ahead
-from streaming.source.kafka.broker import Source, SourceShape, check_topic_ids
+from streaming.source.kafka.broker import KafkaSource, SourceShape, check_topic_ids
 from streaming.source.kafka.deleted_messages import refuse_a_hole
 from streaming.source.positions import parsed
 from streaming.stream.role_context import RoleContext
@@ -88,7 +88,7 @@ def settle(
     stored: ChangefeedRow,
     changefeed: Changefeed,
     shape: SourceShape,
-    log: Source,
+    log: KafkaSource,
     start_id: str | None = None,
 ) -> ChangefeedRow:
     """The row with which this start goes on, from the claimed one. Raises SourceLost if a topic was

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from coordination.trust.clock import Clock, SystemClock
 from sinks.spark.jvm_errors import line
-from streaming.source.kafka.broker import Source
+from streaming.source.kafka.broker import KafkaSource
 from streaming.source.positions import Offsets, TopicPartition, texts
 from streaming.stream.backlog import Backlog, BacklogMeter
 from streaming.stream.lasting_warnings import BROKER, BROKER_SILENT_S, Concerns
@@ -34,7 +34,7 @@ class BacklogWatch:
 
     def __init__(
         self,
-        connect: Callable[[], Source],
+        connect: Callable[[], KafkaSource],
         *,
         stream: str = "",
         clock: Clock | None = None,
@@ -104,14 +104,14 @@ class BacklogWatch:
     def _facts(self, backlog: Backlog) -> dict[str, object]:
         return {**self._stream, **backlog.facts()}
 
-    def _run(self, source: Source, closing: threading.Event) -> None:
+    def _run(self, source: KafkaSource, closing: threading.Event) -> None:
         while not closing.wait(ASK_EVERY_S):
             self._ask(source)
             if not closing.is_set():
                 self.say()
         source.close()
 
-    def _ask(self, source: Source) -> None:
+    def _ask(self, source: KafkaSource) -> None:
         began_at_s = self._clock.monotonic()
         try:
             ends = source.ends(self._partitions)

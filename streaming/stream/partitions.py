@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import logging
 
-from streaming.source.kafka.broker import Source, SourceLost, SourceShape
+from streaming.source.kafka.broker import KafkaSource, SourceLost, SourceShape
 from streaming.source.positions import Offsets, TopicPartition
 from streaming.stream.watermarks import Watermarks
 
 logger = logging.getLogger(__name__)
 
 
-def beginning(source: Source, shape: SourceShape, low_water: Offsets) -> dict[TopicPartition, int]:
+def beginning(
+    source: KafkaSource, shape: SourceShape, low_water: Offsets
+) -> dict[TopicPartition, int]:
     """The offset from which each of the source's partitions is read: the low water, or for a
     partition without one its first offset. Raises SourceLost where that is not 0."""
     first = source.beginnings(shape.partitions - low_water.keys())
@@ -33,7 +35,7 @@ def beginning(source: Source, shape: SourceShape, low_water: Offsets) -> dict[To
 
 
 def past_strays(
-    source: Source, shape: SourceShape, watermarks: Watermarks, position: Offsets
+    source: KafkaSource, shape: SourceShape, watermarks: Watermarks, position: Offsets
 ) -> Watermarks:
     """``watermarks``, after everything before ``position`` has been read, with those of the strays
     that are read to their end. Asks the broker only where that can change something; the same
@@ -47,7 +49,7 @@ def past_strays(
     )
 
 
-def tell_of_strays(source: Source, shape: SourceShape, begin: Offsets) -> None:
+def tell_of_strays(source: KafkaSource, shape: SourceShape, begin: Offsets) -> None:
     """Log that a topic has more partitions than ``partition-num`` says, and what is in them."""
     if not shape.strays:
         return

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordination.errors import TidelakeError
-from streaming.source.kafka.broker import Source
+from streaming.source.kafka.broker import KafkaSource
 from streaming.source.positions import TopicPartition
 from streaming.stream.lasting_warnings import RETENTION, Concerns
 
@@ -77,7 +77,7 @@ class RetentionWatch:
 
     def __init__(
         self,
-        connect: Callable[[], Source],
+        connect: Callable[[], KafkaSource],
         needed: Callable[[], Mapping[str, int]],
         concerns: Concerns,
     ) -> None:
@@ -106,7 +106,7 @@ class RetentionWatch:
             self._closing.wait(ASK_EVERY_S)
         source.close()
 
-    def look(self, source: Source) -> None:
+    def look(self, source: KafkaSource) -> None:
         """Ask the broker once, and report. Blocks; raises SourceAway."""
         needed = {TopicPartition.parse(text): at for text, at in self._needed().items()}
         retention_ms = source.retention_ms({each.topic for each in needed})

@@ -25,7 +25,7 @@ from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.filter import TableFilter, TableForms
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import SinkTables
-from streaming.source.kafka.broker import Source
+from streaming.source.kafka.broker import KafkaSource
 from streaming.source.kafka.message_bytes import values_at
 from streaming.spans.schema_cache import OlderShapes
 from streaming.spark.session import compiling
@@ -69,9 +69,9 @@ class RoleContext:
         self.filter = TableFilter(self.changefeed.filter)
         self.tables = ControlTables.of(self.changefeed.sink)
 
-    def new_source(self) -> Source:
+    def new_source(self) -> KafkaSource:
         """Another connection to the broker, for another thread. Its caller closes it."""
-        return Source(self.changefeed.source)
+        return KafkaSource(self.changefeed.source)
 
     def row(self, incarnation: int | None = None) -> ChangefeedRow:
         """The changefeed's row. Raises TryAgain before an owner has claimed the changefeed. With

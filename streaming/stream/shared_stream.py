@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from coordination.errors import TryAgain
 from coordination.model import Ts
 from streaming.protocols.contract import Wanted
-from streaming.source.kafka.broker import Source
+from streaming.source.kafka.broker import KafkaSource
 from streaming.source.positions import Offsets, TopicPartition
 from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.partitions import beginning
@@ -42,9 +42,9 @@ class TopicStream:
         self._lock = threading.Lock()  # held while the roles change, or the run begins or ends
         self._roles: tuple[StreamRole, ...] = ()
         self._run: StreamRun | None = None
-        self._source = Source(context.changefeed.source)
+        self._source = KafkaSource(context.changefeed.source)
         self.backlog = BacklogWatch(
-            lambda: Source(context.changefeed.source),
+            lambda: KafkaSource(context.changefeed.source),
             stream=context.name,
             concerns=context.concerns,
         )

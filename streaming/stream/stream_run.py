@@ -25,7 +25,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Wanted, WantedTable
-from streaming.source.kafka.broker import Source, SourceChanged, SourceShape
+from streaming.source.kafka.broker import KafkaSource, SourceChanged, SourceShape
 from streaming.source.kafka.offset_ranges import cut
 from streaming.source.kafka.spark_reader import RangeReader
 from streaming.source.positions import Offsets, texts
@@ -71,7 +71,7 @@ class StreamRun:
         self._backlog_watch = backlog
         self._roles = roles
         self._busy = busy
-        self._source = Source(context.changefeed.source)
+        self._source = KafkaSource(context.changefeed.source)
         self._shape = shape
         self._position = dict(begin)  # where the next read begins; the reading thread's
         self._watermarks = watermarks

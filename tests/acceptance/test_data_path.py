@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from conf.settings import EventFilter, FilterSettings
 from streaming.operations.progress_report import without_watermark
-from streaming.source.kafka.broker import Source, SourceAway
+from streaming.source.kafka.broker import KafkaSource, SourceAway
 from tests.acceptance.one_process import Feed, shop_feed
 from tests.acceptance.small_tables import (
     IDLE,
@@ -146,10 +146,10 @@ def test_a_broker_that_is_away_for_a_moment_is_waited_for(
     lives.produce([*made(10, A), (1, None, row(20, 1, "x")), *marks(50)])
     calls = {"check_unchanged": 0, "check_offsets": 0}
 
-    def missing_at(name: str, nth: int) -> Callable[[Source, Any], None]:
-        ask = getattr(Source, name)
+    def missing_at(name: str, nth: int) -> Callable[[KafkaSource, Any], None]:
+        ask = getattr(KafkaSource, name)
 
-        def answer(source: Source, *what: Any, **options: Any) -> None:
+        def answer(source: KafkaSource, *what: Any, **options: Any) -> None:
             calls[name] += 1
             if calls[name] == nth:
                 raise SourceAway("no answer from the Kafka broker")
@@ -157,8 +157,8 @@ def test_a_broker_that_is_away_for_a_moment_is_waited_for(
 
         return answer
 
-    monkeypatch.setattr(Source, "check_unchanged", missing_at("check_unchanged", 1))
-    monkeypatch.setattr(Source, "check_offsets", missing_at("check_offsets", 2))
+    monkeypatch.setattr(KafkaSource, "check_unchanged", missing_at("check_unchanged", 1))
+    monkeypatch.setattr(KafkaSource, "check_offsets", missing_at("check_offsets", 2))
     lives.finish(target_ts=40)
     assert values(lives, "a") == {1: "x"}
     assert calls["check_unchanged"] >= 2

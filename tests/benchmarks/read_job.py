@@ -13,7 +13,7 @@ from conf.source_uri import parse_source_uri
 from coordination.model import TableName, Ts
 from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Kind, WantedTable
-from streaming.source.kafka.broker import Source
+from streaming.source.kafka.broker import KafkaSource
 from streaming.source.kafka.offset_ranges import cut
 from streaming.source.kafka.spark_reader import RangeReader
 from streaming.source.positions import TopicPartition
@@ -34,7 +34,7 @@ def main() -> None:
         TableName(*name.split(".")): WantedTable(above_ts=Ts(0), key=("id",))
         for name in args.tables
     }
-    source = Source(kafka)
+    source = KafkaSource(kafka)
     shape = source.shape()
     ends = source.ends(shape.partitions)
     source.close()

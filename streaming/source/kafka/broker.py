@@ -65,7 +65,7 @@ class SourceShape:
     strays: frozenset[TopicPartition] = frozenset()
 
 
-class Source:
+class KafkaSource:
     """Metadata, offsets and reads of one changefeed's topics."""
 
     def __init__(self, settings: KafkaSettings) -> None:

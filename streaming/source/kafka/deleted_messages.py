@@ -22,7 +22,7 @@ from typing import Final
 
 from coordination.model import TSO_LOGICAL_BITS, tso_time
 from streaming.protocols.clocks import LATEST_MS
-from streaming.source.kafka.broker import Source, SourceLost
+from streaming.source.kafka.broker import KafkaSource, SourceLost
 from streaming.source.positions import TopicPartition
 
 # By so much may the clock of PD, which gives the commit-ts, be ahead of the clock that stamps
@@ -31,7 +31,11 @@ CLOCKS_MS: Final = 10 * 60_000
 
 
 def refuse_a_hole(
-    first: Mapping[TopicPartition, int], log: Source, *, checkpoint_ts: int, reached_ts: int | None
+    first: Mapping[TopicPartition, int],
+    log: KafkaSource,
+    *,
+    checkpoint_ts: int,
+    reached_ts: int | None,
 ) -> None:
     """Raise SourceLost unless it is certain that these partitions have, from the offsets ``first``
     on, all changes above the checkpoint. ``reached_ts``: how far the tables are, for the advice in

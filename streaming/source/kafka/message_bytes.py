@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 
 from conf.settings import KafkaSettings
 from streaming.protocols.contract import Block, Decoder, Messages, Wanted
-from streaming.source.kafka.broker import Source, SourceAway
+from streaming.source.kafka.broker import KafkaSource, SourceAway
 from streaming.source.kafka.consumer import RangeConsumer
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.kafka.offset_ranges import OffsetRange
@@ -71,7 +71,7 @@ def _read(
     topic_ids = {each.topic: each.topic_id for each in ranges}
     error: Exception | None = None
     left: list[OffsetRange] = []
-    with closing(Source(kafka)) as source:
+    with closing(KafkaSource(kafka)) as source:
         source.check_topic_ids(topic_ids)
         first = source.beginnings({each.topic_partition for each in ranges})
         there = [

@@ -23,7 +23,7 @@ from coordination.errors import TryAgain
 from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.source.body_files import BodyFolder
-from streaming.source.kafka.broker import Source, SourceAway
+from streaming.source.kafka.broker import KafkaSource, SourceAway
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.kafka.offset_ranges import OffsetRange, joined, pack
 from streaming.source.kafka.read_ranges import TASK_BYTES
@@ -53,7 +53,7 @@ class RangeReader:
         self._decode = decode
         self._name = name
         self._tag = f"read-{name}"
-        self._source = Source(kafka)
+        self._source = KafkaSource(kafka)
         self._numbers: dict[int, RDD[int]] = {}  # an empty RDD by its number of partitions
         self._bodies = BodyFolder(is_shared=is_within(spark.master or ""))
         self._message_bytes = 1_000.0  # the average size; a guess until messages have been read

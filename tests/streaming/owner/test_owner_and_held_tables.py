@@ -201,7 +201,7 @@ def owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         first_times_ms=lambda *_: {},
         close=lambda: None,
     )
-    monkeypatch.setattr(role_context, "Source", lambda _: source)
+    monkeypatch.setattr(role_context, "KafkaSource", lambda _: source)
     monkeypatch.setattr(control_writer, "RECORD_EVERY_S", 0.05)
     monkeypatch.setattr("streaming.owner.blocked_tables.ASK_EVERY_S", 0.05)
     with ExitStack() as stack:

@@ -17,7 +17,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Broker:
-    """Stands in for a ``Source``."""
+    """Stands in for a ``KafkaSource``."""
 
     def __init__(self, end: int) -> None:
         self.end = end

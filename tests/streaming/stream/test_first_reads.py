@@ -41,7 +41,7 @@ class Ground:
         self.error: BaseException | None = None  # of Spark's start
         self.context_errors: list[BaseException] = []  # of earlier starts
         self.reading = threading.Lock()
-        monkeypatch.setattr(stream_run, "Source", lambda _: self)
+        monkeypatch.setattr(stream_run, "KafkaSource", lambda _: self)
         monkeypatch.setattr(stream_run, "ticking_query", self.ticking_query)
         monkeypatch.setattr(stream_run, "LOOK_EVERY_S", 0.01)
         monkeypatch.setattr(idle_time, "BUSY_WAIT_S", 0.01)

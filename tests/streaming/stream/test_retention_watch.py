@@ -14,7 +14,7 @@ import pytest
 from conf.settings import KafkaSettings
 from sinks.control.changefeeds import ChangefeedRow
 from streaming.operations.progress_report import ProgressReport
-from streaming.source.kafka.broker import Source, SourceAway
+from streaming.source.kafka.broker import KafkaSource, SourceAway
 from streaming.source.positions import TopicPartition
 from streaming.stream.lasting_warnings import Concerns
 from streaming.stream.retention_watch import RetentionWatch, oldest
@@ -88,7 +88,7 @@ def test_it_is_said_once_and_it_is_over_when_there_is_time_again(
 def test_a_broker_tells_its_retention_and_how_old_a_message_is(broker: KafkaBroker):
     topic = "retention"
     broker.create_topic(topic, partitions=2)
-    source = Source(
+    source = KafkaSource(
         KafkaSettings(
             brokers=(broker.bootstrap,),
             topic=topic,

@@ -38,7 +38,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> TopicStream:
         check_offsets=lambda _: None,
         close=lambda: None,
     )
-    monkeypatch.setattr(shared_stream, "Source", lambda _: source)
+    monkeypatch.setattr(shared_stream, "KafkaSource", lambda _: source)
     monkeypatch.setattr(shared_stream, "StreamRun", NoRun)
     monkeypatch.setattr(shared_stream, "beginning", lambda *_: {})
     context: Any = SimpleNamespace(

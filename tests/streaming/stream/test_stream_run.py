@@ -43,7 +43,7 @@ NO_BACKLOG: Any = SimpleNamespace()
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> StreamRun:
-    monkeypatch.setattr(stream_run, "Source", lambda _: Mute())
+    monkeypatch.setattr(stream_run, "KafkaSource", lambda _: Mute())
     context: Any = SimpleNamespace(
         name="a",
         changefeed=SimpleNamespace(source=None),
@@ -98,7 +98,7 @@ def test_a_target_ts_is_reached_where_looks_find_nothing_beyond_what_is_taken(
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     monkeypatch.setattr(StreamRun, "_pause", lambda *_: None)
     monkeypatch.setattr(run._stopping, "wait", lambda _: None)
-    monkeypatch.setattr(shared_stream, "Source", lambda _: None)
+    monkeypatch.setattr(shared_stream, "KafkaSource", lambda _: None)
     context: Any = SimpleNamespace(
         name="a",
         concerns=Concerns(),

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from conf.settings import KafkaSettings
-from streaming.source.kafka.broker import Source, SourceAway
+from streaming.source.kafka.broker import KafkaSource, SourceAway
 from streaming.source.positions import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.kafka
 
 
-def source(bootstrap: str, topic: str) -> Source:
-    return Source(
+def source(bootstrap: str, topic: str) -> KafkaSource:
+    return KafkaSource(
         KafkaSettings(
             brokers=(bootstrap,),
             topic=topic,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from conf.settings import KafkaSettings
-from streaming.source.kafka.broker import Source, SourceAway, SourceLost
+from streaming.source.kafka.broker import KafkaSource, SourceAway, SourceLost
 from streaming.source.kafka.message_bytes import values_at
 from streaming.source.kafka.read_ranges import CHUNK_BYTES, TASK_BYTES
 from streaming.source.positions import TopicPartition
@@ -35,7 +35,7 @@ def source_of(broker: KafkaBroker, topic: str) -> KafkaSettings:
 
 
 def topic_ids(kafka: KafkaSettings) -> Mapping[str, str]:
-    source = Source(kafka)
+    source = KafkaSource(kafka)
     try:
         return source.shape().topic_ids
     finally:
@@ -86,7 +86,7 @@ def test_messages_that_are_gone_are_left_out(broker: KafkaBroker, topic: str):
 def test_a_source_connects_again():
     with KafkaBroker() as own:
         own.create_topic("t", 1)
-        source, partitions = Source(source_of(own, "t")), [TopicPartition("t", 0)]
+        source, partitions = KafkaSource(source_of(own, "t")), [TopicPartition("t", 0)]
         assert source.ends(partitions) == {TopicPartition("t", 0): 0}
         own.kill()
         with pytest.raises(SourceAway):

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as Assignment
 
 from conf.settings import KafkaSettings
 from conf.source_uri import parse_source_uri
-from streaming.source.kafka.broker import Source
+from streaming.source.kafka.broker import KafkaSource
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.positions import TopicPartition
 from tests.services.secured_broker import SecuredBroker
@@ -40,7 +40,7 @@ def source(broker: SecuredBroker, listener: str, parameters: str) -> KafkaSettin
 
 def end(kafka: KafkaSettings) -> int:
     """As the broker tells it."""
-    asked = Source(kafka)
+    asked = KafkaSource(kafka)
     try:
         assert asked.shape().topic_ids[TOPIC]
         return asked.ends([TopicPartition(TOPIC, 0)])[TopicPartition(TOPIC, 0)]

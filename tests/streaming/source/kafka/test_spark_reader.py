@@ -22,7 +22,7 @@ from coordination.model import TableName, Ts
 from streaming.protocols.contract import Block, Kind, WantedTable
 from streaming.source.body_files import BodyFolder, InFile
 from streaming.source.kafka import spark_reader
-from streaming.source.kafka.broker import Source, SourceAway, SourceLost
+from streaming.source.kafka.broker import KafkaSource, SourceAway, SourceLost
 from streaming.source.kafka.offset_ranges import OffsetRange, cut
 from streaming.source.kafka.read_task import ReadTask, Result
 from streaming.source.kafka.spark_reader import RangeReader, ReadFailed
@@ -58,7 +58,7 @@ def reader(spark: SparkSession, kafka: KafkaSettings) -> Iterator[RangeReader]:
 
 
 def topic_ids(kafka: KafkaSettings) -> Mapping[str, str]:
-    source = Source(kafka)
+    source = KafkaSource(kafka)
     try:
         return source.shape().topic_ids
     finally:
@@ -66,7 +66,7 @@ def topic_ids(kafka: KafkaSettings) -> Mapping[str, str]:
 
 
 def everything(kafka: KafkaSettings) -> list[OffsetRange]:
-    source = Source(kafka)
+    source = KafkaSource(kafka)
     try:
         shape = source.shape()
         ends = source.ends(shape.partitions)
