@@ -19,7 +19,7 @@ ANY_LOCAL_PORT = "127.0.0.1:0"
 MOST_RETENTION_H = 100 * 366 * 24
 MOST_TTL_S = 9_000_000_000  # etcd's
 # The table as it is; its change log; every version of its rows.
-WriteMode = Literal["upsert", "append", "history"]
+WriteModeName = Literal["upsert", "append", "history"]
 ExtraColumn = Literal["_tidelake_commit_ts", "_tidelake_op"]  # of an upserted row's last change
 TableKey = Literal["all-columns"]
 _REPLACED_ENGINES = {
@@ -138,7 +138,7 @@ class TableRule:
     """One ``[[sink.tables]]``: how the tables that it matches are written."""
 
     matcher: tuple[str, ...] = setting("matcher", ())
-    write_mode: WriteMode = setting("write-mode", "upsert")  # noqa: RUF009 - it is immutable
+    write_mode: WriteModeName = setting("write-mode", "upsert")  # noqa: RUF009 - it is immutable
     extra_columns: tuple[ExtraColumn, ...] = setting("extra-columns", ())
     soft_delete: bool = setting("soft-delete", False)  # a deleted row stays, and is marked
     # Of tables that have none.

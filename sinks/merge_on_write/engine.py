@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from conf.settings import WriteMode
+from conf.settings import WriteModeName
 from coordination.errors import TableSealed, TidelakeError
 from coordination.model import SEALED_TS, Ts
 from sinks.merge_on_write.alter.ddl_commit import TableDdl, alter
@@ -342,7 +342,7 @@ class _History(_Append):
         return write_sorted(table.storage, rows, self._key, table.shape)
 
 
-_WRITES: Mapping[WriteMode, type[_Upsert]] = {
+_WRITES: Mapping[WriteModeName, type[_Upsert]] = {
     "upsert": _Upsert,
     "append": _Append,
     "history": _History,

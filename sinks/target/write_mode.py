@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
-from conf.settings import TableRule, WriteMode
+from conf.settings import TableRule, WriteModeName
 from coordination.errors import ConfigError
 from coordination.model import TSO_LOGICAL_BITS, Ts
 from sinks.types.table_schema import TableSchema
@@ -52,7 +52,7 @@ class TableForm:
     ``soft_delete``: its deleted rows stay, marked by ``ROW_DELETED``. ``all_columns``: they are the
     key, as long as the table has none; a table may come to it, and go on without."""
 
-    mode: WriteMode = "upsert"
+    mode: WriteModeName = "upsert"
     extra_columns: tuple[str, ...] = ()
     soft_delete: bool = False
     all_columns: bool = field(default=False, compare=False)
@@ -70,7 +70,7 @@ class TableForm:
     @classmethod
     def of_properties(cls, properties: Mapping[str, str]) -> TableForm:
         return cls(
-            mode=cast("WriteMode", properties.get(WRITE_MODE, "upsert")),
+            mode=cast("WriteModeName", properties.get(WRITE_MODE, "upsert")),
             extra_columns=tuple(json.loads(properties.get(EXTRA_COLUMNS, "[]"))),
             soft_delete=SOFT_DELETE in properties,
         )
