@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
 from sinks.target.write_mode import UPSERT as UPSERTED
-from sinks.target.write_mode import TableForm
+from sinks.target.write_mode import WriteMode
 from sinks.types.table_schema import TableSchema
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Target:
     schema: TableSchema
     app_id: str
     shaped_by: str | None = None  # property ALTERED when the table was opened; None: not compared
-    form: TableForm = UPSERTED
+    form: WriteMode = UPSERTED
 
     @property
     def is_log(self) -> bool:

@@ -16,7 +16,7 @@ from sinks.target.retention_properties import (
     FILE_RETENTION,
     LOG_RETENTION,
 )
-from sinks.target.write_mode import TableForm
+from sinks.target.write_mode import WriteMode
 from sinks.types.table_schema import TableSchema
 
 CHANGEFEED = "tidelake.changefeed"
@@ -83,8 +83,8 @@ class TableNotes:
         return _number(self.properties.get(INCARNATION))
 
     @property
-    def form(self) -> TableForm:
-        return TableForm.of_properties(self.properties)
+    def form(self) -> WriteMode:
+        return WriteMode.of_properties(self.properties)
 
     @property
     def schema(self) -> TableSchema | None:

@@ -21,7 +21,7 @@ from sinks.target.retention_properties import (
     log_retention_ms,
 )
 from sinks.target.table_properties import SHOWN, WRITER, TableNotes, retention
-from sinks.target.write_mode import TableForm
+from sinks.target.write_mode import WriteMode
 
 ONCE = CommitProperties(max_commit_retries=0)
 ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"
@@ -95,7 +95,7 @@ def _with_properties(
     return state_of(state.handle)
 
 
-def refuse_other_form(state: TargetState, name: TableName, form: TableForm) -> None:
+def refuse_other_form(state: TargetState, name: TableName, form: WriteMode) -> None:
     """Raises ConfigError: a table stays what it was made as."""
     if state.form != form:
         raise ConfigError(

@@ -47,7 +47,7 @@ _EXTRA: Final = {ROW_TS: "bigint", ROW_OP: "string"}  # with their types in Spar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableForm:
+class WriteMode:
     """``extra_columns``: those of an upserted table, in the order of the table's columns.
     ``soft_delete``: its deleted rows stay, marked by ``ROW_DELETED``. ``all_columns``: they are the
     key, as long as the table has none; a table may come to it, and go on without."""
@@ -58,7 +58,7 @@ class TableForm:
     all_columns: bool = field(default=False, compare=False)
 
     @classmethod
-    def of_rule(cls, rule: TableRule) -> TableForm:
+    def of_rule(cls, rule: TableRule) -> WriteMode:
         extra = (name for name in _EXTRA if name in rule.extra_columns)
         return cls(
             mode=rule.write_mode,
@@ -68,7 +68,7 @@ class TableForm:
         )
 
     @classmethod
-    def of_properties(cls, properties: Mapping[str, str]) -> TableForm:
+    def of_properties(cls, properties: Mapping[str, str]) -> WriteMode:
         return cls(
             mode=cast("WriteModeName", properties.get(WRITE_MODE, "upsert")),
             extra_columns=tuple(json.loads(properties.get(EXTRA_COLUMNS, "[]"))),
@@ -165,7 +165,7 @@ class TableForm:
         return ", ".join(f"{key} = {text}" for key, text in texts.items())
 
 
-UPSERT: Final = TableForm()
+UPSERT: Final = WriteMode()
 
 
 def moment_us(ts: Any) -> Any:

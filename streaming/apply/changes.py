@@ -42,7 +42,7 @@ from sinks.target.write_mode import (
     ROW_TS,
     UPDATED,
     VALID_FROM_TS,
-    TableForm,
+    WriteMode,
 )
 from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.key_hash import Keys, keys_of
@@ -118,7 +118,7 @@ class _PieceChanges:
     """A piece and what becomes of its entries: its rows, then the DELETEs of old keys."""
 
     def __init__(
-        self, piece: Piece, schema: TableSchema, form: TableForm, rules: ChangeRules
+        self, piece: Piece, schema: TableSchema, form: WriteMode, rules: ChangeRules
     ) -> None:
         """``schema``: the present one."""
         then = piece.of.schema
@@ -234,7 +234,7 @@ class _PieceChanges:
         if len(self.lacking):
             yield unknown_column_errors(self.lacking, self.unknown)
 
-    def form_columns(self, form: TableForm) -> dict[str, pa.Array]:
+    def form_columns(self, form: WriteMode) -> dict[str, pa.Array]:
         """Of the last changes. The new row of an UPDATE that changed the key is inserted. How long
         a version of a history is valid tells the whole batch: ``versions``."""
         if form.is_history:
@@ -317,7 +317,7 @@ def _choose_last(pieces: Sequence[_PieceChanges]) -> None:
 
 
 def _table(
-    schema: TableSchema, form: TableForm, pieces: Sequence[_PieceChanges], rules: ChangeRules
+    schema: TableSchema, form: WriteMode, pieces: Sequence[_PieceChanges], rules: ChangeRules
 ) -> pa.Table:
     """The table of changes. Of a row that is not written only the key means something."""
     types = {column.name: arrow_type(column.type) for column in schema.delivered}

@@ -9,7 +9,7 @@ from typing import Literal
 from conf.settings import Changefeed
 from coordination.model import TableName, Ts
 from sinks.ddl.past_schemas import RowShape
-from sinks.target.write_mode import UPSERT, TableForm
+from sinks.target.write_mode import UPSERT, WriteMode
 from sinks.types.casts import CastRules
 from sinks.types.table_schema import TableSchema
 
@@ -23,7 +23,7 @@ class TableTask:
     checkpoint: Ts
     # Those of insert, update and delete that the event filter ignores.
     ignored_events: frozenset[str] = frozenset()
-    form: TableForm = UPSERT
+    form: WriteMode = UPSERT
     # If the schema has no key: True, the table has none; False, its shape is not known yet.
     is_keyless: bool = False
     # Of rows that come again after a rewind, the oldest first; newer rows are of ``schema``.

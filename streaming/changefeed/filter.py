@@ -18,7 +18,7 @@ from conf.setting_keys import EVENT_ALIASES, EVENT_TYPES, INCOMPATIBLE_DDLS, ROW
 from conf.settings import EventFilter, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName
-from sinks.target.write_mode import UPSERT, TableForm
+from sinks.target.write_mode import UPSERT, WriteMode
 
 SYSTEM_SCHEMAS = frozenset(
     (
@@ -80,12 +80,12 @@ class TableForms:
         self._rules = [
             (
                 _read_rules("matcher of sink.tables", rule.matcher, case_sensitive),
-                TableForm.of_rule(rule),
+                WriteMode.of_rule(rule),
             )
             for rule in rules
         ]
 
-    def of(self, name: TableName) -> TableForm:
+    def of(self, name: TableName) -> WriteMode:
         """Upserted, without more, where no rule matches."""
         return next((form for rules, form in self._rules if rules.match(name)), UPSERT)
 

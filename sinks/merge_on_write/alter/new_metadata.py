@@ -25,7 +25,7 @@ from sinks.merge_on_write.log.physical_schema import (
     listed_columns,
 )
 from sinks.target.table_properties import KEY, SCHEMA
-from sinks.target.write_mode import TableForm
+from sinks.target.write_mode import WriteMode
 from sinks.types.delta_types import delta_type, log_type, quoted, sql_type
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import MOMENTS
@@ -95,7 +95,7 @@ def reshaped(
         )
         last_id = max(last_id, *_ids([field], {}))
         made.append(field)
-    form = TableForm.of_properties(metadata.configuration)
+    form = WriteMode.of_properties(metadata.configuration)
     form.refuse_names(change.sources)
     others = {name: field for name, field in fields.items() if name not in known}
     if _makes_anew(change):  # else columns that somebody has added by hand stay

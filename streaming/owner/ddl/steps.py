@@ -28,7 +28,7 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.target.table_properties import DdlIdentity
-from sinks.target.write_mode import UPSERT, TableForm
+from sinks.target.write_mode import UPSERT, WriteMode
 from sinks.types.table_schema import TableSchema
 
 DdlKey = tuple[Ts, str, TableName]
@@ -158,7 +158,7 @@ def step_of(  # noqa: PLR0911 - one per kind
     seen: Mapping[TableName, Ts],
     shaped: Mapping[TableName, Ts],
     *,
-    form: TableForm = UPSERT,
+    form: WriteMode = UPSERT,
 ) -> DdlStep | str | None:
     """None where there is no target; a text where it cannot be run, with the reason if there is
     more to say than what kind of DDL it is. ``statement``: what ``event`` says. ``schemas``,
@@ -283,7 +283,7 @@ def _without_partitions(
     schema: TableSchema,
     effect: TruncatePartition,
     shape_ts: Ts,
-    form: TableForm,
+    form: WriteMode,
 ) -> DdlStep | str:
     name = effect.name
     if not effect.partitions:  # of ALL
@@ -331,7 +331,7 @@ def _adds_key(effect: AlterTable | TruncateTable | PassedOver) -> bool:
 
 
 def _altered(
-    event: DdlEvent, schema: TableSchema, effect: AlterTable, form: TableForm
+    event: DdlEvent, schema: TableSchema, effect: AlterTable, form: WriteMode
 ) -> DdlStep | str:
     try:
         change = evolved(schema, effect.changes)

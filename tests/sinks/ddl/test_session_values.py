@@ -14,7 +14,7 @@ from sinks.ddl.session_values import SessionValues
 from sinks.merge_on_write.alter.assumed import assumed
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import TableNotes
-from sinks.target.write_mode import TableForm
+from sinks.target.write_mode import WriteMode
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import CURRENT_TIMESTAMP, Column, TableSchema
 from sinks.types.text_arrays import CastRules
@@ -71,15 +71,15 @@ def test_what_depends_on_a_session(origin: ColumnOrigin, is_zoned: bool, is_time
 @pytest.mark.parametrize(
     ("form", "key", "why"),
     [
-        (TableForm(mode="history"), ("id",), "a history"),
-        (TableForm(mode="append"), ("id",), "a change log"),
-        (TableForm(), ("id", "c"), "rows are found by it"),
-        (TableForm(), ("id",), ""),
-        (TableForm(soft_delete=True), ("id",), ""),
+        (WriteMode(mode="history"), ("id",), "a history"),
+        (WriteMode(mode="append"), ("id",), "a change log"),
+        (WriteMode(), ("id", "c"), "rows are found by it"),
+        (WriteMode(), ("id",), ""),
+        (WriteMode(soft_delete=True), ("id",), ""),
     ],
 )
 def test_what_could_never_be_mended_is_refused(
-    form: TableForm, key: tuple[str, ...], why: str, caplog: pytest.LogCaptureFixture
+    form: WriteMode, key: tuple[str, ...], why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     columns = tuple(
         Column(name=each, type=MySQLType.parse(kind))

@@ -15,7 +15,7 @@ from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.target.target_table import seal
-from sinks.target.write_mode import COMMIT_TIME, COMMIT_TS, EVENT, TableForm
+from sinks.target.write_mode import COMMIT_TIME, COMMIT_TS, EVENT, WriteMode
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from tests.services.delta_rows import read_rows
@@ -34,7 +34,7 @@ def log_target(uri: str, key: tuple[str, ...] = ("id",), incarnation: int = 1) -
         uri=uri,
         schema=TableSchema(columns=columns, key=key),
         app_id=app_id("shop", incarnation, NAME),
-        form=TableForm(mode="append"),
+        form=WriteMode(mode="append"),
     )
 
 

@@ -21,7 +21,7 @@ from sinks.target.write_mode import (
     IS_CURRENT,
     VALID_FROM_TS,
     VALID_TO_TS,
-    TableForm,
+    WriteMode,
 )
 from sinks.types.delta_types import arrow_of
 from streaming.apply.last_change import versions
@@ -29,7 +29,7 @@ from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.event_logs import ORIGIN, log_target
 
 Change = tuple[int, int, str | None]  # commit-ts, id, v; None: a DELETE
-HISTORY = TableForm(mode="history")
+HISTORY = WriteMode(mode="history")
 
 
 def history_target(uri: str, incarnation: int = 1) -> Target:

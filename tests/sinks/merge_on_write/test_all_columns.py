@@ -27,7 +27,7 @@ from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.target_table import inspect
-from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
+from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, WriteMode
 from sinks.types.delta_types import arrow_type
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
@@ -42,7 +42,7 @@ Cells = tuple[Any, ...]
 class Bag:
     """One table, and the engine that writes it."""
 
-    def __init__(self, uri: Path, form: TableForm = UPSERT, **types: str) -> None:
+    def __init__(self, uri: Path, form: WriteMode = UPSERT, **types: str) -> None:
         columns = [Column(name=n, type=MySQLType.parse(kind)) for n, kind in types.items()]
         schema = TableSchema(columns=tuple(columns), key=()).by_all_columns()
         app = app_id("shop", 1, NAME)
@@ -118,7 +118,7 @@ class Bag:
 def bags(tmp_path: Path) -> Iterator[Any]:
     made: list[Bag] = []
 
-    def make(form: TableForm = UPSERT, **types: str) -> Bag:
+    def make(form: WriteMode = UPSERT, **types: str) -> Bag:
         made.append(Bag(tmp_path / str(len(made)), form, **types))
         return made[-1]
 
@@ -210,7 +210,7 @@ def test_a_key_that_goes_with_its_column(bags: Any) -> None:
 
 
 def test_of_rows_that_become_one_the_live_one_stays_and_then_the_last(bags: Any) -> None:
-    form = TableForm(soft_delete=True, extra_columns=(ROW_TS, ROW_OP), all_columns=True)
+    form = WriteMode(soft_delete=True, extra_columns=(ROW_TS, ROW_OP), all_columns=True)
     bag = bags(form, x="int", y="int")
     for y, ts, is_deleted in ((1, 7, False), (2, 8, True), (3, 5, False), (4, 9, True)):
         op = "delete" if is_deleted else "insert"

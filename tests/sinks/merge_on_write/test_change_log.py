@@ -28,7 +28,7 @@ from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import Applied, Skipped, Target, app_id
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.target_table import inspect, seal, state_of
-from sinks.target.write_mode import COMMIT_TS, LOG_COLUMNS, TableForm
+from sinks.target.write_mode import COMMIT_TS, LOG_COLUMNS, WriteMode
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.event_logs import (
     NAME,
@@ -283,7 +283,7 @@ def test_a_table_that_is_made_again_is_a_log_again(engine: MergeOnWriteEngine, u
     again = DdlIdentity(commit_ts=Ts(60), order=0, query="CREATE TABLE …")
     properties = {**ORIGIN, "tidelake.ddl": again.to_json()}
     with pytest.raises(ConfigError, match=r"was made with write-mode = 'append', and"):
-        create(replace(target, form=TableForm()), properties=properties)
+        create(replace(target, form=WriteMode()), properties=properties)
     create(target, properties=properties)
     engine.apply(log_write(target, 60, 80, [(70, 2, "b")]))
     assert events_of(uri) == Counter([(70, 2, "b")])

@@ -14,7 +14,7 @@ from coordination.errors import TidelakeError
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, Applied, Target
-from sinks.target.write_mode import ROW_DELETED, TableForm
+from sinks.target.write_mode import ROW_DELETED, WriteMode
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.ddls import ID, V, change, ddl
@@ -26,7 +26,7 @@ Row = tuple[int, str | None, bool]  # id, v, whether it is deleted
 
 @pytest.fixture
 def soft(tmp_path: Path) -> Target:
-    made = replace(target(str(tmp_path / "t")), form=TableForm(soft_delete=True))
+    made = replace(target(str(tmp_path / "t")), form=WriteMode(soft_delete=True))
     create(made, properties={})
     return made
 

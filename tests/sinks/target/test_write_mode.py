@@ -19,17 +19,17 @@ from sinks.spark.merge_engine import SparkEngine
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.target_table import inspect
-from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
+from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, WriteMode
 from sinks.types.table_schema import TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write import orders
 from tests.sinks.merge_on_write.event_logs import ORIGIN
 from tests.sinks.merge_on_write.test_change_log import altered
 
-EXTRA = TableForm(extra_columns=(ROW_TS, ROW_OP))
-SOFT = TableForm(extra_columns=(ROW_TS, ROW_OP), soft_delete=True)
-FORMS = [UPSERT, TableForm(mode="append"), EXTRA, TableForm(soft_delete=True), SOFT]
-FORMS.append(TableForm(mode="history"))
+EXTRA = WriteMode(extra_columns=(ROW_TS, ROW_OP))
+SOFT = WriteMode(extra_columns=(ROW_TS, ROW_OP), soft_delete=True)
+FORMS = [UPSERT, WriteMode(mode="append"), EXTRA, WriteMode(soft_delete=True), SOFT]
+FORMS.append(WriteMode(mode="history"))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def target(tmp_path: Path) -> Target:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_a_table_says_in_its_properties_which_form_it_has(tmp_path: Path, form: TableForm) -> None:
+def test_a_table_says_in_its_properties_which_form_it_has(tmp_path: Path, form: WriteMode) -> None:
     made = replace(orders.target(str(tmp_path / "t")), form=form)
     create(made, properties=ORIGIN)
     state = inspect(made.uri, {})
@@ -56,7 +56,7 @@ def test_a_table_says_in_its_properties_which_form_it_has(tmp_path: Path, form: 
 
 def test_the_order_of_extra_columns_in_the_file_means_nothing() -> None:
     rule = TableRule(matcher=("*.*",), extra_columns=("_tidelake_op", "_tidelake_commit_ts"))
-    assert TableForm.of_rule(rule) == EXTRA
+    assert WriteMode.of_rule(rule) == EXTRA
 
 
 def test_a_column_with_a_name_of_the_form_is_refused(target: Target) -> None:
@@ -146,7 +146,7 @@ def test_truncate_marks_the_rows_that_are_not_deleted_yet(tmp_path: Path, races:
 
 def test_to_go_on_without_a_key_is_no_part_of_what_a_table_was_made_as(tmp_path: Path) -> None:
     """It may be said later. Who has no key any more needs it, though."""
-    by_all = TableForm.of_rule(TableRule(matcher=("*.*",), key="all-columns"))
+    by_all = WriteMode.of_rule(TableRule(matcher=("*.*",), key="all-columns"))
     assert by_all.all_columns
     assert (by_all, str(by_all)) == (UPSERT, "write-mode = 'upsert', key = 'all-columns'")
     made = orders.target(str(tmp_path / "t"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
+from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, WriteMode
 from tests.streaming.apply.blocks import Row
 
 Place = tuple[str, int, int, int]  # topic, partition, offset, index
@@ -29,7 +29,7 @@ class SlowModel:
     key: Sequence[str]
     drops: bool = False
     ignored: frozenset[str] = frozenset()
-    form: TableForm = UPSERT
+    form: WriteMode = UPSERT
 
     def run(self, rows: Iterable[Row], checkpoint: int, limit: int) -> Expected:
         expected = Expected()

@@ -12,7 +12,7 @@ import pytest
 from coordination.model import Ts
 from sinks.ddl.column_origin import ColumnOrigin
 from sinks.ddl.past_schemas import RowShape, ShapeStep
-from sinks.target.write_mode import ROW_DELETED, TableForm
+from sinks.target.write_mode import ROW_DELETED, WriteMode
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import TableSchema
 from streaming.apply.row_block import RowBlock
@@ -189,7 +189,7 @@ def test_a_bad_new_row_leaves_the_old_one() -> None:
 
 def test_a_soft_delete_keeps_the_row_that_was() -> None:
     rows = [row("UPDATE", 10, text("a", "2"), text("a")), row("DELETE", 20, text("b"))]
-    found = resolved(numbered(rows), TEXTS, form=TableForm(soft_delete=True, all_columns=True))
+    found = resolved(numbered(rows), TEXTS, form=WriteMode(soft_delete=True, all_columns=True))
     told = {(each["x"], each["y"]): each[ROW_DELETED] for each in found.rows.to_pylist()}
     assert told == {("a", None): True, ("a", "2"): False, ("b", None): True}
 

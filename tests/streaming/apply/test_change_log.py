@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import Ts
-from sinks.target.write_mode import LOG_COLUMNS, TableForm
+from sinks.target.write_mode import LOG_COLUMNS, WriteMode
 from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.table_schema import TableSchema
 from streaming.apply.change_log import events
@@ -24,7 +24,7 @@ from tests.streaming.apply.blocks import A, Row, Text, blocks_of
 from tests.streaming.apply.resolved import PLAIN, RULES, errors, numbered, row, schema
 
 SEEDS = int(os.environ.get("CHANGE_LOG_SEEDS", "40"))
-LOG = TableForm(mode="append")
+LOG = WriteMode(mode="append")
 KEYLESS = schema(key=(), id="bigint", v="varchar(20)")
 
 

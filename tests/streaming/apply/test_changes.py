@@ -8,7 +8,7 @@ from itertools import count, permutations
 
 import pytest
 
-from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, TableForm
+from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, WriteMode
 from streaming.apply import rows_to_apply
 from streaming.apply.row_block import RowBlock
 from tests.streaming.apply.blocks import Row, Text, block_of
@@ -58,7 +58,7 @@ def test_a_row_says_which_change_it_is_of_where_that_is_wanted() -> None:
         row("UPDATE", 40, {"id": "4", "v": "a"}, {"id": "3", "v": "a"}),
         row("DELETE", 50, {"id": "5", "v": "a"}),
     ]
-    form = TableForm(extra_columns=(ROW_TS, ROW_OP))
+    form = WriteMode(extra_columns=(ROW_TS, ROW_OP))
     found = resolved(numbered(rows), form=form).rows.to_pylist()
     assert {row["id"]: (row[ROW_TS], row[ROW_OP]) for row in found if row["_op "] == "U"} == {
         1: (20, "update"), 2: (30, "insert"), 4: (40, "insert"),
@@ -75,7 +75,7 @@ def test_a_deleted_row_is_written_as_such_where_it_stays() -> None:
         row("DELETE", 50, {"id": "5"}),
         row("DELETE", 60, {"id": "6", "v": "a", "more": "m"}),
     ]
-    found = resolved(numbered(rows), form=TableForm(soft_delete=True))
+    found = resolved(numbered(rows), form=WriteMode(soft_delete=True))
     told = {each["id"]: (each["v"], each[ROW_DELETED]) for each in found.rows.to_pylist()}
     assert told == {
         1: ("a", True), 2: ("b", False), 3: ("old", True), 4: ("new", False), 5: (None, True),

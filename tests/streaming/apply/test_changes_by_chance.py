@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import Ts
-from sinks.target.write_mode import ROW_OP, ROW_TS, UPSERT, TableForm
+from sinks.target.write_mode import ROW_OP, ROW_TS, UPSERT, WriteMode
 from sinks.types.table_schema import TableSchema
 from streaming.apply import rows_to_apply
 from streaming.apply.carry import Carry
@@ -28,10 +28,10 @@ HISTORIES = 25
 MAX_TS = 8
 FORMS = (
     UPSERT,
-    TableForm(extra_columns=(ROW_TS,)),
-    TableForm(extra_columns=(ROW_TS, ROW_OP)),
-    TableForm(soft_delete=True),
-    TableForm(extra_columns=(ROW_OP,), soft_delete=True),
+    WriteMode(extra_columns=(ROW_TS,)),
+    WriteMode(extra_columns=(ROW_TS, ROW_OP)),
+    WriteMode(soft_delete=True),
+    WriteMode(extra_columns=(ROW_OP,), soft_delete=True),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordination.model import Ts
-from sinks.target.write_mode import IS_CURRENT, VALID_FROM_TS, VALID_TO_TS, TableForm
+from sinks.target.write_mode import IS_CURRENT, VALID_FROM_TS, VALID_TO_TS, WriteMode
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import TableTask
@@ -17,7 +17,7 @@ from tests.streaming.apply.resolved import RULES, errors, numbered, resolved, ro
 from tests.streaming.apply.slow_model import SlowModel
 from tests.streaming.apply.test_changes_by_chance import TABLES, History, check_errors
 
-HISTORY = TableForm(mode="history")
+HISTORY = WriteMode(mode="history")
 Version = tuple[Any, ...]
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.target.write_mode import TableForm
+from sinks.target.write_mode import WriteMode
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema, schema_from_mysql_types
 from streaming.apply.carry import Carry
@@ -183,7 +183,7 @@ def log_of(carry: Carry, name: TableName) -> pa.Table:
     told = newest_whole_row(blocks, Ts(SEALED_TS))
     assert isinstance(told, WholeRow)
     schema = as_text(schema_from_mysql_types(told.types, told.key)[0])
-    task = TableTask(name=name, schema=schema, checkpoint=Ts(0), form=TableForm(mode="append"))
+    task = TableTask(name=name, schema=schema, checkpoint=Ts(0), form=WriteMode(mode="append"))
     found = events(task, blocks, Ts(SEALED_TS), replace(RULES, unknown_column="drop"))
     assert not found.errors.num_rows
     return found.rows

@@ -26,7 +26,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity
-from sinks.target.write_mode import TableForm
+from sinks.target.write_mode import WriteMode
 from sinks.types.delta_types import arrow_type
 from sinks.types.table_schema import TableSchema
 from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
@@ -374,7 +374,7 @@ def test_a_schema_keeps_its_partitions_in_the_table() -> None:
 
 def test_all_columns_stay_the_key_of_a_table_that_has_none() -> None:
     clause = "RANGE (`id`) (PARTITION p0 VALUES LESS THAN (5),PARTITION p1 VALUES LESS THAN (9))"
-    form = TableForm(all_columns=True)
+    form = WriteMode(all_columns=True)
     schema = form.keyed(schema_of("id INT, v INT", clause))
     query = "ALTER TABLE t DROP PARTITION p0"
     event = DdlEvent(commit_ts=Ts(50), offset=1, name=NAME, ddl_type="", query=query)

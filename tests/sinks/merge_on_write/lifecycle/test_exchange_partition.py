@@ -21,7 +21,7 @@ from sinks.merge_on_write.log.pause import set_paused
 from sinks.merge_on_write.upkeep.fold import fold
 from sinks.target.engine_port import TableHeld
 from sinks.target.target_table import refuse_another_key, state_of
-from sinks.target.write_mode import TableForm
+from sinks.target.write_mode import WriteMode
 from tests.sinks.merge_on_write.alter.test_partition_rows import NAME, Row
 from tests.sinks.merge_on_write.ddls import set_property
 from tests.sinks.merge_on_write.exchanges import RANGES, C, Pair, numbered
@@ -262,13 +262,13 @@ class TestRefused:
     @pytest.mark.parametrize(
         "form",
         [
-            TableForm(mode="append"),
-            TableForm(soft_delete=True),
-            TableForm(extra_columns=("_tidelake_op",)),
+            WriteMode(mode="append"),
+            WriteMode(soft_delete=True),
+            WriteMode(extra_columns=("_tidelake_op",)),
         ],
     )
     def test_a_table_of_another_form(
-        self, engine: MergeOnWriteEngine, pair: Pair, form: TableForm
+        self, engine: MergeOnWriteEngine, pair: Pair, form: WriteMode
     ) -> None:
         order = pair.order()
         with pytest.raises(TidelakeError, match="only plain upserted tables exchange rows"):
