@@ -72,7 +72,7 @@ class TableFilter:
         )
 
 
-class TableForms:
+class WriteModes:
     """``[[sink.tables]]``: as with TiCDC's dispatchers the first one that matches counts. Raises
     ConfigError as ``TableFilter`` does."""
 

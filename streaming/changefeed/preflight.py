@@ -21,7 +21,7 @@ from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.changefeed.far_ts import refuse_far_ahead
-from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.operations.freshness import Freshness
 from streaming.source.kafka.broker import KafkaSource, SourceLost
@@ -62,7 +62,7 @@ def findings(changefeed: Changefeed, *, is_new: bool) -> list[TidelakeError]:
 
 def _check_tables(changefeed: Changefeed) -> None:
     TableFilter(changefeed.filter)
-    TableForms(changefeed.sink.tables)
+    WriteModes(changefeed.sink.tables)
     definitions_of(changefeed)
 
 

@@ -39,7 +39,7 @@ from streaming.changefeed.brought_back_tables import (
     refuse_unless_healed,
 )
 from streaming.changefeed.earlier_filters import refuse_what_was_passed
-from streaming.changefeed.filter import TableForms
+from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.refused_tables import (
     refuse_a_gap,
     refuse_if_foreign,
@@ -67,12 +67,12 @@ class SinkTables(dict[TableName, SinkTable]):
         self,
         sink: DeltaSink,
         row: ChangefeedRow,
-        forms: TableForms | None = None,
+        forms: WriteModes | None = None,
         defined: Definitions | None = None,
     ) -> None:
         """``defined``: what tables were at the start-ts, from the schema file."""
         super().__init__()
-        self.forms = forms or TableForms()
+        self.forms = forms or WriteModes()
         self.defined = Definitions() if defined is None else defined
         self._sink = sink
         self._options = revealed_options(sink.storage_options)

@@ -48,7 +48,7 @@ from streaming.apply.letters.letter_rows import letter_rows
 from streaming.apply.letters.open_letters import LetterKeys, Met, OpenLetters
 from streaming.apply.rows_to_apply import Mask, Piece
 from streaming.apply.table_task import TableTask, change_rules
-from streaming.changefeed.filter import TableForms
+from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import SinkTables
@@ -245,7 +245,7 @@ def _opened(
         raise NotReplayed(f"there is no table {name} any more: {REWIND}, or resolve it")
     if progress.incarnation != row.incarnation:
         raise NotReplayed("the changefeed has been rewound or reconfigured: start it first")
-    forms = TableForms(changefeed.sink.tables, case_sensitive=changefeed.filter.case_sensitive)
+    forms = WriteModes(changefeed.sink.tables, case_sensitive=changefeed.filter.case_sensitive)
     spans = SinkTables(changefeed.sink, row, forms, definitions_of(changefeed))
     span = spans.opened(name, progress, NO_TS)
     if span.is_blocked:

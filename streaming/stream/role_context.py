@@ -22,7 +22,7 @@ from streaming.apply.applier import Applier
 from streaming.apply.carry import Carry
 from streaming.apply.commit_guard import Permit
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
-from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import SinkTables
 from streaming.source.kafka.broker import KafkaSource
@@ -95,7 +95,7 @@ class RoleContext:
     def spans(self, row: ChangefeedRow) -> SinkTables:
         changefeed = self.changefeed
         case_sensitive = changefeed.filter.case_sensitive
-        forms = TableForms(changefeed.sink.tables, case_sensitive=case_sensitive)
+        forms = WriteModes(changefeed.sink.tables, case_sensitive=case_sensitive)
         return SinkTables(changefeed.sink, row, forms, definitions_of(changefeed))
 
     def dead_letters(self, row: ChangefeedRow, *, term: int | None = None) -> DeadLetterWriter:

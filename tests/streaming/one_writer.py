@@ -34,7 +34,7 @@ from sinks.target.target_table import inspect
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry
 from streaming.apply.table_task import TableTask
-from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.replicated_table import SinkTable, schema_row
 from streaming.changefeed.table_registry import SinkTables
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
@@ -82,7 +82,7 @@ class OneWriter:
             partition_num=3,
         )
         self._changefeed = Changefeed(id="shop", source=source, sink=sink)
-        self._filter, self._forms = TableFilter(FilterSettings()), TableForms(rules)
+        self._filter, self._forms = TableFilter(FilterSettings()), WriteModes(rules)
         self._folder = folder
         self._progress: dict[TableName, ProgressRow] = {}
         self._shapes: dict[tuple[TableName, Ts], SchemaRow] = {}  # as in `_tidelake/schemas`

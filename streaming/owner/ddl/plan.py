@@ -32,7 +32,7 @@ from sinks.ddl.effects import (
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import Definitions
 from streaming.owner.ddl.steps import (
     RECOVERS_UNKNOWN,
@@ -130,7 +130,7 @@ def plan(
     failed: Mapping[Place, str],
     defined: Definitions,
     unmade: Mapping[TableName, Ts],
-    forms: TableForms,
+    forms: WriteModes,
 ) -> DdlPlan:
     """``ddls`` in order of (commit-ts, offset), without replays; ``known``: the schemas of tables
     that exist already, None for one without a key; ``seen``: the last DDL that has run on each of
@@ -175,7 +175,7 @@ class _Planning:
     defined: Definitions
     unmade: Mapping[TableName, Ts]
     table_filter: TableFilter
-    forms: TableForms
+    forms: WriteModes
     creations: list[Creation] = field(default_factory=list)
     untold: list[Creation] = field(default_factory=list)
     held: dict[TableName, HeldTable] = field(default_factory=dict)
@@ -335,7 +335,7 @@ def _with_defined(
     known: Mapping[TableName, TableSchema | None],
     ddls: Iterable[DdlEvent],
     defined: Definitions,
-    forms: TableForms,
+    forms: WriteModes,
 ) -> dict[TableName, TableSchema | None]:
     """The known schemas, and those of the schema file, by the names of the file and of the DDLs."""
     names = [*(each.name for each in defined.values()), *(event.name for event in ddls)]

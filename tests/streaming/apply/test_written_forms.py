@@ -16,7 +16,7 @@ from sinks.target.engine_port import Applied
 from sinks.target.table_properties import DdlIdentity
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.table_task import TableTask
-from streaming.changefeed.filter import TableForms
+from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.table_registry import SinkTables
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.row_histories import truncate
@@ -32,7 +32,7 @@ class Written:
 
     def __init__(self, warehouse: Path, **rule: Any) -> None:
         self.sink = DeltaSink(warehouse=str(warehouse), apply_engine="merge-on-write")
-        forms = TableForms((TableRule(matcher=("*.*",), **rule),))
+        forms = WriteModes((TableRule(matcher=("*.*",), **rule),))
         self.spans = SinkTables(self.sink, NEW, forms)
         ddl = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE …")
         self.spans.create(A, PLAIN, ddl, Ts(5))

@@ -9,7 +9,7 @@ from conf.settings import EventFilter, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.target.write_mode import UPSERT
-from streaming.changefeed.filter import SYSTEM_SCHEMAS, TableFilter, TableForms
+from streaming.changefeed.filter import SYSTEM_SCHEMAS, TableFilter, WriteModes
 
 
 def _selects(rules: tuple[str, ...], name: str, *, case_sensitive: bool = False) -> bool:
@@ -215,10 +215,10 @@ def test_the_first_rule_that_matches_says_how_a_table_is_written() -> None:
         TableRule(matcher=("*.*",), write_mode="append"),
     )
     names = [TableName(*name.split(".")) for name in ("shop.a", "SHOP.Orders", "x.log", "x.y")]
-    modes = [TableForms(rules).of(name).mode for name in names]
+    modes = [WriteModes(rules).of(name).mode for name in names]
     assert modes == ["append", "upsert", "upsert", "append"]
-    case_sensitive = TableForms(rules, case_sensitive=True)
+    case_sensitive = WriteModes(rules, case_sensitive=True)
     assert case_sensitive.of(TableName("SHOP", "Orders")).is_log
-    assert TableForms().of(TableName("shop", "a")) == UPSERT
+    assert WriteModes().of(TableName("shop", "a")) == UPSERT
     with pytest.raises(ConfigError, match=r"matcher of sink\.tables 'shop': a point must part"):
-        TableForms((TableRule(matcher=("shop",)),))
+        WriteModes((TableRule(matcher=("shop",)),))

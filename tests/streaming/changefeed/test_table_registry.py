@@ -26,7 +26,7 @@ from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from streaming.changefeed import table_registry
 from streaming.changefeed.earlier_filters import filters_after, filters_of
-from streaming.changefeed.filter import TableForms
+from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.schema_file import read_definitions
 from streaming.changefeed.schema_from_rows import WholeRow
 from streaming.changefeed.table_registry import SinkTables
@@ -132,7 +132,7 @@ def test_what_a_table_shows_beyond_a_rewind_is_known_to_every_start_after_it(lak
     assert (further[NAME].checkpoint, further.shown_ts) == (10, 50)
 
 
-LOGS = TableForms((TableRule(matcher=("*.*",), write_mode="append"),))
+LOGS = WriteModes((TableRule(matcher=("*.*",), write_mode="append"),))
 CREATED = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE …")
 
 
@@ -343,7 +343,7 @@ def test_a_table_that_was_made_again_without_a_key_is_none_of_deltas(dropped: Dr
     assert (again[NAME].target, again[NAME].checkpoint, again.ended) == (None, 70, {})
 
 
-ALL_COLUMNS = TableForms((TableRule(matcher=("*.*",), key="all-columns"),))
+ALL_COLUMNS = WriteModes((TableRule(matcher=("*.*",), key="all-columns"),))
 KEYLESS = TableSchema(columns=OF.columns, key=())
 CREATED = DdlIdentity(commit_ts=Ts(5), order=0, query="…")
 
@@ -362,7 +362,7 @@ def test_a_table_by_all_columns_is_made_and_taken_up_as_such(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"shop\.a has no key and is upserted by all its columns"):
         SinkTables(sink, row).resume({NAME: progress})
     other = TableName("shop", "b")
-    made.forms = TableForms((TableRule(matcher=("*.a",), key="all-columns"),))
+    made.forms = WriteModes((TableRule(matcher=("*.a",), key="all-columns"),))
     with pytest.raises(ConfigError, match=r"shop\.b has no key and is upserted by all"):
         made.target_under(NAME, other)
 

@@ -19,7 +19,7 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.types.table_schema import schema_from_mysql_types
-from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.replicated_table import SinkTable
 from streaming.changefeed.schema_file import Definitions, read_definitions
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
@@ -92,7 +92,7 @@ class _Made(dict[TableName, Any]):
         self.told: dict[TableName, Any] = {}
         self.made_elsewhere: dict[TableName, Any] = {}
         self.defined = Definitions()
-        self.forms = TableForms()
+        self.forms = WriteModes()
         self.ended: dict[TableName, Ts] = {}
 
     def put(self, table: Any) -> None:

@@ -27,7 +27,7 @@ from sinks.types.table_schema import TableSchema
 from streaming.apply.change_log import events
 from streaming.apply.changes import changes
 from streaming.apply.table_task import ChangeRules, TableTask
-from streaming.changefeed.filter import TableForms
+from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.replicated_table import schema_row
 from streaming.changefeed.table_registry import SinkTables
 from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
@@ -60,7 +60,7 @@ class Life:
 
     def _begin(self) -> None:
         sink = self._changefeed.sink
-        self.spans = SinkTables(sink, self.row, TableForms(sink.tables))
+        self.spans = SinkTables(sink, self.row, WriteModes(sink.tables))
         self.older = OlderShapes(self._changefeed, lambda *_: self.shapes)
         self.problems: list[Any] = []
 

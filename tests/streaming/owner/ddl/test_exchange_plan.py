@@ -12,7 +12,7 @@ from sinks.ddl.classify import outcome
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import Definitions
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.steps import (
@@ -59,7 +59,7 @@ def planned(
         defined=Definitions(),
         failed={},
         unmade={name: Ts(ts) for name, ts in (unmade or {}).items()},
-        forms=TableForms(),
+        forms=WriteModes(),
     )
 
 

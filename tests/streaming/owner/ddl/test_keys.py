@@ -10,7 +10,7 @@ from conf.settings import EventFilter, FilterSettings, TableRule
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.filter import TableForms
+from streaming.changefeed.filter import WriteModes
 from streaming.owner.ddl.plan import DdlPlan
 from streaming.owner.ddl.steps import LOSES_KEY, DdlEvent
 from tests.streaming.owner.ddl.test_plan import ddl, order, planned
@@ -94,7 +94,7 @@ def test_a_unique_index_becomes_the_key_where_all_of_them_are_known() -> None:
 def test_a_change_log_gets_and_loses_its_key(
     made_with: str, clause: str, key: tuple[str, ...]
 ) -> None:
-    forms = TableForms([TableRule(matcher=("shop.t",), write_mode="append")])
+    forms = WriteModes([TableRule(matcher=("shop.t",), write_mode="append")])
     events = [
         ddl(10, f"CREATE TABLE `t` ({made_with})"),
         ddl(20, f"ALTER TABLE `t` {clause}", kind="ALTER"),
@@ -106,7 +106,7 @@ def test_a_change_log_gets_and_loses_its_key(
     assert planned(events).runs is None
 
 
-BY_ALL = TableForms([TableRule(matcher=("shop.t",), key="all-columns")])
+BY_ALL = WriteModes([TableRule(matcher=("shop.t",), key="all-columns")])
 
 
 @pytest.mark.parametrize(

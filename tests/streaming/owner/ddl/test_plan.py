@@ -15,7 +15,7 @@ from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable, CreateTableLike
 from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import read_definitions
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import refusal, way_past
@@ -54,7 +54,7 @@ def planned(
     failed: Mapping[tuple[str, int], str] | None = None,
     defined: str = "",
     unmade: Mapping[str, int] | None = None,
-    forms: TableForms | None = None,
+    forms: WriteModes | None = None,
 ) -> DdlPlan:
     return plan(
         list(ddls),
@@ -68,7 +68,7 @@ def planned(
         orders={order.place: order for order in orders},
         failed={(TableName("shop", n), Ts(ts)): why for (n, ts), why in (failed or {}).items()},
         defined=read_definitions(defined, lambda _: True),
-        forms=forms or TableForms(),
+        forms=forms or WriteModes(),
         unmade={TableName("shop", name): Ts(ts) for name, ts in (unmade or {}).items()},
     )
 

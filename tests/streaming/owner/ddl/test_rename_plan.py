@@ -11,7 +11,7 @@ from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.classify import RENAMES_UNREAD
 from sinks.ddl.effects import RENAMES
-from streaming.changefeed.filter import TableFilter, TableForms
+from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import Definitions
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import refusal
@@ -68,7 +68,7 @@ def planned(
         orders={order.place: order for order in orders},
         failed={},
         defined=Definitions(),
-        forms=TableForms(),
+        forms=WriteModes(),
         unmade={name_of(name): Ts(ts) for name, ts in (unmade or {}).items()},
     )
 
