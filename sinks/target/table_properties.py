@@ -69,7 +69,7 @@ class DdlIdentity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableNotes:
+class TableProperties:
     """What a table's properties say of it, whoever has read them."""
 
     properties: Mapping[str, str]

@@ -20,7 +20,7 @@ from sinks.target.retention_properties import (
     interval_ms,
     log_retention_ms,
 )
-from sinks.target.table_properties import SHOWN, WRITER, TableNotes, retention
+from sinks.target.table_properties import SHOWN, WRITER, TableProperties, retention
 from sinks.target.write_mode import WriteMode
 
 ONCE = CommitProperties(max_commit_retries=0)
@@ -29,7 +29,7 @@ ESCAPED_IN_URIS = ESCAPED_IN_PATHS | set("?#")  # where the path of a URI ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetState(TableNotes):
+class TargetState(TableProperties):
     """A table as one handle shows it: version, identities and properties belong together."""
 
     handle: DeltaTable

@@ -11,7 +11,7 @@ from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.ddl.session_values import SessionValues
 from sinks.target.engine_port import Target
-from sinks.target.table_properties import ASSUMED, TableNotes
+from sinks.target.table_properties import ASSUMED, TableProperties
 from sinks.types.text_arrays import CastRules
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _KEY = "rows are found by it, and a later DELETE or UPDATE would miss its row"
 def assumed(
     values: SessionValues,
     target: Target,
-    notes: TableNotes,
+    notes: TableProperties,
     rules: CastRules,
     commit_ts: Ts,
 ) -> dict[str, str]:

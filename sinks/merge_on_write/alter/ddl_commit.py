@@ -55,7 +55,7 @@ from sinks.target.table_properties import (
     SHAPED_AT,
     TRUNCATED,
     DdlIdentity,
-    TableNotes,
+    TableProperties,
 )
 from sinks.types.key_hash import Ordinals
 from sinks.types.partitioning import Partitioning
@@ -177,7 +177,7 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     return Applied(_commit(table, order, new, actions))
 
 
-def _assumed(order: TableDdl, new: NewShape, notes: TableNotes) -> dict[str, str]:
+def _assumed(order: TableDdl, new: NewShape, notes: TableProperties) -> dict[str, str]:
     assert order.change is not None
     values = SessionValues.of((each.origin for each in new.columns), order.rules)
     target = replace(order.target, schema=order.change.after)
@@ -204,9 +204,9 @@ def _noted(order: TableDdl, state: LogState, *, is_in_shape: bool) -> dict[str, 
     return properties
 
 
-def notes_of(state: LogState) -> TableNotes:
+def notes_of(state: LogState) -> TableProperties:
     assert state.metadata is not None
-    return TableNotes(properties=state.metadata.configuration)
+    return TableProperties(properties=state.metadata.configuration)
 
 
 def _reshaped(table: OpenTable, order: TableDdl, change: SchemaChange) -> NewShape:

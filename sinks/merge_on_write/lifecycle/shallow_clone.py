@@ -37,7 +37,7 @@ from sinks.target.table_properties import (
     TRUNCATED,
     WRITER,
     DdlIdentity,
-    TableNotes,
+    TableProperties,
 )
 
 # What is true of a log, whatever table is in it: it stays, and the table's own does not come along.
@@ -78,7 +78,7 @@ def check_free(table: OpenTable, order: Arrival) -> None:
             _refuse_unless_free(there, order)
 
 
-def _refuse_unless_free(there: TableNotes, order: Arrival) -> None:
+def _refuse_unless_free(there: TableProperties, order: Arrival) -> None:
     where, ours, owner = f"at {order.target.uri}", order.properties[CHANGEFEED], there.changefeed_id
     if owner is None:
         raise TidelakeError(f"there is a table {where} that was not made by Tidelake: move it away")

@@ -13,7 +13,7 @@ from sinks.ddl.column_origin import ColumnOrigin
 from sinks.ddl.session_values import SessionValues
 from sinks.merge_on_write.alter.assumed import assumed
 from sinks.target.engine_port import Target
-from sinks.target.table_properties import TableNotes
+from sinks.target.table_properties import TableProperties
 from sinks.target.write_mode import WriteMode
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import CURRENT_TIMESTAMP, Column, TableSchema
@@ -88,7 +88,7 @@ def test_what_could_never_be_mended_is_refused(
     schema = TableSchema(columns=columns, key=key)
     name = TableName("shop", "visits")
     target = Target(name=name, uri="unused", schema=schema, app_id="a", form=form)
-    values, notes = SessionValues(zoned=("c",), timed=("c",)), TableNotes(properties={})
+    values, notes = SessionValues(zoned=("c",), timed=("c",)), TableProperties(properties={})
     if why:
         with pytest.raises(TidelakeError, match=f"column c .*ddl-time-zone.*{why}"):
             assumed(values, target, notes, UNTOLD, TS)
