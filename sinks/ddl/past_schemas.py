@@ -47,7 +47,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShapeStep:
+class SchemaStep:
     """A DDL that has run since. ``origins``: of its columns, in order, with their types."""
 
     origins: Sequence[tuple[ColumnOrigin, pa.DataType]]
@@ -55,7 +55,7 @@ class ShapeStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class UpgradedRows:
     """Rows in later columns. ``has_lost``: those with a value that has no place in a later type,
     and is null now; None: there are none."""
 
@@ -64,7 +64,7 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowShape:
+class PastSchema:
     """What rows were at and below ``last_ts``, down to the ``last_ts`` of the shape before.
 
     ``schema``: by which they are cast. ``steps``: the DDLs since. ``is_known`` False: the present
@@ -72,7 +72,7 @@ class RowShape:
 
     last_ts: Ts
     schema: TableSchema
-    steps: tuple[ShapeStep, ...] = ()
+    steps: tuple[SchemaStep, ...] = ()
     is_known: bool = True
 
     def carried(
@@ -81,7 +81,7 @@ class RowShape:
         rules: CastRules,
         *,
         rows: int | None = None,
-    ) -> Carried:
+    ) -> UpgradedRows:
         """These columns of ``schema`` (typed, by name) as the present columns that come from them;
         ``rows`` (how many): with the columns that have been added since, too.
 
@@ -100,7 +100,7 @@ class RowShape:
                     has_lost = lost if has_lost is None else has_lost | lost
                 made[origin.name] = values
             found = made
-        return Carried(columns=found, has_lost=has_lost)
+        return UpgradedRows(columns=found, has_lost=has_lost)
 
 
 def older_shapes(
@@ -110,7 +110,7 @@ def older_shapes(
     made_ts: Ts,
     on_add_default: OnAddDefault,
     file: TableSchema | None = None,
-) -> tuple[RowShape, ...]:
+) -> tuple[PastSchema, ...]:
     """The shapes below the present one, the oldest first. What is below those that can be known is
     cast as if it had the present one: that is a shape with ``is_known`` False.
 
@@ -119,8 +119,8 @@ def older_shapes(
     digits that the table's rows did not tell; without them a DDL that needs them is not followed.
     """
     known = sorted((row for row in rows if row.commit_ts >= made_ts), key=lambda row: row.commit_ts)
-    found: list[RowShape] = []
-    steps: tuple[ShapeStep, ...] = ()
+    found: list[PastSchema] = []
+    steps: tuple[SchemaStep, ...] = ()
     is_like = _columns(_schema(known[-1])) == _columns(present)
     first = known[-1] if is_like else None
     for before, row in reversed([*pairwise(known)] if is_like else []):
@@ -134,11 +134,11 @@ def older_shapes(
         if schema != _schema(row) or any(name != of for name, of in change.sources.items()):
             steps = (_step(change, row.commit_ts, on_add_default), *steps)
             schema = replace(schema, key_is_row=present.key_is_row)  # no rewind goes below another
-            found.append(RowShape(last_ts=Ts(row.commit_ts - 1), schema=schema, steps=steps))
+            found.append(PastSchema(last_ts=Ts(row.commit_ts - 1), schema=schema, steps=steps))
     # Where no CREATE TABLE was read, the first shape was told by rows, and is that of older ones.
     if first is None or first is not known[0] or (first.statement and first.commit_ts > made_ts):
         last_ts = Ts((first or known[-1]).commit_ts - 1)
-        found.append(RowShape(last_ts=last_ts, schema=present, is_known=False))
+        found.append(PastSchema(last_ts=last_ts, schema=present, is_known=False))
     return tuple(reversed(found))
 
 
@@ -163,7 +163,7 @@ def partitions_then(
     return replace(found, columns=columns) if len(columns) == len(names) else None
 
 
-def _name_now(name: str, steps: Iterable[ShapeStep]) -> str | None:
+def _name_now(name: str, steps: Iterable[SchemaStep]) -> str | None:
     """Of a column that has the same values after these steps."""
     for step in steps:
         came = (of for of, _ in step.origins if of.source and of.source.lower() == name.lower())
@@ -179,10 +179,10 @@ def _needs_untold(change: SchemaChange) -> bool:
     return any(origin.types is not None and needs_untold(*origin.types) for origin in origins)
 
 
-def _step(change: SchemaChange, ddl_ts: int, on_add_default: OnAddDefault) -> ShapeStep:
+def _step(change: SchemaChange, ddl_ts: int, on_add_default: OnAddDefault) -> SchemaStep:
     origins = column_origins(change, on_add_default)
     kinds = {column.name: arrow_type(column.type) for column in change.after.delivered}
-    return ShapeStep(
+    return SchemaStep(
         origins=tuple((origin, kinds[name]) for name, origin in origins.items()),
         ddl_ms=ddl_ts >> TSO_LOGICAL_BITS,
     )

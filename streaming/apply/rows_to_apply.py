@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import Ts
-from sinks.ddl.past_schemas import RowShape
+from sinks.ddl.past_schemas import PastSchema
 from sinks.types.table_schema import TableSchema
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import TableTask
@@ -90,7 +90,7 @@ class Piece:
     ``op`` to ``keys`` have one entry for each of the ``count`` rows, and then one for each of these
     DELETEs; ``moved`` has the rows of their UPDATEs."""
 
-    of: RowShape
+    of: PastSchema
     shape: pa.StructType  # of data
     parts: tuple[Part, ...]
     count: int
@@ -187,7 +187,7 @@ def _due(
 
 
 def _piece(
-    of: RowShape,
+    of: PastSchema,
     shape: pa.StructType,
     batches: _Batches,
     task: TableTask,

@@ -8,7 +8,7 @@ from typing import Literal
 
 from conf.settings import Changefeed
 from coordination.model import TableName, Ts
-from sinks.ddl.past_schemas import RowShape
+from sinks.ddl.past_schemas import PastSchema
 from sinks.target.write_mode import UPSERT, WriteMode
 from sinks.types.casts import CastRules
 from sinks.types.table_schema import TableSchema
@@ -27,14 +27,14 @@ class TableTask:
     # If the schema has no key: True, the table has none; False, its shape is not known yet.
     is_keyless: bool = False
     # Of rows that come again after a rewind, the oldest first; newer rows are of ``schema``.
-    older: tuple[RowShape, ...] = ()
+    older: tuple[PastSchema, ...] = ()
     # Whether to tell which change is the last of each key: where dead letters wait for newer ones.
     tells_last: bool = False
 
-    def ranges(self, limit: Ts) -> Iterator[tuple[Ts, Ts, RowShape]]:
+    def ranges(self, limit: Ts) -> Iterator[tuple[Ts, Ts, PastSchema]]:
         """``(checkpoint, limit]`` by shape: above which ts, up to which, and the shape."""
         low = self.checkpoint
-        for shape in (*self.older, RowShape(last_ts=limit, schema=self.schema)):
+        for shape in (*self.older, PastSchema(last_ts=limit, schema=self.schema)):
             high = min(shape.last_ts, limit)
             if high > low:
                 yield low, high, shape
@@ -43,7 +43,7 @@ class TableTask:
     def by_later_shapes(self, later: int) -> TableTask:
         """The same rows, cast by the shape that came so many DDLs after theirs, at most by the
         present one: what has no place in the one may have one in the other."""
-        shapes = [*self.older, RowShape(last_ts=self.checkpoint, schema=self.schema)]
+        shapes = [*self.older, PastSchema(last_ts=self.checkpoint, schema=self.schema)]
         older = [
             replace(shapes[min(at + later, len(self.older))], last_ts=each.last_ts)
             for at, each in enumerate(self.older)

@@ -27,12 +27,12 @@ from coordination.model import TableName, Ts
 from sinks.control.dead_letters import DeadLetters, LetterWriter
 from sinks.control.letter_states import LETTER, OPEN, PASSED_NEW, PASSED_OLD, REPLAYED, SUPERSEDED
 from sinks.control.letter_states import SCHEMA as STATES
-from sinks.ddl.past_schemas import RowShape
+from sinks.ddl.past_schemas import PastSchema
 from streaming.apply.last_change import LastChanges
 from streaming.apply.letters.letter_rows import LetterEntries, letter_entries, letter_rows
 from streaming.apply.table_task import ChangeRules, TableTask
 
-Shapes = Callable[[TableName], tuple[RowShape, ...]]
+Shapes = Callable[[TableName], tuple[PastSchema, ...]]
 _WORD: Final = [("first", np.int64), ("second", np.uint64)]
 _NO_TS: Final = -1
 

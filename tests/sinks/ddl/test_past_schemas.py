@@ -11,7 +11,7 @@ import pytest
 
 from coordination.model import Ts
 from sinks.control.schemas import SchemaRow, columns_of, partitioning_of
-from sinks.ddl.past_schemas import RowShape, older_shapes, partitions_then
+from sinks.ddl.past_schemas import PastSchema, older_shapes, partitions_then
 from sinks.types.mysql_type import MySQLType
 from sinks.types.partitioning import Partition, Partitioning
 from sinks.types.table_schema import Column, TableSchema
@@ -61,12 +61,12 @@ def known(
 
 def found(
     rows: Sequence[SchemaRow], present: TableSchema = PRESENT, made_ts: int = MADE_TS, **more: Any
-) -> tuple[RowShape, ...]:
+) -> tuple[PastSchema, ...]:
     options = {"on_add_default": "rewrite", **more}
     return older_shapes(rows, present, made_ts=Ts(made_ts), **options)
 
 
-def carried(shape: RowShape, rows: int, **columns: list[Any]) -> dict[str, list[Any]]:
+def carried(shape: PastSchema, rows: int, **columns: list[Any]) -> dict[str, list[Any]]:
     arrays = {name: pa.array(values) for name, values in columns.items()}
     made = shape.carried(arrays, RULES, rows=rows).columns
     return {name: array.to_pylist() for name, array in made.items()}

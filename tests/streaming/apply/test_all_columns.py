@@ -11,7 +11,7 @@ import pytest
 
 from coordination.model import Ts
 from sinks.ddl.column_origin import ColumnOrigin
-from sinks.ddl.past_schemas import RowShape, ShapeStep
+from sinks.ddl.past_schemas import PastSchema, SchemaStep
 from sinks.target.write_mode import ROW_DELETED, WriteMode
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import TableSchema
@@ -202,7 +202,7 @@ def test_rows_of_an_older_shape_are_rows_of_the_present_one() -> None:
         (ColumnOrigin(name="y", source="y"), pa.string()),
         (ColumnOrigin(name="n", source=None), pa.int32()),
     ]
-    older = RowShape(last_ts=Ts(50), schema=TEXTS, steps=(ShapeStep(origins=origins, ddl_ms=0),))
+    older = PastSchema(last_ts=Ts(50), schema=TEXTS, steps=(SchemaStep(origins=origins, ddl_ms=0),))
     rows = [
         row("UPDATE", 10, text("a", "2"), text("a")),
         row("UPDATE", 60, {**text("a", "2"), "n": "7"}, {**text("a", "2"), "n": None}),
@@ -220,8 +220,8 @@ def test_a_row_without_a_place_in_a_later_type_is_in_no_table_any_more() -> None
     """It comes again after a rewind, as do the changes that took it away before that DDL."""
     wide, narrow = MySQLType.parse("bigint"), MySQLType.parse("int")
     origin = ColumnOrigin(name="x", source="x", types=(wide, narrow))
-    step = ShapeStep(origins=[(origin, pa.int32())], ddl_ms=0)
-    older = RowShape(last_ts=Ts(50), schema=by_all(x="bigint"), steps=(step,))
+    step = SchemaStep(origins=[(origin, pa.int32())], ddl_ms=0)
+    older = PastSchema(last_ts=Ts(50), schema=by_all(x="bigint"), steps=(step,))
     large = {"x": str(2**40)}
     rows = [
         row("INSERT", 10, large),
