@@ -32,7 +32,7 @@ from sinks.merge_on_write.log.file_locations import LocatedFiles
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.physical_schema import TableShape
 from sinks.merge_on_write.row_history import Beyond, VersionsAbove, merged
-from sinks.merge_on_write.table_handle import OpenTable, TableGone
+from sinks.merge_on_write.table_handle import TableGone, TableHandle
 from sinks.merge_on_write.upkeep.upkeep import TableUpkeep
 from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import LocalStorage
@@ -74,7 +74,7 @@ class MergeOnWriteEngine:
         self._open_place = StorageOpener(dict(storage_options))
         self._memory = IndexMemory(index_memory_bytes)
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="key-index")
-        self._tables: dict[str, OpenTable] = {}
+        self._tables: dict[str, TableHandle] = {}
         self.upkeep = TableUpkeep()
         self._keeps_up = keeps_up
         self._is_proven = False
@@ -107,7 +107,7 @@ class MergeOnWriteEngine:
         self,
         target: Target,
         sorted_by: Sequence[str],
-        deed: Callable[[OpenTable], Applied | Skipped],
+        deed: Callable[[TableHandle], Applied | Skipped],
     ) -> Applied | Skipped:
         """``sorted_by``: what the table's files are sorted by afterwards."""
         table = self.table(target.uri)
@@ -131,7 +131,7 @@ class MergeOnWriteEngine:
             table.refresh()
             _check_shape(table, target)
 
-    def table(self, uri: str) -> OpenTable:
+    def table(self, uri: str) -> TableHandle:
         """The opened table of that place; use it under its lock."""
         with self._lock:
             if uri not in self._tables:
@@ -140,7 +140,7 @@ class MergeOnWriteEngine:
                     with one_sentence("write to", uri):
                         self._prove(storage)
                 located = LocatedFiles(storage, self._open_place)
-                self._tables[uri] = OpenTable(uri, storage, located, self._memory, self._pool)
+                self._tables[uri] = TableHandle(uri, storage, located, self._memory, self._pool)
             return self._tables[uri]
 
     def _prove(self, storage: TableStorage) -> None:
@@ -155,7 +155,7 @@ class MergeOnWriteEngine:
         return self._open_place(uri)
 
 
-def _check_shape(table: OpenTable, target: Target) -> None:
+def _check_shape(table: TableHandle, target: Target) -> None:
     metadata = table.state.metadata
     assert metadata is not None
     if target.shaped_by is not None and metadata.configuration.get(ALTERED, "") != target.shaped_by:
@@ -167,7 +167,7 @@ class _Upsert:
 
     operation = "MERGE"
 
-    def __init__(self, table: OpenTable, write: TableWrite) -> None:
+    def __init__(self, table: TableHandle, write: TableWrite) -> None:
         self._table = table
         self._write = write
         self._changes = cast("pa.Table", write.changes)
@@ -265,7 +265,7 @@ class _Upsert:
 
 class _Replay(_Upsert):
     def __init__(
-        self, table: OpenTable, write: TableWrite, choose: Callable[[], pa.Table | None]
+        self, table: TableHandle, write: TableWrite, choose: Callable[[], pa.Table | None]
     ) -> None:
         super().__init__(table, write)
         self._choose = choose
@@ -298,7 +298,7 @@ class _Append(_Upsert):
 
     operation = "WRITE"
 
-    def __init__(self, table: OpenTable, write: TableWrite) -> None:
+    def __init__(self, table: TableHandle, write: TableWrite) -> None:
         super().__init__(table, write)
         self._reached: Ts | None = None  # what the written files are above of
 
@@ -324,7 +324,7 @@ class _History(_Append):
 
     operation = "MERGE"
 
-    def __init__(self, table: OpenTable, write: TableWrite) -> None:
+    def __init__(self, table: TableHandle, write: TableWrite) -> None:
         super().__init__(table, write)
         self._batch = VersionsAbove(self._changes, write.target.schema.key, write.checkpoint)
         self._closed: dict[str, Ordinals] = {}

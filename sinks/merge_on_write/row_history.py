@@ -22,7 +22,7 @@ from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.key_index import sort_keys
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import ShapeColumn
-from sinks.merge_on_write.table_handle import OpenTable, rows_at
+from sinks.merge_on_write.table_handle import TableHandle, rows_at
 from sinks.target.engine_port import DELETE, OP_COLUMN
 from sinks.target.table_properties import CLOSED, SHOWN
 from sinks.target.write_mode import IS_CURRENT, VALID_FROM_TS, VALID_TO, VALID_TO_TS, moment_us
@@ -41,7 +41,7 @@ class Beyond:
     reopened: Hits
 
     @classmethod
-    def of(cls, table: OpenTable, ts: Ts, app_id: str) -> Beyond:
+    def of(cls, table: TableHandle, ts: Ts, app_id: str) -> Beyond:
         """``app_id``: the writer's. Where it has carried out a TRUNCATE that is later, of the table
         or of partitions, that has taken the table back."""
         if shown_ts(table) <= ts or closed_ts(table, app_id) > ts:
@@ -63,18 +63,18 @@ class Beyond:
         return merged(without(current, self.later), self.reopened)
 
 
-def shown_ts(table: OpenTable) -> int:
+def shown_ts(table: TableHandle) -> int:
     """Up to where the table has shown changes when it was rewound; 0: it was not."""
     return int(_configuration(table).get(SHOWN, "0"))
 
 
-def closed_ts(table: OpenTable, app_id: str) -> int:
+def closed_ts(table: TableHandle, app_id: str) -> int:
     """Of the last TRUNCATE that this writer has carried out; 0: it has not."""
     writer, ts = json.loads(_configuration(table).get(CLOSED, '["", 0]'))
     return int(ts) if writer == app_id else 0
 
 
-def _configuration(table: OpenTable) -> Mapping[str, str]:
+def _configuration(table: TableHandle) -> Mapping[str, str]:
     assert table.state.metadata is not None
     return table.state.metadata.configuration
 
@@ -121,7 +121,7 @@ class VersionsAbove:
         self._changes = changes.filter(pc.greater(changes[VALID_FROM_TS], reached))
         self._key = key
 
-    def find_current(self, table: OpenTable, sorted_by: Sequence[str]) -> dict[str, Ordinals]:
+    def find_current(self, table: TableHandle, sorted_by: Sequence[str]) -> dict[str, Ordinals]:
         """Where the current versions of its keys are."""
         columns = self._key_columns(table)
         _, rows = np.unique(_words(keys_of(columns)), return_index=True)
@@ -129,7 +129,7 @@ class VersionsAbove:
         wanted.append(pa.repeat(pa.scalar(True), len(rows)))
         return table.find(sorted_by, wanted, sort_keys(keys_of(wanted)))
 
-    def rows(self, table: OpenTable, current: Hits) -> pa.Table:
+    def rows(self, table: TableHandle, current: Hits) -> pa.Table:
         """Its versions, and these rows of the table, each closed where a change of its key comes;
         with the physical names of the table's files."""
         is_version = pc.not_equal(self._changes[OP_COLUMN], DELETE)
@@ -137,7 +137,7 @@ class VersionsAbove:
         old = list(rows_at(table, current))
         return pa.concat_tables([new, self._closed(table, pa.concat_tables(old))]) if old else new
 
-    def _closed(self, table: OpenTable, old: pa.Table) -> pa.Table:
+    def _closed(self, table: TableHandle, old: pa.Table) -> pa.Table:
         shape = table.shape
         arrays = {
             column.name: data_files.one_array(old[column.physical], column.arrow)
@@ -154,7 +154,7 @@ class VersionsAbove:
             arrays[name] = values.cast(shape.column(name).arrow)
         return pa.Table.from_arrays(list(arrays.values()), schema=shape.schema)
 
-    def _ends(self, old_key: Sequence[pa.Array], table: OpenTable) -> npt.NDArray[np.int64]:
+    def _ends(self, old_key: Sequence[pa.Array], table: TableHandle) -> npt.NDArray[np.int64]:
         """Of each old row the commit-ts of its key's first change; 0: there is none."""
         count = self._changes.num_rows
         if not count:
@@ -167,7 +167,7 @@ class VersionsAbove:
         found = first[ids[count:]]
         return np.where(found == never, 0, found)
 
-    def _key_columns(self, table: OpenTable) -> list[pa.Array]:
+    def _key_columns(self, table: TableHandle) -> list[pa.Array]:
         shape = table.shape
         return [
             data_files.one_array(self._changes[name], shape.column(name).arrow)

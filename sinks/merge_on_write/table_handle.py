@@ -1,6 +1,6 @@
 """A table that is being written: follows its log, and finds the rows of a batch's keys.
 
-A process has one ``OpenTable`` for a table, and uses it under its lock. The log in storage is the
+A process has one ``TableHandle`` for a table, and uses it under its lock. The log in storage is the
 truth; what is kept here (vectors, bounds, key indexes) is a cache.
 """
 
@@ -45,7 +45,7 @@ class TableGone(Exception):
     """There is no Delta table at this place (any more)."""
 
 
-class OpenTable:
+class TableHandle:
     """A table at the version up to which its log was followed. One thread at a time: hold ``lock``
     from ``refresh`` until the last use of what it showed."""
 
@@ -338,7 +338,7 @@ def _within(wanted: SortedKeys, bounds: Bounds) -> SortedKeys:
     return SortedKeys(first=wanted.first[low:high], second=None, rows=rows)
 
 
-def rows_at(table: OpenTable, hits: Mapping[str, Ordinals]) -> Iterator[pa.Table]:
+def rows_at(table: TableHandle, hits: Mapping[str, Ordinals]) -> Iterator[pa.Table]:
     """These rows, with physical names, in parts."""
     columns = table.shape.columns
     for path, ordinals in hits.items():

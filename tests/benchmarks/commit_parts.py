@@ -16,16 +16,16 @@ from sinks.storage import local_storage
 
 PARTS = ("follow", "sort", "find", "write", "vectors", "put")
 _TIMED = (
-    (table_handle.OpenTable, "refresh", "follow"),
+    (table_handle.TableHandle, "refresh", "follow"),
     (engine, "keys_of", "sort"),
     (engine, "sort_keys", "sort"),
     (sorted_files, "keys_of", "sort"),
     (sorted_files, "_key_order", "sort"),
     (sorted_files, "sort_keys", "sort"),
-    (table_handle.OpenTable, "find", "find"),
+    (table_handle.TableHandle, "find", "find"),
     (engine._Upsert, "_write_rows", "write"),
-    (table_handle.OpenTable, "taken_out", "vectors"),
-    (table_handle.OpenTable, "commit", "put"),
+    (table_handle.TableHandle, "taken_out", "vectors"),
+    (table_handle.TableHandle, "commit", "put"),
 )
 
 

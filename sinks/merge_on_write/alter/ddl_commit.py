@@ -41,7 +41,7 @@ from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.log.state import LogState
 from sinks.merge_on_write.row_history import Beyond, Hits, merged, without
-from sinks.merge_on_write.table_handle import OpenTable
+from sinks.merge_on_write.table_handle import TableHandle
 from sinks.target.engine_port import Applied, Skipped, TableHeld, Target
 from sinks.target.table_properties import (
     ALTERED,
@@ -118,7 +118,7 @@ class TableDdl:
         return self.target.form.sorted_by(self.change.after.key)
 
 
-def alter(table: OpenTable, order: TableDdl) -> Applied | Skipped:
+def alter(table: TableHandle, order: TableDdl) -> Applied | Skipped:
     """Carry the DDL out, or find that it was. Hold the table's lock.
 
     Raises NotForThisEngine for a table that this engine does not write, TidelakeError with the
@@ -133,7 +133,7 @@ def alter(table: OpenTable, order: TableDdl) -> Applied | Skipped:
         ) from error
 
 
-def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
+def _try(table: TableHandle, order: TableDdl) -> Applied | Skipped:
     """On the version that was followed. Raises LostRace."""
     kept: KeptTable | None = None
     if order.on_drop == "keep":
@@ -209,7 +209,7 @@ def notes_of(state: LogState) -> TableProperties:
     return TableProperties(properties=state.metadata.configuration)
 
 
-def _reshaped(table: OpenTable, order: TableDdl, change: SchemaChange) -> NewShape:
+def _reshaped(table: TableHandle, order: TableDdl, change: SchemaChange) -> NewShape:
     state = table.state
     assert state.metadata is not None
     assert state.protocol is not None
@@ -236,7 +236,7 @@ def _clustering(state: LogState, new: NewShape) -> Json | None:
     return {"domainMetadata": {**fields, "configuration": configuration}}
 
 
-def _commit(table: OpenTable, order: TableDdl, new: NewShape | None, actions: list[Json]) -> int:
+def _commit(table: TableHandle, order: TableDdl, new: NewShape | None, actions: list[Json]) -> int:
     looked_at = table.state.version
     key = order.target.sorted_by if new is None else order.sorted_by
     written: list[DataFile] = []
@@ -264,7 +264,7 @@ def _commit(table: OpenTable, order: TableDdl, new: NewShape | None, actions: li
     return version
 
 
-def _look_again(table: OpenTable, looked_at: int, written: Sequence[DataFile]) -> None:
+def _look_again(table: TableHandle, looked_at: int, written: Sequence[DataFile]) -> None:
     """To write them may have taken hours, and others have written some. Raises LostRace where a
     commit came meanwhile, TidelakeError where a file is not there."""
     if not written:
@@ -284,7 +284,7 @@ def _look_again(table: OpenTable, looked_at: int, written: Sequence[DataFile]) -
 
 
 def _rows_anew(
-    table: OpenTable,
+    table: TableHandle,
     order: TableDdl,
     new: NewShape | None,
     key: tuple[str, ...],
@@ -315,7 +315,9 @@ def _rows_anew(
     return [file.remove(removed_ms, data_change=True) for file in live], []
 
 
-def _to_end(table: OpenTable, order: TableDdl) -> tuple[Hits, list[tuple[Hits, Mapping[str, Any]]]]:
+def _to_end(
+    table: TableHandle, order: TableDdl
+) -> tuple[Hits, list[tuple[Hits, Mapping[str, Any]]]]:
     """The rows to take out, and those of them that are written anew, with these values."""
     there = rows_to_end(table, order.ended)
     form = order.target.form
@@ -329,7 +331,7 @@ def _to_end(table: OpenTable, order: TableDdl) -> tuple[Hits, list[tuple[Hits, M
     return out, [(ended, order.ended), (opened, form.not_ended)]
 
 
-def _of_partitions(table: OpenTable, order: TableDdl, among: Hits | None) -> dict[str, Ordinals]:
+def _of_partitions(table: TableHandle, order: TableDdl, among: Hits | None) -> dict[str, Ordinals]:
     schema, then, name = order.target.schema, order.partitions_then, order.target.name
     try:
         return find_partitions(
@@ -354,7 +356,11 @@ def _operation(order: TableDdl) -> str:
 
 
 def _write(
-    table: OpenTable, order: TableDdl, new: NewShape, key: tuple[str, ...], written: list[DataFile]
+    table: TableHandle,
+    order: TableDdl,
+    new: NewShape,
+    key: tuple[str, ...],
+    written: list[DataFile],
 ) -> None:
     name = order.target.name
     work = PartRewrite(

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from sinks.merge_on_write.alter.rewrite import in_slices
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
-from sinks.merge_on_write.table_handle import OpenTable, rows_at
+from sinks.merge_on_write.table_handle import TableHandle, rows_at
 from sinks.types.key_hash import Ordinals
 
 
-def rows_to_end(table: OpenTable, ended: Mapping[str, Any]) -> dict[str, Ordinals]:
+def rows_to_end(table: TableHandle, ended: Mapping[str, Any]) -> dict[str, Ordinals]:
     """The live rows that have not ended: file path to ordinals."""
     name, value = next(iter(ended.items()))
     found = {}
@@ -35,14 +35,14 @@ def rows_to_end(table: OpenTable, ended: Mapping[str, Any]) -> dict[str, Ordinal
 
 
 def write_ended(
-    table: OpenTable, hits: Mapping[str, Ordinals], ended: Mapping[str, Any], key: Sequence[str]
+    table: TableHandle, hits: Mapping[str, Ordinals], ended: Mapping[str, Any], key: Sequence[str]
 ) -> Iterator[NewFile]:
     """These rows as new files, sorted by ``key``, each as soon as it is written."""
     for rows in in_slices(rows_at(table, hits)):
         yield from write_sorted(table.storage, _with(table, rows, ended), key, table.shape)
 
 
-def _with(table: OpenTable, rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+def _with(table: TableHandle, rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
     shape = table.shape
     told = {shape.column(name): value for name, value in values.items()}
     columns = [

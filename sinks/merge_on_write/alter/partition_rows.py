@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write.files import data_files
-from sinks.merge_on_write.table_handle import OpenTable
+from sinks.merge_on_write.table_handle import TableHandle
 from sinks.types.casts_dates import is_zero_date
 from sinks.types.key_hash import Ordinals
 from sinks.types.mysql_type import INTEGER_TYPES, TEXT_TYPES
@@ -43,7 +43,7 @@ _FUNCTION_TYPES = {"YEAR": _DATES, "TO_DAYS": _DATES, "UNIX_TIMESTAMP": ("timest
 
 
 def find_partitions(
-    table: OpenTable,
+    table: TableHandle,
     schema: TableSchema,
     names: Sequence[str],
     rules: CastRules,

@@ -28,7 +28,7 @@ from sinks.merge_on_write.files.file_cache import Dead, DeletedRows
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.physical_schema import TableShape
 from sinks.merge_on_write.log.reader import VersionGone, read_log
-from sinks.merge_on_write.table_handle import OpenTable
+from sinks.merge_on_write.table_handle import TableHandle
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.write_mode import UPSERT
@@ -98,7 +98,7 @@ def _likeness(schema: TableSchema) -> tuple[object, ...]:
 
 
 def _of_partition(
-    order: PartitionExchange, table: OpenTable, partitioned: OpenTable
+    order: PartitionExchange, table: TableHandle, partitioned: TableHandle
 ) -> Iterator[pa.Table]:
     """The partition's rows, as the table names its columns. First the table's own are looked at."""
     own = replace(order.table.schema, partitioning=order.partitioned.schema.partitioning)
@@ -120,7 +120,7 @@ def _of_partition(
             yield from _named(partitioned, each.file, others, partitioned.shape, order.table)
 
 
-def _of_table(order: PartitionExchange, table: OpenTable) -> Iterator[pa.Table]:
+def _of_table(order: PartitionExchange, table: TableHandle) -> Iterator[pa.Table]:
     """The table's rows as they were, as the partitioned one names its columns."""
     with table.lock:
         table.refresh()
@@ -141,7 +141,7 @@ def _of_table(order: PartitionExchange, table: OpenTable) -> Iterator[pa.Table]:
 
 
 def _named(
-    place: OpenTable, file: DataFile, dead: Dead, shape: TableShape, into: Target
+    place: TableHandle, file: DataFile, dead: Dead, shape: TableShape, into: Target
 ) -> Iterator[pa.Table]:
     """The live rows of a file, with the columns of ``into``; what somebody has added by hand does
     not come along."""

@@ -25,7 +25,7 @@ from sinks.merge_on_write.lifecycle.shallow_clone import Arrival, arrive, check_
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.log.state import LogState
-from sinks.merge_on_write.table_handle import OpenTable, TableGone
+from sinks.merge_on_write.table_handle import TableGone, TableHandle
 from sinks.storage.errors import one_sentence
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import DdlIdentity
@@ -95,7 +95,7 @@ def _arrival(
     )
 
 
-def _check_source(table: OpenTable, order: TableRename, source: Target) -> None:
+def _check_source(table: TableHandle, order: TableRename, source: Target) -> None:
     with table.lock, one_sentence("read the Delta log of", table.uri):
         try:
             table.refresh()

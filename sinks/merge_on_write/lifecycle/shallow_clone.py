@@ -22,7 +22,7 @@ from sinks.merge_on_write.log.commit import LostRace, create_table
 from sinks.merge_on_write.log.file_locations import absolute
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.state import LogState
-from sinks.merge_on_write.table_handle import MAX_RACES, OpenTable, TableGone
+from sinks.merge_on_write.table_handle import MAX_RACES, TableGone, TableHandle
 from sinks.storage.errors import one_sentence
 from sinks.target.engine_port import Applied, Skipped, TableHeld, Target
 from sinks.target.table_properties import (
@@ -66,7 +66,7 @@ class Arrival:
     before_commit: Callable[[], None]
 
 
-def check_free(table: OpenTable, order: Arrival) -> None:
+def check_free(table: TableHandle, order: Arrival) -> None:
     """Raises TidelakeError where another table has the name."""
     with table.lock, one_sentence("read the Delta log of", table.uri):
         try:
@@ -96,14 +96,14 @@ def _refuse_unless_free(there: TableProperties, order: Arrival) -> None:
         )
 
 
-def arrive(table: OpenTable, order: Arrival) -> Applied | Skipped:
+def arrive(table: TableHandle, order: Arrival) -> Applied | Skipped:
     """The table at the new name, where it has not come yet. ``table``: what is there. Raises
     TidelakeError, TableHeld, TryAgain."""
     return _Arriving(table, order).run()
 
 
 class _Arriving:
-    def __init__(self, table: OpenTable, order: Arrival) -> None:
+    def __init__(self, table: TableHandle, order: Arrival) -> None:
         self._table = table
         self._order = order
         self._target = order.target

@@ -28,7 +28,7 @@ from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.commit import LostRace
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.physical_schema import TableShape
-from sinks.merge_on_write.table_handle import OpenTable
+from sinks.merge_on_write.table_handle import TableHandle
 from sinks.merge_on_write.upkeep.fold_choice import (
     FULL_BYTES,
     FULL_MEMORY_BYTES,
@@ -48,7 +48,7 @@ class CannotFold(TryAgain):
     """Another commit has changed the table too much for this fold: the next one chooses anew."""
 
 
-def fold(table: OpenTable, key: Sequence[str], *, rows_wait: bool = False) -> int | None:
+def fold(table: TableHandle, key: Sequence[str], *, rows_wait: bool = False) -> int | None:
     """Do a table's next fold. Returns its version, or None where no files need one, another commit
     came first, or the table has no such key (any more). Call it without the table's lock."""
     with table.lock:
@@ -81,7 +81,7 @@ def fold(table: OpenTable, key: Sequence[str], *, rows_wait: bool = False) -> in
     return version
 
 
-def paths_to_fold(table: OpenTable, *, rows_wait: bool = False) -> Sequence[str]:
+def paths_to_fold(table: TableHandle, *, rows_wait: bool = False) -> Sequence[str]:
     """The paths of the files to fold next, at the version that was followed; empty where no fold is
     needed. Call it under the table's lock."""
     candidates = (_candidate(table, each) for each in table.files.values())
@@ -89,7 +89,7 @@ def paths_to_fold(table: OpenTable, *, rows_wait: bool = False) -> Sequence[str]
 
 
 def _together(
-    table: OpenTable, files: Sequence[FileRows], begun: _Begun, shape: TableShape
+    table: TableHandle, files: Sequence[FileRows], begun: _Begun, shape: TableShape
 ) -> list[pa.Table]:
     """The live rows of each of the files, from the first on, as many as go into one file."""
     found: list[pa.Table] = []
@@ -106,7 +106,7 @@ def _together(
 
 
 def _cut(
-    table: OpenTable, file: DataFile, deleted: DeletedRows, key: Sequence[str], shape: TableShape
+    table: TableHandle, file: DataFile, deleted: DeletedRows, key: Sequence[str], shape: TableShape
 ) -> list[NewFile]:
     """The live rows of one file, which may be another writer's and of any size, written anew."""
     written: list[NewFile] = []
@@ -123,7 +123,7 @@ def _cut(
 
 
 def _commit(
-    table: OpenTable,
+    table: TableHandle,
     begun: _Begun,
     shape: TableShape,
     written: Sequence[NewFile],
@@ -159,7 +159,7 @@ def _commit(
 
 
 def _deleted_since(
-    table: OpenTable, begun: _Begun, present: Sequence[FileRows], written: Sequence[NewFile]
+    table: TableHandle, begun: _Begun, present: Sequence[FileRows], written: Sequence[NewFile]
 ) -> dict[str, DeletedRows]:
     """Which rows of the new files have been deleted since they were read, by the old files'
     vectors: path of a new file -> its deleted rows."""
@@ -182,7 +182,7 @@ def _deleted_since(
     return found
 
 
-def _candidate(table: OpenTable, each: FileRows) -> FoldCandidate:
+def _candidate(table: TableHandle, each: FileRows) -> FoldCandidate:
     rows = table.count(each)
     vector = each.file.deletion_vector
     return FoldCandidate(

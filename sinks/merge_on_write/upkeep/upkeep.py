@@ -17,7 +17,7 @@ from coordination.errors import TidelakeError
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.reader import LogMoved
-from sinks.merge_on_write.table_handle import OpenTable, TableGone
+from sinks.merge_on_write.table_handle import TableGone, TableHandle
 from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
 from sinks.merge_on_write.upkeep.fold import fold, paths_to_fold
 from sinks.storage.errors import STORAGE_ERRORS, one_line
@@ -47,16 +47,16 @@ class TableUpkeep:
     cleaned as long as the thread lives: what a DROP TABLE took out expires when nobody writes."""
 
     def __init__(self) -> None:
-        self._cares: dict[OpenTable, _Care] = {}
-        self._waiting: dict[OpenTable, bool] = {}  # whether it is to be cleaned alone
-        self._put_off: dict[OpenTable, None] = {}  # written while rows waited
+        self._cares: dict[TableHandle, _Care] = {}
+        self._waiting: dict[TableHandle, bool] = {}  # whether it is to be cleaned alone
+        self._put_off: dict[TableHandle, None] = {}  # written while rows waited
         self._rows_wait = False
         self._changed = threading.Condition()
         self._idle = True
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def committed(self, table: OpenTable, key: Sequence[str]) -> None:
+    def committed(self, table: TableHandle, key: Sequence[str]) -> None:
         """To be called after each commit: upkeep that the table needs is done soon, on the thread.
         Reads no files."""
         with table.lock:
@@ -85,7 +85,7 @@ class TableUpkeep:
         if tables:
             self._wake(tables)
 
-    def _wake(self, tables: Sequence[OpenTable]) -> None:
+    def _wake(self, tables: Sequence[TableHandle]) -> None:
         with self._changed:
             self._waiting.update(dict.fromkeys(tables, False))
             if self._thread is None and not self._closed:
@@ -118,7 +118,7 @@ class TableUpkeep:
             except (*STORAGE_ERRORS, TidelakeError) as error:
                 _log.warning("upkeep failed table=%s error=%s", table.uri, one_line(error))
 
-    def _next(self) -> tuple[OpenTable, bool] | None:
+    def _next(self) -> tuple[TableHandle, bool] | None:
         with self._changed:
             self._idle = True
             self._changed.notify_all()
@@ -144,7 +144,7 @@ class TableUpkeep:
         self._waiting = {**dict.fromkeys(quiet, True), **self._waiting}
         return bool(quiet)
 
-    def _look_after(self, table: OpenTable, care: _Care, *, is_quiet: bool) -> None:
+    def _look_after(self, table: TableHandle, care: _Care, *, is_quiet: bool) -> None:
         if is_quiet:
             self._clean(table, care)
             return
@@ -158,7 +158,7 @@ class TableUpkeep:
         self._checkpoint(table, care)
         self._clean(table, care)
 
-    def _checkpoint(self, table: OpenTable, care: _Care) -> None:
+    def _checkpoint(self, table: TableHandle, care: _Care) -> None:
         with table.lock:
             table.refresh()
             if not _checkpoint_is_due(table, care):
@@ -167,7 +167,7 @@ class TableUpkeep:
         write_checkpoint(table.storage, state, now_ms=int(time.time() * 1000))
         care.checkpoint = state.version
 
-    def _clean(self, table: OpenTable, care: _Care) -> None:
+    def _clean(self, table: TableHandle, care: _Care) -> None:
         if not _cleaning_is_due(care):
             return
         care.cleaned_at = now = time.monotonic()
@@ -184,7 +184,7 @@ class TableUpkeep:
         clean_log(table.storage, bare, now_ms=now_ms)
 
 
-def _checkpoint_is_due(table: OpenTable, care: _Care) -> bool:
+def _checkpoint_is_due(table: TableHandle, care: _Care) -> bool:
     """Whether `_interval` commits have come since the last checkpoint. After a start, where that is
     not known, the last multiple of the interval counts as one."""
     version, interval = table.state.version, _interval(table)
@@ -197,7 +197,7 @@ def _cleaning_is_due(care: _Care) -> bool:
     return time.monotonic() - care.cleaned_at >= CLEAN_EVERY_S
 
 
-def _interval(table: OpenTable) -> int:
+def _interval(table: TableHandle) -> int:
     """Commits between two checkpoints. The fewer files and tombstones there are, the cheaper is a
     checkpoint, and the more often it is written; the table's own property is the maximum."""
     assert table.state.metadata is not None
