@@ -28,7 +28,7 @@ from sinks.merge_on_write.files.key_index import SortedKeys, first_double, sort_
 from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.log.actions import AppTransaction, Json
 from sinks.merge_on_write.log.commit import prove_no_other_lock, prove_put_if_absent
-from sinks.merge_on_write.log.file_locations import LocatedFiles
+from sinks.merge_on_write.log.file_locations import FileLocations
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.physical_schema import TableShape
 from sinks.merge_on_write.row_history import Beyond, VersionsAbove, merged
@@ -139,7 +139,7 @@ class MergeOnWriteEngine:
                 if not isinstance(storage, LocalStorage):
                     with one_sentence("write to", uri):
                         self._prove(storage)
-                located = LocatedFiles(storage, self._open_place)
+                located = FileLocations(storage, self._open_place)
                 self._tables[uri] = TableHandle(uri, storage, located, self._memory, self._pool)
             return self._tables[uri]
 

@@ -27,7 +27,7 @@ from sinks.merge_on_write.files.sorted_files import NewFile
 from sinks.merge_on_write.log.actions import DataFile, Json
 from sinks.merge_on_write.log.brought_back import BroughtBack, LogNow, look
 from sinks.merge_on_write.log.commit import LostRace, TooLate, commit
-from sinks.merge_on_write.log.file_locations import LocatedFiles
+from sinks.merge_on_write.log.file_locations import FileLocations
 from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
 from sinks.merge_on_write.log.reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log.state import NEVER, LogState
@@ -53,7 +53,7 @@ class TableHandle:
         self,
         uri: str,
         storage: TableStorage,
-        located: LocatedFiles,
+        located: FileLocations,
         memory: IndexMemory,
         pool: Executor,
     ) -> None:

@@ -16,7 +16,7 @@ from coordination.errors import TidelakeError
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import DeletedRows
 from sinks.merge_on_write.log.actions import DataFile
-from sinks.merge_on_write.log.file_locations import LocatedFiles, files_of, is_in_table
+from sinks.merge_on_write.log.file_locations import FileLocations, files_of, is_in_table
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine, ShapeColumn, TableShape
 from sinks.merge_on_write.log.reader import VersionGone, cleaned_up, read_log
 from sinks.storage.errors import one_sentence
@@ -36,7 +36,7 @@ class TableVersion:
     types: Mapping[str, str]  # by column, in the order of the table: Delta's SQL types
     _shape: TableShape
     _files: Sequence[DataFile]
-    _located: LocatedFiles
+    _located: FileLocations
 
     @property
     def schema(self) -> pa.Schema:
@@ -104,7 +104,7 @@ def open_version(uri: str, version: int, storage_options: Mapping[str, str]) -> 
     except NotForThisEngine as error:
         raise TidelakeError(f"{uri} is read by Spark alone: {error}") from error
     types = {each["name"]: sql_type(each["type"]) for each in state.metadata.schema["fields"]}
-    located = LocatedFiles(storage, lambda place: open_storage(place, storage_options))
+    located = FileLocations(storage, lambda place: open_storage(place, storage_options))
     return TableVersion(uri, version, types, shape, tuple(state.files.values()), located)
 
 

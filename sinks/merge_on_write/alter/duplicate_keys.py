@@ -21,7 +21,7 @@ from sinks.merge_on_write.alter.rewrite import PartMapper, PartRewrite
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.statistics import rows_in
 from sinks.merge_on_write.log.actions import DataFile
-from sinks.merge_on_write.log.file_locations import LocatedFiles
+from sinks.merge_on_write.log.file_locations import FileLocations
 from sinks.merge_on_write.log.physical_schema import ShapeColumn
 from sinks.storage.table_storage import TableStorage
 from sinks.types.key_hash import Keys, Mask, Words, keys_of
@@ -83,7 +83,7 @@ class ShareOfKeys:
     ) -> Iterator[tuple[tuple[int, int], list[pa.Array], Keys]]:
         """Of each piece the number of its file and that of its first row there, the values of the
         key's columns and ``more``, and the keys."""
-        located = LocatedFiles(self.open_place(self.uri), self.open_place)
+        located = FileLocations(self.open_place(self.uri), self.open_place)
         for number, path in enumerate(self.paths):
             file, begin = DataFile({"path": path}), 0
             columns = (*self.columns, *more)

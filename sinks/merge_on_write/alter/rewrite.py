@@ -24,7 +24,7 @@ from sinks.merge_on_write.files.file_cache import DeletedRows
 from sinks.merge_on_write.files.sorted_files import write_sorted
 from sinks.merge_on_write.files.statistics import rows_in
 from sinks.merge_on_write.log.actions import DataFile
-from sinks.merge_on_write.log.file_locations import LocatedFiles
+from sinks.merge_on_write.log.file_locations import FileLocations
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine, TableShape
 from sinks.storage.table_storage import TableStorage
 from sinks.target.write_mode import ROW_DELETED
@@ -78,7 +78,7 @@ class PartRewrite:
 
     def __call__(self, files: Sequence[DataFile]) -> tuple[DataFile, ...]:
         storage = self.open_place(self.uri)
-        located, shape = LocatedFiles(storage, self.open_place), self.new.shape
+        located, shape = FileLocations(storage, self.open_place), self.new.shape
         order_by = self.key or (_any_column(shape),)
         written: list[DataFile] = []
         try:
@@ -93,7 +93,7 @@ class PartRewrite:
             raise
         return tuple(written)
 
-    def _live(self, located: LocatedFiles, files: Iterable[DataFile]) -> Iterator[pa.Table]:
+    def _live(self, located: FileLocations, files: Iterable[DataFile]) -> Iterator[pa.Table]:
         """The live rows, by physical names."""
         sources = [each.source for each in self.new.columns if each.source is not None]
         wanted = list(dict.fromkeys(sources))

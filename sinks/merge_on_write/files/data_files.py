@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from coordination.errors import TidelakeError
 from sinks.merge_on_write.files.statistics import rows_in, statistics_text
 from sinks.merge_on_write.log.actions import DataFile
-from sinks.merge_on_write.log.file_locations import LocatedFiles
+from sinks.merge_on_write.log.file_locations import FileLocations
 from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_port import OP_COLUMN
@@ -100,7 +100,7 @@ def physical_rows(changes: pa.Table, shape: TableShape) -> pa.Table:
 
 
 def read_columns(
-    files: LocatedFiles, file: DataFile, columns: Sequence[ShapeColumn]
+    files: FileLocations, file: DataFile, columns: Sequence[ShapeColumn]
 ) -> tuple[list[pa.Array], int]:
     """These columns of all rows, in file order and in the table's types, and the number of rows.
 
@@ -112,7 +112,7 @@ def read_columns(
 
 
 def read_pieces(
-    files: LocatedFiles, file: DataFile, columns: Sequence[ShapeColumn], most_rows: int
+    files: FileLocations, file: DataFile, columns: Sequence[ShapeColumn], most_rows: int
 ) -> Iterator[pa.Table]:
     """Like `read_columns`, but as tables with physical names, of some row groups each: at most
     ``most_rows`` rows, or one row group."""
@@ -130,7 +130,7 @@ def read_pieces(
 
 
 def read_live_pieces(
-    files: LocatedFiles,
+    files: FileLocations,
     file: DataFile,
     dead: npt.NDArray[np.bool_],
     columns: Sequence[ShapeColumn],
@@ -143,7 +143,7 @@ def read_live_pieces(
 
 
 def read_rows(
-    files: LocatedFiles,
+    files: FileLocations,
     file: DataFile,
     ordinals: npt.NDArray[np.int64],
     columns: Sequence[ShapeColumn],
@@ -164,7 +164,7 @@ def read_rows(
             begin = end
 
 
-def _opened(files: LocatedFiles, file: DataFile) -> pq.ParquetFile:
+def _opened(files: FileLocations, file: DataFile) -> pq.ParquetFile:
     """Spark writes timestamps as INT96: as nanoseconds, Arrow's default, the year 9999 wraps."""
     return pq.ParquetFile(files.open_input(file.path), coerce_int96_timestamp_unit="us")
 
@@ -192,7 +192,7 @@ def one_array(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def read_live_rows(
-    files: LocatedFiles, file: DataFile, dead: npt.NDArray[np.bool_], shape: TableShape
+    files: FileLocations, file: DataFile, dead: npt.NDArray[np.bool_], shape: TableShape
 ) -> pa.Table:
     """The rows of a file that are not ``dead``, with physical names, in file order."""
     arrays, rows = read_columns(files, file, shape.columns)
@@ -201,7 +201,7 @@ def read_live_rows(
     return table.filter(pa.array(~dead))
 
 
-def count_rows(files: LocatedFiles, file: DataFile) -> int:
+def count_rows(files: FileLocations, file: DataFile) -> int:
     """How many rows the file has, deleted ones included: from its statistics, or else from its
     Parquet footer."""
     rows = rows_in(file.stats)

@@ -22,7 +22,7 @@ from sinks.merge_on_write.files.key_index import SortedKeys
 from sinks.merge_on_write.files.statistics import widened
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.deletion_vector import file_of, read_vector, vector_files
-from sinks.merge_on_write.log.file_locations import LocatedFiles
+from sinks.merge_on_write.log.file_locations import FileLocations
 from sinks.storage.table_storage import TableStorage
 
 Dead = npt.NDArray[np.bool_]
@@ -47,7 +47,7 @@ class DeletedRows:
         return cls(vector_id=vector_id, vector=vector, mask=mask)
 
     @classmethod
-    def read(cls, files: LocatedFiles, file: DataFile, rows: int) -> DeletedRows:
+    def read(cls, files: FileLocations, file: DataFile, rows: int) -> DeletedRows:
         """Of a file of so many physical rows."""
         descriptor = file.deletion_vector
         if descriptor is None:

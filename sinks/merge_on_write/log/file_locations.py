@@ -74,7 +74,7 @@ def _is_absolute(path: str) -> bool:
     return "://" in path or path.startswith(("/", "file:"))
 
 
-class LocatedFiles:
+class FileLocations:
     """Reads files by their paths as the log has them: percent-encoded, relative or absolute.
     ``open_place`` gives the storage of another folder, by its URI."""
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from sinks.merge_on_write.files.data_files import _parquet, read_columns
 from sinks.merge_on_write.log.actions import DataFile
-from sinks.merge_on_write.log.file_locations import LocatedFiles
+from sinks.merge_on_write.log.file_locations import FileLocations
 from sinks.merge_on_write.log.physical_schema import ShapeColumn
 from sinks.storage.local_storage import LocalStorage
 
@@ -36,6 +36,6 @@ def test_timestamps_of_spark_may_be_of_any_year(local: LocalStorage):
     pq.write_table(rows, sink, use_deprecated_int96_timestamps=True)
     local.write("a.parquet", sink.getvalue())
     (found,), _ = read_columns(
-        LocatedFiles(local, LocalStorage), DataFile({"path": "a.parquet"}), [column]
+        FileLocations(local, LocalStorage), DataFile({"path": "a.parquet"}), [column]
     )
     assert (found.type, found.to_pylist()) == (kind, values)

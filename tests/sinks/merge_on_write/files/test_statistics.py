@@ -14,7 +14,7 @@ import pytest
 from sinks.merge_on_write.files.key_bounds import Bounds, bounds_of, may_hold, told_bounds
 from sinks.merge_on_write.files.statistics import bounds, rows_in, statistics_text, widened
 from sinks.merge_on_write.log.actions import DataFile
-from sinks.merge_on_write.log.file_locations import LocatedFiles
+from sinks.merge_on_write.log.file_locations import FileLocations
 from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
 from sinks.storage.local_storage import LocalStorage
 from tests.sinks.merge_on_write.histories import POOLS
@@ -165,7 +165,7 @@ def logged_bounds(stats: str, kind: pa.DataType) -> Bounds | None:
     """Of a file of ours, which is not looked into."""
     file = DataFile.new(path="tidelake-1.parquet", size=1, modification_time_ms=0, stats=stats)
     column = ShapeColumn(name="p", physical="p", field_id=None, arrow=kind, has_statistics=True)
-    nowhere = LocatedFiles(LocalStorage("/nowhere"), LocalStorage)
+    nowhere = FileLocations(LocalStorage("/nowhere"), LocalStorage)
     return told_bounds(nowhere, file, column)
 
 
