@@ -30,7 +30,7 @@ from sinks.merge_on_write.log.actions import AppTransaction, Json
 from sinks.merge_on_write.log.commit import prove_no_other_lock, prove_put_if_absent
 from sinks.merge_on_write.log.file_locations import FileLocations
 from sinks.merge_on_write.log.pause import is_paused
-from sinks.merge_on_write.log.physical_schema import TableShape
+from sinks.merge_on_write.log.physical_schema import PhysicalSchema
 from sinks.merge_on_write.row_history import Beyond, VersionsAbove, merged
 from sinks.merge_on_write.table_handle import TableGone, TableHandle
 from sinks.merge_on_write.upkeep.upkeep import TableUpkeep
@@ -173,7 +173,7 @@ class _Upsert:
         self._changes = cast("pa.Table", write.changes)
         self._key = write.target.sorted_by
         self._written: list[NewFile] = []
-        self._written_as: TableShape | None = None  # once, whatever races are lost
+        self._written_as: PhysicalSchema | None = None  # once, whatever races are lost
 
     def run(self) -> Applied | Skipped:
         return self._table.until_won(self._try)

@@ -21,7 +21,7 @@ from coordination.model import Ts
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.key_index import sort_keys
 from sinks.merge_on_write.log.actions import DataFile
-from sinks.merge_on_write.log.physical_schema import ShapeColumn
+from sinks.merge_on_write.log.physical_schema import PhysicalColumn
 from sinks.merge_on_write.table_handle import TableHandle, rows_at
 from sinks.target.engine_port import DELETE, OP_COLUMN
 from sinks.target.table_properties import CLOSED, SHOWN
@@ -84,7 +84,7 @@ def _is_above(values: pa.Array, ts: Ts) -> npt.NDArray[np.bool_]:
     return np.asarray(found.to_numpy(zero_copy_only=False))
 
 
-def _is_until(file: DataFile, columns: Sequence[ShapeColumn], ts: Ts) -> bool:
+def _is_until(file: DataFile, columns: Sequence[PhysicalColumn], ts: Ts) -> bool:
     """Whether the file's statistics tell that nothing in these columns is above."""
     stats = json.loads(file.stats or "{}")
     highest = stats.get("maxValues") or {}

@@ -28,7 +28,7 @@ from sinks.merge_on_write.log.actions import DataFile, Json
 from sinks.merge_on_write.log.brought_back import BroughtBack, LogNow, look
 from sinks.merge_on_write.log.commit import LostRace, TooLate, commit
 from sinks.merge_on_write.log.file_locations import FileLocations
-from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
+from sinks.merge_on_write.log.physical_schema import PhysicalColumn, PhysicalSchema
 from sinks.merge_on_write.log.reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log.state import NEVER, LogState
 from sinks.merge_on_write.log.tombstones import WITHIN_MS
@@ -64,10 +64,10 @@ class TableHandle:
         self._memory = memory
         self._pool = pool
         self._state: LogState | None = None
-        self._shape: TableShape | None = None
+        self._shape: PhysicalSchema | None = None
         self._shaped_by: tuple[Any, Any] = (None, None)
         self._files: dict[str, FileRows] = {}
-        self._key: tuple[ShapeColumn, ...] = ()  # of which bounds and indexes are
+        self._key: tuple[PhysicalColumn, ...] = ()  # of which bounds and indexes are
         self._followed_at = 0.0
         self._looked_at: tuple[LastSeen, LogNow] | None = None
         self._found: BroughtBack | None = None
@@ -78,14 +78,14 @@ class TableHandle:
         return self._state
 
     @property
-    def shape(self) -> TableShape:
+    def shape(self) -> PhysicalSchema:
         """The shape by the metadata and protocol of this version. Raises NotForThisEngine."""
         shaped_by = (self.state.metadata, self.state.protocol)
         if self._shape is None or self._shaped_by != shaped_by:
             metadata, protocol = shaped_by
             assert metadata is not None
             assert protocol is not None
-            self._shape, self._shaped_by = TableShape.of(protocol, metadata), shaped_by
+            self._shape, self._shaped_by = PhysicalSchema.of(protocol, metadata), shaped_by
         return self._shape
 
     @property
@@ -282,7 +282,7 @@ class TableHandle:
                 found[each.file.path] = hits
         return found
 
-    def _columns_of(self, key: Sequence[str]) -> tuple[ShapeColumn, ...]:
+    def _columns_of(self, key: Sequence[str]) -> tuple[PhysicalColumn, ...]:
         """The key's columns with their physical names, since a name may be used again for another
         column."""
         return tuple(self.shape.column(name) for name in key)
@@ -298,14 +298,14 @@ class TableHandle:
             each.rows = data_files.count_rows(self.located, each.file)
         return each.rows
 
-    def _bounds(self, each: FileRows, first: ShapeColumn) -> Bounds | None:
+    def _bounds(self, each: FileRows, first: PhysicalColumn) -> Bounds | None:
         if not each.bounds_known:
             each.bounds = told_bounds(self.located, each.file, first)
             each.bounds_known = True
         return each.bounds
 
     def _indexes(
-        self, files: Iterable[FileRows], key_columns: Sequence[ShapeColumn]
+        self, files: Iterable[FileRows], key_columns: Sequence[PhysicalColumn]
     ) -> list[SortedKeys]:
         """The key indexes of these files, in order. Those that are not in memory are read in
         parallel."""
@@ -315,7 +315,7 @@ class TableHandle:
         read = iter(side_by_side(lambda each: self._read_index(each, key_columns), cold))
         return [next(read) if index is None else index for _, index in known]
 
-    def _read_index(self, each: FileRows, key_columns: Sequence[ShapeColumn]) -> SortedKeys:
+    def _read_index(self, each: FileRows, key_columns: Sequence[PhysicalColumn]) -> SortedKeys:
         columns, rows = data_files.read_columns(self.located, each.file, key_columns)
         index = sort_keys(keys_of(columns))
         each.rows = rows

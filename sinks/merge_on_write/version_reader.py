@@ -17,7 +17,11 @@ from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import DeletedRows
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import FileLocations, files_of, is_in_table
-from sinks.merge_on_write.log.physical_schema import NotForThisEngine, ShapeColumn, TableShape
+from sinks.merge_on_write.log.physical_schema import (
+    NotForThisEngine,
+    PhysicalColumn,
+    PhysicalSchema,
+)
 from sinks.merge_on_write.log.reader import VersionGone, cleaned_up, read_log
 from sinks.storage.errors import one_sentence
 from sinks.storage.open_storage import open_storage
@@ -34,7 +38,7 @@ class TableVersion:
     uri: str
     version: int
     types: Mapping[str, str]  # by column, in the order of the table: Delta's SQL types
-    _shape: TableShape
+    _shape: PhysicalSchema
     _files: Sequence[DataFile]
     _located: FileLocations
 
@@ -61,7 +65,7 @@ class TableVersion:
         """For what takes a dataset, to filter or to join: all rows in memory."""
         return ds.dataset(self.to_table())
 
-    def _column(self, name: str) -> ShapeColumn:
+    def _column(self, name: str) -> PhysicalColumn:
         try:
             return self._shape.column(name)
         except KeyError:
@@ -70,7 +74,9 @@ class TableVersion:
                 f"{', '.join(self.types)}"
             ) from None
 
-    def _read(self, columns: Sequence[ShapeColumn], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, columns: Sequence[PhysicalColumn], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
         try:
             with one_sentence("read", self.uri):
                 for file in self._files:
@@ -100,7 +106,7 @@ def open_version(uri: str, version: int, storage_options: Mapping[str, str]) -> 
     assert state.protocol is not None
     assert state.metadata is not None
     try:
-        shape = TableShape.of(state.protocol, state.metadata)
+        shape = PhysicalSchema.of(state.protocol, state.metadata)
     except NotForThisEngine as error:
         raise TidelakeError(f"{uri} is read by Spark alone: {error}") from error
     types = {each["name"]: sql_type(each["type"]) for each in state.metadata.schema["fields"]}
@@ -108,5 +114,5 @@ def open_version(uri: str, version: int, storage_options: Mapping[str, str]) -> 
     return TableVersion(uri, version, types, shape, tuple(state.files.values()), located)
 
 
-def _schema(columns: Sequence[ShapeColumn]) -> pa.Schema:
+def _schema(columns: Sequence[PhysicalColumn]) -> pa.Schema:
     return pa.schema([(column.name, column.arrow) for column in columns])

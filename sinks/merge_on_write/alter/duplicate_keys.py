@@ -22,7 +22,7 @@ from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.statistics import rows_in
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import FileLocations
-from sinks.merge_on_write.log.physical_schema import ShapeColumn
+from sinks.merge_on_write.log.physical_schema import PhysicalColumn
 from sinks.storage.table_storage import TableStorage
 from sinks.types.key_hash import Keys, Mask, Words, keys_of
 
@@ -39,7 +39,7 @@ class ShareOfKeys:
     uri: str
     open_place: Callable[[str], TableStorage]
     paths: tuple[str, ...]  # of files without deleted rows
-    columns: tuple[ShapeColumn, ...]
+    columns: tuple[PhysicalColumn, ...]
     shares: int
     seeds: Words = field(default_factory=lambda: np.frombuffer(os.urandom(16), dtype=np.uint64))
 
@@ -79,7 +79,7 @@ class ShareOfKeys:
             yield arrays, keys
 
     def pieces(
-        self, more: Sequence[ShapeColumn] = ()
+        self, more: Sequence[PhysicalColumn] = ()
     ) -> Iterator[tuple[tuple[int, int], list[pa.Array], Keys]]:
         """Of each piece the number of its file and that of its first row there, the values of the
         key's columns and ``more``, and the keys."""
@@ -95,7 +95,7 @@ class ShareOfKeys:
 
 
 def share_of(
-    files: Sequence[DataFile], columns: Sequence[ShapeColumn], work: PartRewrite
+    files: Sequence[DataFile], columns: Sequence[PhysicalColumn], work: PartRewrite
 ) -> ShareOfKeys:
     """Of these files, which ``work`` has written. ``columns``: the key's."""
     rows = [rows_in(each.stats) for each in files]
@@ -110,7 +110,7 @@ def share_of(
 
 def refuse_doubles(
     files: Sequence[DataFile],
-    columns: Sequence[ShapeColumn],
+    columns: Sequence[PhysicalColumn],
     work: PartRewrite,
     map_parts: PartMapper,
 ) -> None:
@@ -124,7 +124,7 @@ def refuse_doubles(
         raise doubled(columns, found)
 
 
-def doubled(columns: Sequence[ShapeColumn], values: str | None) -> TidelakeError:
+def doubled(columns: Sequence[PhysicalColumn], values: str | None) -> TidelakeError:
     """The error of two rows with these values of a new key."""
     return TidelakeError(
         f"its key becomes ({', '.join(each.name for each in columns)}), and two rows have "

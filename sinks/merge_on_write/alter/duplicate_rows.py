@@ -23,7 +23,7 @@ from sinks.merge_on_write.alter.rewrite import PartMapper, PartRewrite
 from sinks.merge_on_write.files.file_cache import DeletedRows, mark
 from sinks.merge_on_write.files.statistics import rows_in
 from sinks.merge_on_write.log.actions import DataFile
-from sinks.merge_on_write.log.physical_schema import ShapeColumn
+from sinks.merge_on_write.log.physical_schema import PhysicalColumn
 from sinks.target.write_mode import ROW_DELETED, ROW_TS
 from sinks.types.key_hash import Keys, Ordinals, Words
 from sinks.types.last_per_key import last_per_key
@@ -34,7 +34,7 @@ class SurplusOfShare:
     """Looks for the rows of a share that equal one that stays. Can be pickled."""
 
     share: ShareOfKeys
-    marks: tuple[ShapeColumn, ...]  # the form's, the weightiest first
+    marks: tuple[PhysicalColumn, ...]  # the form's, the weightiest first
     deleted_alone: bool = False  # no others may go; the first mark tells which were deleted
 
     def __call__(self, number: int) -> dict[int, BitMap64]:
@@ -65,7 +65,7 @@ class SurplusOfShare:
         return dict(gone)
 
 
-def _weight(column: ShapeColumn, values: pa.Array) -> Ordinals:
+def _weight(column: PhysicalColumn, values: pa.Array) -> Ordinals:
     """The greater it is, the rather the row stays."""
     numbers: Ordinals = pc.fill_null(values.cast(pa.int64()), 0).to_numpy()
     return -numbers if column.name == ROW_DELETED else numbers
@@ -73,7 +73,7 @@ def _weight(column: ShapeColumn, values: pa.Array) -> Ordinals:
 
 def take_equal_out(
     written: list[DataFile],
-    columns: Sequence[ShapeColumn],
+    columns: Sequence[PhysicalColumn],
     work: PartRewrite,
     map_parts: PartMapper,
 ) -> None:

@@ -20,8 +20,8 @@ from sinks.merge_on_write.log.actions import Json, Metadata, Protocol
 from sinks.merge_on_write.log.physical_schema import (
     INDEXED_COLUMNS,
     NotForThisEngine,
-    ShapeColumn,
-    TableShape,
+    PhysicalColumn,
+    PhysicalSchema,
     listed_columns,
 )
 from sinks.target.table_properties import KEY, SCHEMA
@@ -45,8 +45,8 @@ _WITHOUT_STATISTICS = ("binary", "array", "decimal", "boolean")
 class RewrittenColumn:
     """A column when rows are written anew, with its source in the files."""
 
-    column: ShapeColumn
-    source: ShapeColumn | None  # of the old shape
+    column: PhysicalColumn
+    source: PhysicalColumn | None  # of the old shape
     origin: ColumnOrigin
 
 
@@ -54,7 +54,7 @@ class RewrittenColumn:
 class NewShape:
     protocol: Protocol
     metadata: Metadata
-    shape: TableShape
+    shape: PhysicalSchema
     columns: tuple[RewrittenColumn, ...]  # those of ``shape``, in their order
     key_changes: bool  # in its columns or their values: NULL and doubles may come up
     key_is_row: bool  # equal rows are one then
@@ -77,7 +77,7 @@ def reshaped(
 ) -> NewShape:
     """Raises NotForThisEngine where this engine does not write the table, TidelakeError where the
     table has not the columns that the change speaks of."""
-    old = TableShape.of(protocol, metadata)
+    old = PhysicalSchema.of(protocol, metadata)
     if metadata.configuration.get("delta.columnMapping.mode") != "name":
         raise NotForThisEngine("its columns are not mapped by name (delta.columnMapping.mode)")
     fields = {field["name"]: field for field in metadata.schema["fields"]}
@@ -118,7 +118,7 @@ def reshaped(
     fields_of_metadata = {**metadata.fields, "schemaString": text, "configuration": configuration}
     new_metadata = Metadata(fields=fields_of_metadata)
     new_protocol = with_features(protocol, made)
-    shape = TableShape.of(new_protocol, new_metadata)
+    shape = PhysicalSchema.of(new_protocol, new_metadata)
     origins = column_origins(change, on_add_default)
     return NewShape(
         protocol=new_protocol,
@@ -210,7 +210,7 @@ def statistics_property(types: Mapping[str, str]) -> dict[str, str]:
 
 
 def _rewritten(
-    old: TableShape, new: TableShape, origins: Mapping[str, ColumnOrigin]
+    old: PhysicalSchema, new: PhysicalSchema, origins: Mapping[str, ColumnOrigin]
 ) -> Iterator[RewrittenColumn]:
     """Columns that no DDL knows, which were added by hand, stay as they are."""
     for column in new.columns:

@@ -25,7 +25,7 @@ from sinks.merge_on_write.files.sorted_files import write_sorted
 from sinks.merge_on_write.files.statistics import rows_in
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import FileLocations
-from sinks.merge_on_write.log.physical_schema import NotForThisEngine, TableShape
+from sinks.merge_on_write.log.physical_schema import NotForThisEngine, PhysicalSchema
 from sinks.storage.table_storage import TableStorage
 from sinks.target.write_mode import ROW_DELETED
 from sinks.types.text_arrays import CastRules
@@ -175,7 +175,7 @@ def parts_of(files: Iterable[DataFile]) -> list[tuple[DataFile, ...]]:
     return [*parts, tuple(part)] if part else parts
 
 
-def _any_column(shape: TableShape) -> str:
+def _any_column(shape: PhysicalSchema) -> str:
     """What rows without a key are sorted by."""
     for column in shape.columns:
         if not pa.types.is_list(column.arrow):

@@ -15,7 +15,7 @@ from coordination.errors import TidelakeError
 from sinks.merge_on_write.files.statistics import rows_in, statistics_text
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import FileLocations
-from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
+from sinks.merge_on_write.log.physical_schema import PhysicalColumn, PhysicalSchema
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_port import OP_COLUMN
 
@@ -24,7 +24,9 @@ ROW_GROUP_ROWS = 128 * 1024
 SMALL_BYTES = 16 * 1024  # of rows: for fewer zstd takes as long to begin as all else of a file
 
 
-def write_file(storage: TableStorage, rows: pa.Table, shape: TableShape, now_ms: int) -> DataFile:
+def write_file(
+    storage: TableStorage, rows: pa.Table, shape: PhysicalSchema, now_ms: int
+) -> DataFile:
     """Write rows, which have physical column names, into a new file, in their order.
 
     The file is durable when this returns; no reader sees it until a commit names it.
@@ -76,7 +78,7 @@ def _repeating(rows: pa.Table) -> list[str] | bool:
     return found or False
 
 
-def physical_rows(changes: pa.Table, shape: TableShape) -> pa.Table:
+def physical_rows(changes: pa.Table, shape: PhysicalSchema) -> pa.Table:
     """The rows with the physical names and types of the table's files; columns are matched by name.
 
     A column that the rows lack is NULL: a user has just added it to the table by hand. A column
@@ -100,7 +102,7 @@ def physical_rows(changes: pa.Table, shape: TableShape) -> pa.Table:
 
 
 def read_columns(
-    files: FileLocations, file: DataFile, columns: Sequence[ShapeColumn]
+    files: FileLocations, file: DataFile, columns: Sequence[PhysicalColumn]
 ) -> tuple[list[pa.Array], int]:
     """These columns of all rows, in file order and in the table's types, and the number of rows.
 
@@ -112,7 +114,7 @@ def read_columns(
 
 
 def read_pieces(
-    files: FileLocations, file: DataFile, columns: Sequence[ShapeColumn], most_rows: int
+    files: FileLocations, file: DataFile, columns: Sequence[PhysicalColumn], most_rows: int
 ) -> Iterator[pa.Table]:
     """Like `read_columns`, but as tables with physical names, of some row groups each: at most
     ``most_rows`` rows, or one row group."""
@@ -133,7 +135,7 @@ def read_live_pieces(
     files: FileLocations,
     file: DataFile,
     dead: npt.NDArray[np.bool_],
-    columns: Sequence[ShapeColumn],
+    columns: Sequence[PhysicalColumn],
     most_rows: int,
 ) -> Iterator[pa.Table]:
     """Like `read_pieces`, without the dead rows."""
@@ -146,7 +148,7 @@ def read_rows(
     files: FileLocations,
     file: DataFile,
     ordinals: npt.NDArray[np.int64],
-    columns: Sequence[ShapeColumn],
+    columns: Sequence[PhysicalColumn],
 ) -> Iterator[pa.Table]:
     """These rows, whose ordinals rise, as tables with physical names: one for each row group that
     has some; the others are not read."""
@@ -169,7 +171,9 @@ def _opened(files: FileLocations, file: DataFile) -> pq.ParquetFile:
     return pq.ParquetFile(files.open_input(file.path), coerce_int96_timestamp_unit="us")
 
 
-def _read(parquet: pq.ParquetFile, groups: range, columns: Sequence[ShapeColumn]) -> list[pa.Array]:
+def _read(
+    parquet: pq.ParquetFile, groups: range, columns: Sequence[PhysicalColumn]
+) -> list[pa.Array]:
     have = set(parquet.schema_arrow.names)
     rows = sum(parquet.metadata.row_group(number).num_rows for number in groups)
     wanted = [column.physical for column in columns if column.physical in have]
@@ -192,7 +196,7 @@ def one_array(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def read_live_rows(
-    files: FileLocations, file: DataFile, dead: npt.NDArray[np.bool_], shape: TableShape
+    files: FileLocations, file: DataFile, dead: npt.NDArray[np.bool_], shape: PhysicalSchema
 ) -> pa.Table:
     """The rows of a file that are not ``dead``, with physical names, in file order."""
     arrays, rows = read_columns(files, file, shape.columns)

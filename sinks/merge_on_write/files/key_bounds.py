@@ -17,7 +17,7 @@ from sinks.merge_on_write.files.data_files import OURS
 from sinks.merge_on_write.files.key_index import SortedKeys
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import FileLocations
-from sinks.merge_on_write.log.physical_schema import ShapeColumn
+from sinks.merge_on_write.log.physical_schema import PhysicalColumn
 
 Bounds = tuple[Any, Any]
 
@@ -56,7 +56,7 @@ def may_hold(bounds: Bounds | None, wanted: Bounds | None) -> bool:
     return bool(bounds[0] <= wanted[1] and wanted[0] <= bounds[1])
 
 
-def told_bounds(files: FileLocations, file: DataFile, column: ShapeColumn) -> Bounds | None:
+def told_bounds(files: FileLocations, file: DataFile, column: PhysicalColumn) -> Bounds | None:
     """A file's bounds for ``column``: by its statistics if we wrote the file, else by its Parquet
     footer, since bounds that other writers put into the log may be rounded. None for types whose
     bounds are not exact in either."""

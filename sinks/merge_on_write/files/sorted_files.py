@@ -19,7 +19,7 @@ from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.key_bounds import Bounds, bounds_by
 from sinks.merge_on_write.files.key_index import SortedKeys, sort_keys
 from sinks.merge_on_write.log.actions import DataFile
-from sinks.merge_on_write.log.physical_schema import TableShape
+from sinks.merge_on_write.log.physical_schema import PhysicalSchema
 from sinks.storage.table_storage import TableStorage
 from sinks.types.key_hash import Keys, Ordinals, is_numeric, keys_of
 
@@ -46,7 +46,7 @@ def write_sorted(
     storage: TableStorage,
     rows: pa.Table,
     key: Sequence[str],
-    shape: TableShape,
+    shape: PhysicalSchema,
     among: Ordinals | None = None,
 ) -> list[NewFile]:
     """Write ``rows``, which have the physical names and types of ``shape``, into as many files as

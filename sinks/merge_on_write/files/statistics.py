@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.merge_on_write.log.actions import JSON
-from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
+from sinks.merge_on_write.log.physical_schema import PhysicalColumn, PhysicalSchema
 
 TEXT_PREFIX = 32  # characters
 LARGEST = "\U0010ffff"
@@ -31,7 +31,7 @@ _WIDE = ',"tightBounds":false}'
 Bound = int | float | str | bool | None
 
 
-def statistics_text(table: pa.Table, shape: TableShape) -> str:
+def statistics_text(table: pa.Table, shape: PhysicalSchema) -> str:
     """The statistics of a new file with these rows, which have the columns of ``shape``."""
     lowest: dict[str, Bound] = {}
     highest: dict[str, Bound] = {}
@@ -76,7 +76,7 @@ def rows_in(stats: str | None) -> int | None:
     return None if found is None else int(found[1])
 
 
-def bounds(values: pa.ChunkedArray, column: ShapeColumn) -> tuple[Bound, Bound]:
+def bounds(values: pa.ChunkedArray, column: PhysicalColumn) -> tuple[Bound, Bound]:
     """Lower and upper bound in the form of the log; None for a bound that would not be safe."""
     kind = column.arrow
     if kind.id not in _ORDERED or values.null_count == len(values):

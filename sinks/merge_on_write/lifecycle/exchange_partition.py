@@ -26,7 +26,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import Dead, DeletedRows
 from sinks.merge_on_write.log.actions import DataFile
-from sinks.merge_on_write.log.physical_schema import TableShape
+from sinks.merge_on_write.log.physical_schema import PhysicalSchema
 from sinks.merge_on_write.log.reader import VersionGone, read_log
 from sinks.merge_on_write.table_handle import TableHandle
 from sinks.target.engine_port import Target
@@ -133,7 +133,7 @@ def _of_table(order: PartitionExchange, table: TableHandle) -> Iterator[pa.Table
             raise _no_longer_there(order)
         assert left.protocol is not None
         assert left.metadata is not None
-        shape = TableShape.of(left.protocol, left.metadata)
+        shape = PhysicalSchema.of(left.protocol, left.metadata)
         for file in left.files.values():
             rows = data_files.count_rows(table.located, file)
             dead = DeletedRows.read(table.located, file, rows).mask
@@ -141,7 +141,7 @@ def _of_table(order: PartitionExchange, table: TableHandle) -> Iterator[pa.Table
 
 
 def _named(
-    place: TableHandle, file: DataFile, dead: Dead, shape: TableShape, into: Target
+    place: TableHandle, file: DataFile, dead: Dead, shape: PhysicalSchema, into: Target
 ) -> Iterator[pa.Table]:
     """The live rows of a file, with the columns of ``into``; what somebody has added by hand does
     not come along."""

@@ -1,7 +1,7 @@
 """What a table's metadata says about its files: columns, their names in Parquet, statistics.
 
-``TableShape.of`` refuses, with the reason, a table that this engine does not write: such a table is
-for the Spark engine. Pure: no I/O.
+``PhysicalSchema.of`` refuses, with the reason, a table that this engine does not write: such a
+table is for the Spark engine. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NotForThisEngine(TidelakeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShapeColumn:
+class PhysicalColumn:
     """A column: its name for users, its physical name in files, and its type in files
     (``arrow``)."""
 
@@ -57,11 +57,11 @@ class ShapeColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableShape:
-    columns: tuple[ShapeColumn, ...]
+class PhysicalSchema:
+    columns: tuple[PhysicalColumn, ...]
 
     @classmethod
-    def of(cls, protocol: Protocol, metadata: Metadata) -> TableShape:
+    def of(cls, protocol: Protocol, metadata: Metadata) -> PhysicalSchema:
         """The shape of a table. Raises NotForThisEngine, with the reason, for a table that this
         engine does not write."""
         settings = metadata.configuration
@@ -74,7 +74,7 @@ class TableShape:
             raise NotForThisEngine("its property delta.enableDeletionVectors is not true")
         return cls(columns=columns)
 
-    def column(self, name: str) -> ShapeColumn:
+    def column(self, name: str) -> PhysicalColumn:
         """The column of this name, as users see it. Raises KeyError."""
         for column in self.columns:
             if column.name == name:
@@ -130,7 +130,9 @@ def _check_settings(metadata: Metadata) -> None:
         raise NotForThisEngine("its identities expire (delta.setTransactionRetentionDuration)")
 
 
-def _column(field: Mapping[str, Any], mapping: str, with_statistics: frozenset[str]) -> ShapeColumn:
+def _column(
+    field: Mapping[str, Any], mapping: str, with_statistics: frozenset[str]
+) -> PhysicalColumn:
     name, notes = field["name"], field.get("metadata") or {}
     for note in ("delta.generationExpression", "delta.invariants", "delta.identity.start"):
         if note in notes:
@@ -139,7 +141,7 @@ def _column(field: Mapping[str, Any], mapping: str, with_statistics: frozenset[s
         raise NotForThisEngine(f"column {name} has changed its type")
     is_mapped = mapping == "name"
     arrow = arrow_type(name, field["type"])
-    return ShapeColumn(
+    return PhysicalColumn(
         name=name,
         physical=notes["delta.columnMapping.physicalName"] if is_mapped else name,
         field_id=notes.get("delta.columnMapping.id") if is_mapped else None,

@@ -27,7 +27,7 @@ from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.commit import LostRace
 from sinks.merge_on_write.log.pause import is_paused
-from sinks.merge_on_write.log.physical_schema import TableShape
+from sinks.merge_on_write.log.physical_schema import PhysicalSchema
 from sinks.merge_on_write.table_handle import TableHandle
 from sinks.merge_on_write.upkeep.fold_choice import (
     FULL_BYTES,
@@ -89,7 +89,7 @@ def paths_to_fold(table: TableHandle, *, rows_wait: bool = False) -> Sequence[st
 
 
 def _together(
-    table: TableHandle, files: Sequence[FileRows], begun: _Begun, shape: TableShape
+    table: TableHandle, files: Sequence[FileRows], begun: _Begun, shape: PhysicalSchema
 ) -> list[pa.Table]:
     """The live rows of each of the files, from the first on, as many as go into one file."""
     found: list[pa.Table] = []
@@ -106,7 +106,11 @@ def _together(
 
 
 def _cut(
-    table: TableHandle, file: DataFile, deleted: DeletedRows, key: Sequence[str], shape: TableShape
+    table: TableHandle,
+    file: DataFile,
+    deleted: DeletedRows,
+    key: Sequence[str],
+    shape: PhysicalSchema,
 ) -> list[NewFile]:
     """The live rows of one file, which may be another writer's and of any size, written anew."""
     written: list[NewFile] = []
@@ -125,7 +129,7 @@ def _cut(
 def _commit(
     table: TableHandle,
     begun: _Begun,
-    shape: TableShape,
+    shape: PhysicalSchema,
     written: Sequence[NewFile],
     key: Sequence[str],
 ) -> int:

@@ -20,7 +20,7 @@ from sinks.merge_on_write.alter.duplicate_keys import ShareOfKeys
 from sinks.merge_on_write.alter.rewrite import Part, PartMapper, Result
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.actions import DataFile
-from sinks.merge_on_write.log.physical_schema import ShapeColumn, arrow_type
+from sinks.merge_on_write.log.physical_schema import PhysicalColumn, arrow_type
 from sinks.merge_on_write.log.reader import read_log
 from sinks.storage.local_storage import LocalStorage
 from sinks.storage.open_storage import StorageOpener
@@ -228,7 +228,7 @@ class TestDoubleKeys:
         able = [kind for kind in POOLS if "binary" not in kind]
         kinds = dice.sample(able, dice.choice((1, 1, 2)))
         columns = [
-            ShapeColumn(
+            PhysicalColumn(
                 name=f"c{at}",
                 physical=f"p{at}",
                 field_id=None,
@@ -278,7 +278,7 @@ class TestDoubleKeys:
 
         monkeypatch.setattr(duplicate_keys, "keys_of", alike)
         monkeypatch.setattr(duplicate_keys, "_AT_ONCE", 1)
-        text = ShapeColumn(
+        text = PhysicalColumn(
             name="c", physical="c", field_id=None, arrow=pa.string(), has_statistics=False
         )
         for values, double in ((["a", "b", "c", "d", "e", "f"], None), (["a", "b", "b"], "'b'")):

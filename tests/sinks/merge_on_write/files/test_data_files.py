@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from sinks.merge_on_write.files.data_files import _parquet, read_columns
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import FileLocations
-from sinks.merge_on_write.log.physical_schema import ShapeColumn
+from sinks.merge_on_write.log.physical_schema import PhysicalColumn
 from sinks.storage.local_storage import LocalStorage
 
 
@@ -29,7 +29,7 @@ def test_a_large_file_has_dictionaries_for_thousands_of_values_that_repeat():
 
 def test_timestamps_of_spark_may_be_of_any_year(local: LocalStorage):
     kind = pa.timestamp("us", tz="UTC")
-    column = ShapeColumn(name="t", physical="p", field_id=1, arrow=kind, has_statistics=True)
+    column = PhysicalColumn(name="t", physical="p", field_id=1, arrow=kind, has_statistics=True)
     values = [datetime(1000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 1, tzinfo=UTC)]
     sink = pa.BufferOutputStream()
     rows = pa.table({"p": pa.array(values, kind)})

@@ -15,7 +15,7 @@ from sinks.merge_on_write.files.key_bounds import Bounds, bounds_of, may_hold, t
 from sinks.merge_on_write.files.statistics import bounds, rows_in, statistics_text, widened
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.file_locations import FileLocations
-from sinks.merge_on_write.log.physical_schema import ShapeColumn, TableShape
+from sinks.merge_on_write.log.physical_schema import PhysicalColumn, PhysicalSchema
 from sinks.storage.local_storage import LocalStorage
 from tests.sinks.merge_on_write.histories import POOLS
 
@@ -31,8 +31,8 @@ KINDS: dict[str, pa.DataType] = {
 }
 
 
-def column(kind: pa.DataType, *, has_statistics: bool = True) -> ShapeColumn:
-    return ShapeColumn(
+def column(kind: pa.DataType, *, has_statistics: bool = True) -> PhysicalColumn:
+    return PhysicalColumn(
         name="c", physical="p", field_id=1, arrow=kind, has_statistics=has_statistics
     )
 
@@ -107,10 +107,12 @@ def test_the_end_of_days_has_no_upper_bound_that_could_be_written():
 
 
 def test_only_columns_that_shall_have_statistics_have_them():
-    shape = TableShape(
+    shape = PhysicalSchema(
         columns=(
             column(pa.int64()),
-            ShapeColumn(name="d", physical="q", field_id=2, arrow=pa.int64(), has_statistics=False),
+            PhysicalColumn(
+                name="d", physical="q", field_id=2, arrow=pa.int64(), has_statistics=False
+            ),
         ),
     )
     rows = pa.table({"p": pa.array([3, None, 1]), "q": pa.array([1, 2, 3])})
@@ -164,7 +166,7 @@ def test_rows_are_the_physical_ones():
 def logged_bounds(stats: str, kind: pa.DataType) -> Bounds | None:
     """Of a file of ours, which is not looked into."""
     file = DataFile.new(path="tidelake-1.parquet", size=1, modification_time_ms=0, stats=stats)
-    column = ShapeColumn(name="p", physical="p", field_id=None, arrow=kind, has_statistics=True)
+    column = PhysicalColumn(name="p", physical="p", field_id=None, arrow=kind, has_statistics=True)
     nowhere = FileLocations(LocalStorage("/nowhere"), LocalStorage)
     return told_bounds(nowhere, file, column)
 
@@ -176,7 +178,7 @@ class TestOurOwnBounds:
     def test_a_file_that_holds_a_wanted_key_is_a_candidate(self, kind: str):
         dice = random.Random(kind)
         arrow = KINDS[kind]
-        shape = TableShape(columns=(column(arrow),))
+        shape = PhysicalSchema(columns=(column(arrow),))
         for _ in range(300):
             values = dice.choices(POOLS[kind], k=dice.randint(1, 4))
             rows = pa.table({"p": pa.array(values, arrow)})
