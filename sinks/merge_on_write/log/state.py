@@ -20,7 +20,7 @@ from sinks.merge_on_write.log.actions import (
     Protocol,
     Tombstone,
 )
-from sinks.merge_on_write.log.tombstones import Forgotten
+from sinks.merge_on_write.log.tombstones import ExpendableTombstones
 
 NONCE = "tidelakeNonce"  # in commitInfo: we recognise our own commit by it
 OURS = "tidelake/"  # how the app IDs of our transaction identities begin
@@ -42,7 +42,7 @@ class LogState:
     in_commit_timestamp_ms: int | None = None
     head_fingerprint: str | None = None  # None: the head's commit is gone, a checkpoint is left
     forget_vectors_within_ms: int | None = None  # see tombstones.py; None: every tombstone is kept
-    forgotten: Forgotten = field(default_factory=Forgotten)
+    forgotten: ExpendableTombstones = field(default_factory=ExpendableTombstones)
     begun_at: int = NEVER  # the checkpoint's version: commits at or below were not seen
     foreign: list[int] = field(default_factory=list)  # others' commits among those that were
 

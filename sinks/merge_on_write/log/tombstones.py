@@ -27,7 +27,7 @@ MOST_FILES = 200_000  # that are remembered; older ones are found by a listing o
 
 
 @dataclass(slots=True)
-class Forgotten:
+class ExpendableTombstones:
     """Not thread-safe: it is part of a ``LogState``. ``left``: (time of the commit, ``.bin``)."""
 
     since_ms: dict[str, tuple[str, int]] = field(default_factory=dict)  # path: (vector, commit)
@@ -63,7 +63,7 @@ class Forgotten:
         while self.left and self.left[0][0] < cutoff_ms:
             yield self.left.popleft()[1]
 
-    def copy(self) -> Forgotten:
+    def copy(self) -> ExpendableTombstones:
         twin = copy(self)
         twin.since_ms = dict(self.since_ms)
         twin.left = deque(self.left, maxlen=MOST_FILES)
