@@ -20,7 +20,7 @@ from coordination.errors import TryAgain
 from coordination.model import NO_TS, Ts
 from coordination.trust.clock import SystemClock
 from sinks.merge_on_write.files import data_files
-from sinks.merge_on_write.files.file_cache import DeletedRows, FileRows, IndexMemory, mark
+from sinks.merge_on_write.files.file_cache import CachedFile, DeletedRows, IndexMemory, mark
 from sinks.merge_on_write.files.key_bounds import Bounds, bounds_by, may_hold, told_bounds
 from sinks.merge_on_write.files.key_index import SortedKeys, rows_with, sort_keys
 from sinks.merge_on_write.files.sorted_files import NewFile
@@ -66,7 +66,7 @@ class TableHandle:
         self._state: LogState | None = None
         self._shape: PhysicalSchema | None = None
         self._shaped_by: tuple[Any, Any] = (None, None)
-        self._files: dict[str, FileRows] = {}
+        self._files: dict[str, CachedFile] = {}
         self._key: tuple[PhysicalColumn, ...] = ()  # of which bounds and indexes are
         self._followed_at = 0.0
         self._looked_at: tuple[LastSeen, LogNow] | None = None
@@ -89,7 +89,7 @@ class TableHandle:
         return self._shape
 
     @property
-    def files(self) -> Mapping[str, FileRows]:
+    def files(self) -> Mapping[str, CachedFile]:
         return self._files
 
     def refresh(self) -> None:
@@ -184,7 +184,7 @@ class TableHandle:
         for path, file in live.items():
             known = self._files.get(path)
             if known is None:
-                self._files[path] = FileRows(file=file)
+                self._files[path] = CachedFile(file=file)
             elif known.file is not file:
                 known.file = file
                 if known.deleted is not None and known.deleted.vector_id != file.vector_id:
@@ -195,7 +195,7 @@ class TableHandle:
         indexes are of this ``key``; they are not used where `find` has gone on to another key."""
         is_ours = self._key == self._columns_of(key)
         for each in written:
-            known = FileRows(
+            known = CachedFile(
                 file=each.file,
                 rows=each.rows,
                 deleted=DeletedRows.none(each.rows),
@@ -287,25 +287,25 @@ class TableHandle:
         column."""
         return tuple(self.shape.column(name) for name in key)
 
-    def deleted_rows(self, each: FileRows) -> DeletedRows:
+    def deleted_rows(self, each: CachedFile) -> DeletedRows:
         if each.deleted is None or each.deleted.vector_id != each.file.vector_id:
             each.deleted = DeletedRows.read(self.located, each.file, self.count(each))
         return each.deleted
 
-    def count(self, each: FileRows) -> int:
+    def count(self, each: CachedFile) -> int:
         """How many rows the file has, deleted ones included."""
         if each.rows is None:
             each.rows = data_files.count_rows(self.located, each.file)
         return each.rows
 
-    def _bounds(self, each: FileRows, first: PhysicalColumn) -> Bounds | None:
+    def _bounds(self, each: CachedFile, first: PhysicalColumn) -> Bounds | None:
         if not each.bounds_known:
             each.bounds = told_bounds(self.located, each.file, first)
             each.bounds_known = True
         return each.bounds
 
     def _indexes(
-        self, files: Iterable[FileRows], key_columns: Sequence[PhysicalColumn]
+        self, files: Iterable[CachedFile], key_columns: Sequence[PhysicalColumn]
     ) -> list[SortedKeys]:
         """The key indexes of these files, in order. Those that are not in memory are read in
         parallel."""
@@ -315,7 +315,7 @@ class TableHandle:
         read = iter(side_by_side(lambda each: self._read_index(each, key_columns), cold))
         return [next(read) if index is None else index for _, index in known]
 
-    def _read_index(self, each: FileRows, key_columns: Sequence[PhysicalColumn]) -> SortedKeys:
+    def _read_index(self, each: CachedFile, key_columns: Sequence[PhysicalColumn]) -> SortedKeys:
         columns, rows = data_files.read_columns(self.located, each.file, key_columns)
         index = sort_keys(keys_of(columns))
         each.rows = rows

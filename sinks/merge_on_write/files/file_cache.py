@@ -81,7 +81,7 @@ def mark(
 
 
 @dataclass(slots=True, kw_only=True)
-class FileRows:
+class CachedFile:
     """One live file of an opened table."""
 
     file: DataFile

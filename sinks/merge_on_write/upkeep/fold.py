@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from coordination.errors import TryAgain
 from sinks.merge_on_write.files import data_files
-from sinks.merge_on_write.files.file_cache import DeletedRows, FileRows, mark
+from sinks.merge_on_write.files.file_cache import CachedFile, DeletedRows, mark
 from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.commit import LostRace
@@ -89,7 +89,7 @@ def paths_to_fold(table: TableHandle, *, rows_wait: bool = False) -> Sequence[st
 
 
 def _together(
-    table: TableHandle, files: Sequence[FileRows], begun: _Begun, shape: PhysicalSchema
+    table: TableHandle, files: Sequence[CachedFile], begun: _Begun, shape: PhysicalSchema
 ) -> list[pa.Table]:
     """The live rows of each of the files, from the first on, as many as go into one file."""
     found: list[pa.Table] = []
@@ -163,7 +163,7 @@ def _commit(
 
 
 def _deleted_since(
-    table: TableHandle, begun: _Begun, present: Sequence[FileRows], written: Sequence[NewFile]
+    table: TableHandle, begun: _Begun, present: Sequence[CachedFile], written: Sequence[NewFile]
 ) -> dict[str, DeletedRows]:
     """Which rows of the new files have been deleted since they were read, by the old files'
     vectors: path of a new file -> its deleted rows."""
@@ -186,7 +186,7 @@ def _deleted_since(
     return found
 
 
-def _candidate(table: TableHandle, each: FileRows) -> FoldCandidate:
+def _candidate(table: TableHandle, each: CachedFile) -> FoldCandidate:
     rows = table.count(each)
     vector = each.file.deletion_vector
     return FoldCandidate(
