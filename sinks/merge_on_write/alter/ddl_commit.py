@@ -25,7 +25,7 @@ from sinks.ddl.column_origin import OnAddDefault
 from sinks.ddl.evolve import SchemaChange
 from sinks.ddl.session_values import SessionValues
 from sinks.merge_on_write.alter.assumed import assumed
-from sinks.merge_on_write.alter.dropped_rows import NEVER_MS, KeptTable, kept_uri
+from sinks.merge_on_write.alter.dropped_rows import NEVER_MS, DroppedRows, kept_uri
 from sinks.merge_on_write.alter.duplicate_keys import refuse_doubles
 from sinks.merge_on_write.alter.duplicate_rows import take_equal_out
 from sinks.merge_on_write.alter.ended_rows import rows_to_end, write_ended
@@ -135,9 +135,9 @@ def alter(table: TableHandle, order: TableDdl) -> Applied | Skipped:
 
 def _try(table: TableHandle, order: TableDdl) -> Applied | Skipped:
     """On the version that was followed. Raises LostRace."""
-    kept: KeptTable | None = None
+    kept: DroppedRows | None = None
     if order.on_drop == "keep":
-        kept = KeptTable(table.located.open_place(kept_uri(table.uri, order.ddl)))
+        kept = DroppedRows(table.located.open_place(kept_uri(table.uri, order.ddl)))
         table.refresh()
     state, app_id = table.state, order.target.app_id
     assert state.metadata is not None

@@ -28,7 +28,7 @@ def kept_uri(uri: str, ddl: DdlIdentity) -> str:
     return f"{uri}~dropped-{ddl.commit_ts}"
 
 
-class KeptTable:
+class DroppedRows:
     """Open it *before* the dropped table's log is followed, and ``take`` in what was found there:
     then a late try either loses its race here, or finds the table dropped there.
     """
