@@ -29,7 +29,7 @@ from sinks.merge_on_write.alter.dropped_rows import NEVER_MS, DroppedRows, kept_
 from sinks.merge_on_write.alter.duplicate_keys import refuse_doubles
 from sinks.merge_on_write.alter.duplicate_rows import take_equal_out
 from sinks.merge_on_write.alter.ended_rows import rows_to_end, write_ended
-from sinks.merge_on_write.alter.new_metadata import NewShape, reshaped
+from sinks.merge_on_write.alter.new_metadata import NewMetadata, new_metadata
 from sinks.merge_on_write.alter.partition_rows import find_partitions
 from sinks.merge_on_write.alter.rewrite import PartMapper, PartRewrite, one_by_one, rewrite
 from sinks.merge_on_write.files import data_files
@@ -177,7 +177,7 @@ def _try(table: TableHandle, order: TableDdl) -> Applied | Skipped:
     return Applied(_commit(table, order, new, actions))
 
 
-def _assumed(order: TableDdl, new: NewShape, notes: TableProperties) -> dict[str, str]:
+def _assumed(order: TableDdl, new: NewMetadata, notes: TableProperties) -> dict[str, str]:
     assert order.change is not None
     values = SessionValues.of((each.origin for each in new.columns), order.rules)
     target = replace(order.target, schema=order.change.after)
@@ -209,11 +209,11 @@ def notes_of(state: LogState) -> TableProperties:
     return TableProperties(properties=state.metadata.configuration)
 
 
-def _reshaped(table: TableHandle, order: TableDdl, change: SchemaChange) -> NewShape:
+def _reshaped(table: TableHandle, order: TableDdl, change: SchemaChange) -> NewMetadata:
     state = table.state
     assert state.metadata is not None
     assert state.protocol is not None
-    new = reshaped(state.protocol, state.metadata, change, on_add_default=order.on_add_default)
+    new = new_metadata(state.protocol, state.metadata, change, on_add_default=order.on_add_default)
     converted = [each.column.name for each in new.columns if each.origin.types is not None]
     if converted and order.on_type_change == "stop":
         raise TidelakeError(
@@ -223,7 +223,7 @@ def _reshaped(table: TableHandle, order: TableDdl, change: SchemaChange) -> NewS
     return new
 
 
-def _clustering(state: LogState, new: NewShape) -> Json | None:
+def _clustering(state: LogState, new: NewMetadata) -> Json | None:
     """The columns that a table is clustered by, where one of them is gone."""
     fields = state.domains.get("delta.clustering", {})
     told = json.loads(fields.get("configuration") or "{}")
@@ -236,7 +236,9 @@ def _clustering(state: LogState, new: NewShape) -> Json | None:
     return {"domainMetadata": {**fields, "configuration": configuration}}
 
 
-def _commit(table: TableHandle, order: TableDdl, new: NewShape | None, actions: list[Json]) -> int:
+def _commit(
+    table: TableHandle, order: TableDdl, new: NewMetadata | None, actions: list[Json]
+) -> int:
     looked_at = table.state.version
     key = order.target.sorted_by if new is None else order.sorted_by
     written: list[DataFile] = []
@@ -286,7 +288,7 @@ def _look_again(table: TableHandle, looked_at: int, written: Sequence[DataFile])
 def _rows_anew(
     table: TableHandle,
     order: TableDdl,
-    new: NewShape | None,
+    new: NewMetadata | None,
     key: tuple[str, ...],
     written: list[DataFile],
 ) -> tuple[list[Json], list[tuple[DataFile, DeletedRows]]]:
@@ -358,7 +360,7 @@ def _operation(order: TableDdl) -> str:
 def _write(
     table: TableHandle,
     order: TableDdl,
-    new: NewShape,
+    new: NewMetadata,
     key: tuple[str, ...],
     written: list[DataFile],
 ) -> None:

@@ -51,7 +51,7 @@ class RewrittenColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewShape:
+class NewMetadata:
     protocol: Protocol
     metadata: Metadata
     shape: PhysicalSchema
@@ -68,13 +68,13 @@ class NewShape:
         )
 
 
-def reshaped(
+def new_metadata(
     protocol: Protocol,
     metadata: Metadata,
     change: SchemaChange,
     *,
     on_add_default: OnAddDefault,
-) -> NewShape:
+) -> NewMetadata:
     """Raises NotForThisEngine where this engine does not write the table, TidelakeError where the
     table has not the columns that the change speaks of."""
     old = PhysicalSchema.of(protocol, metadata)
@@ -120,7 +120,7 @@ def reshaped(
     new_protocol = with_features(protocol, made)
     shape = PhysicalSchema.of(new_protocol, new_metadata)
     origins = column_origins(change, on_add_default)
-    return NewShape(
+    return NewMetadata(
         protocol=new_protocol,
         metadata=new_metadata,
         shape=shape,

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write.alter.new_metadata import NewShape, RewrittenColumn
+from sinks.merge_on_write.alter.new_metadata import NewMetadata, RewrittenColumn
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import DeletedRows
 from sinks.merge_on_write.files.sorted_files import write_sorted
@@ -70,7 +70,7 @@ class PartRewrite:
 
     uri: str
     open_place: Callable[[str], TableStorage]  # a `StorageOpener`, so that it can be pickled
-    new: NewShape
+    new: NewMetadata
     key: tuple[str, ...]  # the new files are sorted by it, each slice by itself
     rules: CastRules
     ddl_ms: int
