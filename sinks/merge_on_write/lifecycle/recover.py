@@ -19,7 +19,7 @@ from sinks.ddl.effects import DropTable
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.lifecycle.shallow_clone import Arrival, arrive
+from sinks.merge_on_write.lifecycle.shallow_clone import ShallowClone, clone_into
 from sinks.merge_on_write.log.deletion_vector import file_of
 from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.log.state import LogState
@@ -89,9 +89,9 @@ def recover(engine: MergeOnWriteEngine, order: TableRecovery) -> Applied | Skipp
             _refuse_lost_files(engine, order, found)
         return found
 
-    return arrive(
+    return clone_into(
         engine.table(order.target.uri),
-        Arrival(
+        ShallowClone(
             target=order.target,
             ddl=order.ddl,
             properties=order.properties,

@@ -21,7 +21,7 @@ from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from sinks.merge_on_write.alter.ddl_commit import TableDdl, notes_of
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.lifecycle.shallow_clone import Arrival, arrive, check_free
+from sinks.merge_on_write.lifecycle.shallow_clone import ShallowClone, check_free, clone_into
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.log.state import LogState
@@ -60,7 +60,7 @@ def rename(engine: MergeOnWriteEngine, order: TableRename) -> dict[str, int]:
         left[source.uri] = _leave(engine, order, source)
     for each in arrivals:
         failpoint(Failpoint.AMID_RENAME)
-        arrive(engine.table(each.target.uri), each)
+        clone_into(engine.table(each.target.uri), each)
     return {uri: version for uri, version in left.items() if version is not None}
 
 
@@ -70,7 +70,7 @@ def _arrival(
     source: Target,
     target: Target,
     left: Mapping[str, int | None],
-) -> Arrival:
+) -> ShallowClone:
     """``left``: the versions that have left their old names, once they have."""
 
     def coming() -> LogState:
@@ -84,7 +84,7 @@ def _arrival(
             )
         return found
 
-    return Arrival(
+    return ShallowClone(
         target=target,
         ddl=order.ddl,
         properties=order.properties,

@@ -51,7 +51,7 @@ _OF_THE_LOG = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class ShallowClone:
     """``properties``: `tables.ownership` of the table under its new name. ``source`` is the URI
     that relative names of ``coming``'s files are resolved by; ``coming`` is called where the table
     has not come yet.
@@ -66,7 +66,7 @@ class Arrival:
     before_commit: Callable[[], None]
 
 
-def check_free(table: TableHandle, order: Arrival) -> None:
+def check_free(table: TableHandle, order: ShallowClone) -> None:
     """Raises TidelakeError where another table has the name."""
     with table.lock, one_sentence("read the Delta log of", table.uri):
         try:
@@ -78,7 +78,7 @@ def check_free(table: TableHandle, order: Arrival) -> None:
             _refuse_unless_free(there, order)
 
 
-def _refuse_unless_free(there: TableProperties, order: Arrival) -> None:
+def _refuse_unless_free(there: TableProperties, order: ShallowClone) -> None:
     where, ours, owner = f"at {order.target.uri}", order.properties[CHANGEFEED], there.changefeed_id
     if owner is None:
         raise TidelakeError(f"there is a table {where} that was not made by Tidelake: move it away")
@@ -96,14 +96,14 @@ def _refuse_unless_free(there: TableProperties, order: Arrival) -> None:
         )
 
 
-def arrive(table: TableHandle, order: Arrival) -> Applied | Skipped:
+def clone_into(table: TableHandle, order: ShallowClone) -> Applied | Skipped:
     """The table at the new name, where it has not come yet. ``table``: what is there. Raises
     TidelakeError, TableHeld, TryAgain."""
     return _Arriving(table, order).run()
 
 
 class _Arriving:
-    def __init__(self, table: TableHandle, order: Arrival) -> None:
+    def __init__(self, table: TableHandle, order: ShallowClone) -> None:
         self._table = table
         self._order = order
         self._target = order.target
