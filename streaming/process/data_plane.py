@@ -25,7 +25,7 @@ from streaming.changefeed.settings_in_etcd import changefeed_settings
 from streaming.owner.control_writer import DeltaControlWriter
 from streaming.owner.shown_state import StandingUpdate, StandingUpdates
 from streaming.spans.replica import StreamReplica
-from streaming.spark.jvm_watch import JvmPulse
+from streaming.spark.jvm_watch import JvmWatch
 from streaming.spark.session import OwnSession, SparkOnDemand
 from streaming.stream.lasting_warnings import Concerns
 from streaming.stream.role import StreamContext
@@ -63,7 +63,7 @@ class SparkDataPlane:
         self._jvm_ended = jvm_ended
         self._watchdog = watchdog
         answers = watchdog.watch("Spark's JVM", session.answer_timeout_s)
-        self._pulse = JvmPulse(spark, answers, self.check_jvm)
+        self._pulse = JvmWatch(spark, answers, self.check_jvm)
         self._updates = StandingUpdates()
         self._shown: dict[ChangefeedID, FeedState] = {}
         # By changefeed settings and capture session: when either changes, the changefeed gets a

@@ -22,7 +22,7 @@ PART_OF_LIMIT: Final = 0.1  # a step that has taken this part of its limit has i
 LAST_JOBS: Final = 4  # so many jobs of a tag are looked at; more do not run at once
 
 
-class JvmPulse:
+class JvmWatch:
     """Its thread asks the JVM every few seconds, as long as there is a ``Watched`` to follow."""
 
     def __init__(self, spark: SparkOnDemand, answers: Watched, check: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from coordination.errors import Stop
 from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from streaming.spark import jvm_watch
-from streaming.spark.jvm_watch import JvmPulse, tasks
+from streaming.spark.jvm_watch import JvmWatch, tasks
 from streaming.spark.session import SparkOnDemand
 from tests.fakes.fake_clock import FakeClock
 
@@ -41,7 +41,7 @@ def test_a_jvm_that_never_answers_hangs():
         asked.set()
         assert answer.wait(WHEN_S)
 
-    pulse = JvmPulse(SparkOnDemand(no_session), watchdog.watch("Spark's JVM", 60.0), check)
+    pulse = JvmWatch(SparkOnDemand(no_session), watchdog.watch("Spark's JVM", 60.0), check)
     followed = pulse.follow(watchdog.watch("applying", 600.0), "a-tag")
     assert asked.wait(WHEN_S)
     assert watchdog.overdue() == ""
@@ -64,7 +64,7 @@ def test_it_is_asked_as_long_as_somebody_is_followed():
         asked.append(1)
         raise Stop("Spark's JVM has ended")
 
-    pulse = JvmPulse(SparkOnDemand(no_session), watchdog.watch("Spark's JVM", 60.0), gone)
+    pulse = JvmWatch(SparkOnDemand(no_session), watchdog.watch("Spark's JVM", 60.0), gone)
     one = pulse.follow(watchdog.watch("applying", 600.0), "a-tag")
     await_(lambda: len(asked) == 1)
     await_(lambda: not pulses() - others)
@@ -77,7 +77,7 @@ def test_a_context_that_is_stopped_just_then_has_no_tasks_to_count():
     clock = FakeClock()
     watchdog = Watchdog(clock)
     stopped: Any = SimpleNamespace(started=SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None)))
-    pulse = JvmPulse(stopped, watchdog.watch("Spark's JVM", 60.0), lambda: None)
+    pulse = JvmWatch(stopped, watchdog.watch("Spark's JVM", 60.0), lambda: None)
     applying = watchdog.watch("applying", 600.0)
     with applying:
         clock.advance(500.0)
@@ -107,7 +107,7 @@ def test_a_connection_that_breaks_within_a_look_ends_no_pulse(monkeypatch: pytes
             raise ConnectionResetError
 
     spark: Any = SimpleNamespace(started=Broken())
-    pulse = JvmPulse(spark, watchdog.watch("Spark's JVM", 60.0), lambda: asked.append(1))
+    pulse = JvmWatch(spark, watchdog.watch("Spark's JVM", 60.0), lambda: asked.append(1))
     applying = watchdog.watch("applying", 1.0)
     applying.step()
     clock.advance(0.9)
