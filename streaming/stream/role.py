@@ -14,7 +14,7 @@ from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watch
 from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Wanted
-from streaming.source.kafka.spark_reader import RangeReader
+from streaming.source.kafka.spark_reader import SparkReader
 from streaming.source.positions import Offsets
 from streaming.spark.session import OwnSession
 from streaming.stream.lasting_warnings import Concerns
@@ -34,10 +34,10 @@ class StreamContext:
     check_jvm: Callable[[], None]  # raises Stop when Spark is gone
     watch: Watch
 
-    def reader(self, spark: SparkContext) -> RangeReader:
+    def reader(self, spark: SparkContext) -> SparkReader:
         started_ts = max(self.changefeed.start_ts, self.changefeed.overwrite_checkpoint_ts or 0)
         decoder = partial(decode, start_ts=started_ts)
-        return RangeReader(spark, self.changefeed.source, decoder, name=self.name)
+        return SparkReader(spark, self.changefeed.source, decoder, name=self.name)
 
 
 class StreamRole:

@@ -27,7 +27,7 @@ from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Wanted, WantedTable
 from streaming.source.kafka.broker import KafkaSource, SourceChanged, SourceShape
 from streaming.source.kafka.offset_ranges import cut
-from streaming.source.kafka.spark_reader import RangeReader
+from streaming.source.kafka.spark_reader import SparkReader
 from streaming.source.positions import Offsets, texts
 from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.temporary_folder import note
@@ -87,9 +87,9 @@ class StreamRun:
         self._reading = context.watch(f"reading of {context.name}")
         self.applying = context.watch(f"applying of {context.name}")
         self._jobs: SparkContext | None = None
-        self._reader: RangeReader | None = None
+        self._reader: SparkReader | None = None
         self._beside = threading.Lock()
-        self._beside_reader: RangeReader | None = None
+        self._beside_reader: SparkReader | None = None
         self._ready = threading.Event()  # there is a reader, or there will be none
         self._ticks = threading.Event()  # the query has begun a batch
         self._leased = threading.Lock()
@@ -300,7 +300,7 @@ class StreamRun:
 
     def _read(
         self,
-        reader: RangeReader,
+        reader: SparkReader,
         begin: Offsets,
         ends: Offsets,
         wanted: Wanted,

@@ -15,7 +15,7 @@ from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Kind, WantedTable
 from streaming.source.kafka.broker import KafkaSource
 from streaming.source.kafka.offset_ranges import cut
-from streaming.source.kafka.spark_reader import RangeReader
+from streaming.source.kafka.spark_reader import SparkReader
 from streaming.source.positions import TopicPartition
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.session import spark_session
@@ -39,7 +39,7 @@ def main() -> None:
     ends = source.ends(shape.partitions)
     source.close()
     spark = spark_session(DriverJvm())
-    reader = RangeReader(spark.sparkContext, kafka, decode)
+    reader = SparkReader(spark.sparkContext, kafka, decode)
     for _ in range(REPEATS):
         at: dict[TopicPartition, int] = dict.fromkeys(ends, 0)
         first, jobs = time.time(), 0

@@ -41,7 +41,7 @@ class ReadFailed(TryAgain):
     while."""
 
 
-class RangeReader:
+class SparkReader:
     """Reads the topics of one changefeed. For one thread, but for ``cancel``. ``name`` is shown in
     Spark's UI."""
 

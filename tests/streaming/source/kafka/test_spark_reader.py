@@ -25,7 +25,7 @@ from streaming.source.kafka import spark_reader
 from streaming.source.kafka.broker import KafkaSource, SourceAway, SourceLost
 from streaming.source.kafka.offset_ranges import OffsetRange, cut
 from streaming.source.kafka.read_task import ReadTask, Result
-from streaming.source.kafka.spark_reader import RangeReader, ReadFailed
+from streaming.source.kafka.spark_reader import ReadFailed, SparkReader
 from tests.services.kafka_broker import KafkaBroker
 from tests.streaming.source.kafka.tiny_decoder import FAIL, ImpatientTask, decode, decoded, done
 
@@ -51,8 +51,8 @@ def kafka(broker: KafkaBroker, topic: str) -> KafkaSettings:
 
 
 @pytest.fixture
-def reader(spark: SparkSession, kafka: KafkaSettings) -> Iterator[RangeReader]:
-    one = RangeReader(spark.sparkContext, kafka, decode, name="tests")
+def reader(spark: SparkSession, kafka: KafkaSettings) -> Iterator[SparkReader]:
+    one = SparkReader(spark.sparkContext, kafka, decode, name="tests")
     yield one
     one.close()
 
@@ -75,7 +75,7 @@ def everything(kafka: KafkaSettings) -> list[OffsetRange]:
         source.close()
 
 
-def test_all_of_a_topic(broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: RangeReader):
+def test_all_of_a_topic(broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: SparkReader):
     broker.produce(topic, ((each % 2, None, b"%d" % each) for each in range(60_000)))
     wanted = {TableName("a", "b"): WantedTable(above_ts=Ts(1), key=("id",))}
     blocks = reader.read(everything(kafka), wanted)
@@ -88,7 +88,7 @@ def test_all_of_a_topic(broker: KafkaBroker, topic: str, kafka: KafkaSettings, r
 
 
 def test_one_partition_is_read_in_pieces_and_comes_as_one(
-    broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: RangeReader
+    broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: SparkReader
 ):
     broker.produce(topic, ((0, None, b"%d" % each) for each in range(60_000)))
     assert reader.tasks == 2
@@ -106,7 +106,7 @@ def test_bodies_come_by_files_that_go_with_the_job(
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     broker.produce(kafka.topic, ((each % 2, None, b"%d" % each) for each in range(20_000)))
-    reader, came = RangeReader(spark.sparkContext, kafka, decode, name="tests"), []
+    reader, came = SparkReader(spark.sparkContext, kafka, decode, name="tests"), []
     monkeypatch.setattr(BodyFolder, "whole", lambda _self, found: came.extend(found) or found)
     reader.read(everything(kafka), {})
     assert sum(isinstance(each, InFile) for each in came) >= 2
@@ -144,7 +144,7 @@ def test_a_worker_is_killed_behind_its_body(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(spark_reader, "ReadTask", KilledOnce)
     broker.produce(kafka.topic, ((0, None, b"%d" % each) for each in range(20_000)))
-    reader = RangeReader(spark.sparkContext, kafka, decode, name="tests")
+    reader = SparkReader(spark.sparkContext, kafka, decode, name="tests")
     with closing(reader):
         with pytest.raises(ReadFailed, match="exited unexpectedly") as caught:
             reader.read(everything(kafka), {})
@@ -159,7 +159,7 @@ def test_pieces_behind_a_budget_do_not_count(
     broker: KafkaBroker,
     topic: str,
     kafka: KafkaSettings,
-    reader: RangeReader,
+    reader: SparkReader,
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(spark_reader, "TASK_BYTES", 10 << 20)
@@ -175,14 +175,14 @@ def test_pieces_behind_a_budget_do_not_count(
     assert reader.messages == pytest.approx(2 * (10 << 20) / 1_000, rel=0.01)
 
 
-def test_an_empty_range_is_done_without_a_job(kafka: KafkaSettings, reader: RangeReader):
+def test_an_empty_range_is_done_without_a_job(kafka: KafkaSettings, reader: SparkReader):
     (name, topic_id) = next(iter(topic_ids(kafka).items()))
     (block,) = reader.read([OffsetRange(name, topic_id, 1, 0, 0)], {})
     assert (block.kind, block.first, block.last, block.rows) == (Kind.DONE, 0, 0, 0)
 
 
 def test_a_topic_that_was_made_again_is_lost(
-    broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: RangeReader
+    broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: SparkReader
 ):
     broker.produce(topic, [(0, None, b"x")] * 10)
     ranges = everything(kafka)
@@ -197,7 +197,7 @@ def test_a_topic_that_was_made_again_is_lost(
 
 
 def test_what_was_deleted_is_lost(
-    broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: RangeReader
+    broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: SparkReader
 ):
     broker.produce(topic, [(0, None, b"x")] * 100)
     ranges = everything(kafka)
@@ -207,7 +207,7 @@ def test_what_was_deleted_is_lost(
 
 
 def test_what_the_broker_does_not_have_is_worth_another_try(
-    kafka: KafkaSettings, reader: RangeReader, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaSettings, reader: SparkReader, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(spark_reader, "ReadTask", ImpatientTask)
     (name, topic_id) = next(iter(topic_ids(kafka).items()))
@@ -216,7 +216,7 @@ def test_what_the_broker_does_not_have_is_worth_another_try(
 
 
 def test_a_decoder_that_fails_is_one_line(
-    broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: RangeReader
+    broker: KafkaBroker, topic: str, kafka: KafkaSettings, reader: SparkReader
 ):
     broker.produce(topic, [(0, None, FAIL)])
     with pytest.raises(ReadFailed, match="ValueError: a decoder that fails") as caught:
@@ -224,7 +224,7 @@ def test_a_decoder_that_fails_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_read_is_given_up_when_it_is_told_to(kafka: KafkaSettings, reader: RangeReader):
+def test_a_read_is_given_up_when_it_is_told_to(kafka: KafkaSettings, reader: SparkReader):
     (name, topic_id) = next(iter(topic_ids(kafka).items()))
     with ThreadPoolExecutor(1) as other:
         nothing_there = OffsetRange(name, topic_id, 0, 0, 5)
