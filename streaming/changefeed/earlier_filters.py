@@ -41,7 +41,7 @@ def filters_after(stored: ChangefeedRow, settings: FilterSettings) -> str:
     return json.dumps([*by_rules.values(), now], ensure_ascii=False)
 
 
-def refuse_what_was_passed(row: ChangefeedRow, names: Iterable[TableName]) -> None:
+def refuse_left_out_tables(row: ChangefeedRow, names: Iterable[TableName]) -> None:
     """Raise TidelakeError for a table that would be created without its first rows, since an
     earlier filter left it out."""
     past = [each for each in json.loads(row.filters or "[]") if UNTIL_TS in each]

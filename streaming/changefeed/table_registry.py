@@ -38,7 +38,7 @@ from streaming.changefeed.brought_back_tables import (
     blocked_table,
     refuse_unless_healed,
 )
-from streaming.changefeed.earlier_filters import refuse_what_was_passed
+from streaming.changefeed.earlier_filters import refuse_left_out_tables
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.refused_tables import (
     refuse_a_gap,
@@ -326,7 +326,7 @@ class SinkTables(dict[TableName, SinkTable]):
         defines it, or else as its newest whole row tells it. Raises for one whose first rows were
         passed over, and where file and row differ."""
         if name not in self:
-            refuse_what_was_passed(self._row, [name])
+            refuse_left_out_tables(self._row, [name])
         begin = self[name].checkpoint if name in self else start
         schema, shape_ts = self.defined.schema(name), NO_DDL
         if schema is not None and isinstance(told, WholeRow):

@@ -12,7 +12,7 @@ from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSettings, 
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
-from streaming.changefeed.earlier_filters import refuse_what_was_passed
+from streaming.changefeed.earlier_filters import refuse_left_out_tables
 from streaming.owner.start_point import first_row, settle
 from streaming.source.kafka.broker import SourceLost, SourceShape
 from streaming.source.kafka.deleted_messages import CLOCKS_MS
@@ -294,18 +294,18 @@ def test_a_table_whose_rows_were_passed_over_is_refused_until_a_rewind() -> None
     a, b = TableName("shop", "a"), TableName("shop", "b")
     narrow, wide = filtered("shop.a"), filtered("shop.*")
     row = settled(first_row(narrow), narrow)
-    refuse_what_was_passed(row, [a, b])  # nothing has been passed yet
+    refuse_left_out_tables(row, [a, b])  # nothing has been passed yet
     row = settled(row, wide)
-    refuse_what_was_passed(row, [a, b])
+    refuse_left_out_tables(row, [a, b])
     row = settled(row, narrow)
     row = settled(replace(row, checkpoint_ts=100), wide)
     for _ in range(2):
-        refuse_what_was_passed(row, [a])
+        refuse_left_out_tables(row, [a])
         with pytest.raises(TidelakeError, match=r"table shop.b is wanted now.*up to 100"):
-            refuse_what_was_passed(row, [a, b])
+            refuse_left_out_tables(row, [a, b])
         row = settled(replace(row, checkpoint_ts=200), wide)  # and the next start knows it still
     rewound = settled(row, replace(wide, overwrite_checkpoint_ts=1))
-    refuse_what_was_passed(rewound, [a, b])
+    refuse_left_out_tables(rewound, [a, b])
 
 
 def test_filters_are_kept_once_each() -> None:
