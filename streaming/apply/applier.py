@@ -51,7 +51,7 @@ from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import keyless_errors
 from streaming.apply.table_errors import holding, named
 from streaming.apply.table_task import TableTask, change_rules
-from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, SinkTable
+from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, ReplicatedTable
 from streaming.changefeed.table_registry import SinkTables
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
         spark.sparkContext.removeJobTag(tag)
 
 
-def with_dropped(span: SinkTable, dropped: Mapping[str, int]) -> SinkTable:
+def with_dropped(span: ReplicatedTable, dropped: Mapping[str, int]) -> ReplicatedTable:
     """The span after values of columns that its table lacks were dropped: their counts are added,
     and its state is a warning from then on. A column's first drop is logged."""
     if not dropped:
@@ -360,7 +360,7 @@ def with_dropped(span: SinkTable, dropped: Mapping[str, int]) -> SinkTable:
     return replace(span, dropped=_summed(span.dropped, dropped), state=WARNING)
 
 
-def with_null_dates(span: SinkTable, nulled: Mapping[str, int]) -> SinkTable:
+def with_null_dates(span: ReplicatedTable, nulled: Mapping[str, int]) -> ReplicatedTable:
     """The span after dates that Delta does not have were written as NULL: their counts are added.
     A column's first one is logged."""
     if not nulled:

@@ -18,7 +18,7 @@ from sinks.storage.errors import one_sentence
 from sinks.storage.open_storage import open_storage
 from sinks.target.engine_port import LastSeen, TableBroughtBack, Target
 from sinks.target.target_table import TargetState, inspect
-from streaming.changefeed.replicated_table import NO_DDL, SinkTable
+from streaming.changefeed.replicated_table import NO_DDL, ReplicatedTable
 
 
 class BroughtBackTables:
@@ -58,7 +58,7 @@ class BroughtBackTables:
             return inspect(uri, self._options, row.delta_version) or state
         return state
 
-    def refuse(self, uri: str, row: ProgressRow, state: TargetState, span: SinkTable) -> None:
+    def refuse(self, uri: str, row: ProgressRow, state: TargetState, span: ReplicatedTable) -> None:
         """Raises TableBroughtBack, also where that was since ``span`` was opened."""
         known = max(filter(None, (span.version, row.delta_version)), default=None)
         if span.target is not None:
@@ -69,9 +69,9 @@ class BroughtBackTables:
 
 def blocked_table(
     found: BroughtBack, row: ProgressRow, state: TargetState, target: Target | None
-) -> SinkTable:
+) -> ReplicatedTable:
     """The table as it was before that; nothing of it moves."""
-    return SinkTable(
+    return ReplicatedTable(
         name=row.name,
         checkpoint=Ts(row.checkpoint_ts),
         target=target,

@@ -8,10 +8,10 @@ from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
 from sinks.target.target_table import TargetState
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import ReplicatedTable
 
 
-def refuse_a_gap(span: SinkTable, feed: ChangefeedRow) -> None:
+def refuse_a_gap(span: ReplicatedTable, feed: ChangefeedRow) -> None:
     """What a table lacks and nobody will read again is never skipped in silence."""
     if span.checkpoint < feed.checkpoint_ts:
         raise TidelakeError(

@@ -19,7 +19,7 @@ NO_DDL = NOTHING_SHOWN = Ts(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SinkTable:
+class ReplicatedTable:
     """One table and how far it is.
 
     ``target`` is None for a table without a usable key (``is_keyless``), and as long as no whole
@@ -82,13 +82,13 @@ def unmade_state(row: ProgressRow) -> str:
     return WARNING if row.dead_letters else REPLICATING
 
 
-def span_of(table: SinkTable, incarnation: int) -> Span:
+def span_of(table: ReplicatedTable, incarnation: int) -> Span:
     """The span of a table, with the table ID that every owner computes alike."""
     schema, name = table.name.schema, table.name.table
     return Span(stored_table_id(incarnation, schema, name, table.created_ts), schema, name)
 
 
-def schema_row(table: SinkTable, changefeed_id: str) -> SchemaRow | None:
+def schema_row(table: ReplicatedTable, changefeed_id: str) -> SchemaRow | None:
     """The shape that it has; None: it has no target yet, or nobody noted its DDL."""
     if table.target is None or table.shape is None:
         return None

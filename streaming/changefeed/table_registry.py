@@ -51,7 +51,7 @@ from streaming.changefeed.replicated_table import (
     NOTHING_SHOWN,
     REPLICATING,
     WARNING,
-    SinkTable,
+    ReplicatedTable,
     unmade_state,
 )
 from streaming.changefeed.schema_file import Definitions
@@ -60,7 +60,7 @@ from streaming.changefeed.schema_from_rows import Untold, WholeRow, refuse_unlik
 logger = logging.getLogger(__name__)
 
 
-class SinkTables(dict[TableName, SinkTable]):
+class SinkTables(dict[TableName, ReplicatedTable]):
     """All known tables, by name. Changed by the batch thread only; a change is one assignment."""
 
     def __init__(
@@ -82,7 +82,7 @@ class SinkTables(dict[TableName, SinkTable]):
         self.older_copies: dict[TableName, int] = {}  # a rewind loads them anew above this version
         self.ended: dict[TableName, Ts] = {}  # dropped ones: what is of them at or below is old
 
-    def put(self, span: SinkTable) -> None:
+    def put(self, span: ReplicatedTable) -> None:
         """Add or replace a span. Its checkpoint never falls."""
         known = self.get(span.name)
         assert known is None or known.checkpoint <= span.checkpoint, (
@@ -126,22 +126,24 @@ class SinkTables(dict[TableName, SinkTable]):
             refuse_a_gap(span, self._row)
             self.put(span)
 
-    def opened(self, name: TableName, row: ProgressRow, at_least: Ts) -> SinkTable:
+    def opened(self, name: TableName, row: ProgressRow, at_least: Ts) -> ReplicatedTable:
         """The table as its log has it now, to go on above the greatest of its identity, its row and
         ``at_least`` (docs/cluster.md 9). Not put yet. Raises where it cannot go on.
         """
         span = self._resumed(name, row)
         return replace(span, checkpoint=Ts(max(span.checkpoint, at_least)))
 
-    def _resumed(self, name: TableName, row: ProgressRow, *, lengthens: bool = False) -> SinkTable:
+    def _resumed(
+        self, name: TableName, row: ProgressRow, *, lengthens: bool = False
+    ) -> ReplicatedTable:
         if row.state == DROPPED:
-            return SinkTable(name=name, checkpoint=Ts(row.checkpoint_ts), state=DROPPED)
+            return ReplicatedTable(name=name, checkpoint=Ts(row.checkpoint_ts), state=DROPPED)
         state = self.at(name)
         is_ours = state is not None and state.changefeed_id == self._row.changefeed_id
         if row.delta_version is None and not is_ours:
             if self.forms.of(name).all_columns and not self._is_rewinding:
                 refuse_late(row, self._row)
-            return SinkTable(
+            return ReplicatedTable(
                 name=name, checkpoint=self._start_point(row, None), state=unmade_state(row)
             )
         if state is not None and (found := self._blocked(name, row, state)) is not None:
@@ -151,9 +153,9 @@ class SinkTables(dict[TableName, SinkTable]):
         has_left = state.left_version is not None and row.delta_version is not None
         if state.dropped_ts is not None and not has_left:  # else its RENAME TABLE comes again
             if state.dropped_ts > row.checkpoint_ts:  # nobody had noted it yet
-                return SinkTable(name=name, checkpoint=state.dropped_ts, state=DROPPED)
+                return ReplicatedTable(name=name, checkpoint=state.dropped_ts, state=DROPPED)
             at_ts = self._start_point(row, None)  # made again without a key
-            return SinkTable(name=name, checkpoint=at_ts, state=unmade_state(row))
+            return ReplicatedTable(name=name, checkpoint=at_ts, state=unmade_state(row))
         if lengthens:
             state = self._lengthened(name, state)
         if row.incarnation < self._row.incarnation:
@@ -172,7 +174,9 @@ class SinkTables(dict[TableName, SinkTable]):
             state=WARNING if dropped else REPLICATING,
         )
 
-    def _blocked(self, name: TableName, row: ProgressRow, state: TargetState) -> SinkTable | None:
+    def _blocked(
+        self, name: TableName, row: ProgressRow, state: TargetState
+    ) -> ReplicatedTable | None:
         """Where others have brought an older state of it back; None also if a rewind heals it."""
         app = self._app_id(name, row.incarnation)
         if (found := self._brought_back.find(self.uri(name), row, state, app)) is None:
@@ -255,7 +259,7 @@ class SinkTables(dict[TableName, SinkTable]):
                 "it table=%s",
                 name,
             )
-            self.put(SinkTable(name=name, checkpoint=start, is_keyless=True, state=WARNING))
+            self.put(ReplicatedTable(name=name, checkpoint=start, is_keyless=True, state=WARNING))
             return
         target, properties = self._target(name, schema), self.ownership(ddl)
         if shape_ts:
@@ -273,7 +277,7 @@ class SinkTables(dict[TableName, SinkTable]):
         )
         return owned | retention(self._sink.snapshot_retention_h)
 
-    def _taken_up(self, name: TableName, state: TargetState | None, start: Ts) -> SinkTable:
+    def _taken_up(self, name: TableName, state: TargetState | None, start: Ts) -> ReplicatedTable:
         """A table that is there, by whom of ours ever it was made."""
         assert state is not None
         made_by = state.incarnation or 0
@@ -298,7 +302,7 @@ class SinkTables(dict[TableName, SinkTable]):
         target = self[name].target
         return target and self._target(new_name, target.schema)
 
-    def renamed(self, name: TableName, new_name: TableName, at_ts: Ts) -> SinkTable:
+    def renamed(self, name: TableName, new_name: TableName, at_ts: Ts) -> ReplicatedTable:
         """The table under its new name, as the DDL has made it. Not put yet."""
         before = self[name]
         if before.target is None:
@@ -307,11 +311,11 @@ class SinkTables(dict[TableName, SinkTable]):
         counted, nulled = before.dropped, before.null_dates
         return replace(come, state=before.state, dropped=counted, null_dates=nulled)
 
-    def come(self, name: TableName, at_ts: Ts) -> SinkTable:
+    def come(self, name: TableName, at_ts: Ts) -> ReplicatedTable:
         """The table that a DDL has brought to this name. Not put yet."""
         return self._taken_up(name, self.at(name), at_ts)
 
-    def look_again(self, name: TableName) -> SinkTable:
+    def look_again(self, name: TableName) -> ReplicatedTable:
         """The table as its log has it after a DDL; its checkpoint stays. Not put yet."""
         span = self[name]
         state = self.at(name)
@@ -346,7 +350,7 @@ class SinkTables(dict[TableName, SinkTable]):
             refuse_if_foreign(name, self.uri(name), state, self._row)
             self.put(self._taken_up(name, state, start))
             return
-        known = self.get(name, SinkTable(name=name, checkpoint=start))
+        known = self.get(name, ReplicatedTable(name=name, checkpoint=start))
         if is_cut and known.state != WARNING:
             logger.warning(
                 "of a table whose CREATE TABLE was not read only the keys of rows have come: they "
@@ -355,8 +359,8 @@ class SinkTables(dict[TableName, SinkTable]):
             )
         self.put(replace(known, state=WARNING if is_cut else known.state))
 
-    def _span(self, target: Target, state: TargetState, checkpoint: Ts) -> SinkTable:
-        return SinkTable(
+    def _span(self, target: Target, state: TargetState, checkpoint: Ts) -> ReplicatedTable:
+        return ReplicatedTable(
             name=target.name,
             checkpoint=checkpoint,
             target=target,

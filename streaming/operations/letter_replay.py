@@ -49,7 +49,7 @@ from streaming.apply.letters.open_letters import LetterKeys, Met, OpenLetters
 from streaming.apply.rows_to_apply import Mask, Piece
 from streaming.apply.table_task import TableTask, change_rules
 from streaming.changefeed.filter import WriteModes
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import SinkTables
 from streaming.operations.letters import Chosen, Row, chosen, dead_letters_of, now_of, operator_name
@@ -237,7 +237,7 @@ def _passed(able: Mask, halves: Sequence[str | None]) -> Any:
 
 def _opened(
     changefeed: Changefeed, row: ChangefeedRow, name: TableName
-) -> tuple[SinkTable, Target]:
+) -> tuple[ReplicatedTable, Target]:
     """The table as it is, and how far. Nothing is written here: what is of an older incarnation the
     owner has to seal first."""
     progress = ControlTables.of(changefeed.sink).progress.read(row.changefeed_id).get(name)

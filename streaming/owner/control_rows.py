@@ -21,7 +21,7 @@ from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
 from sinks.control.schemas import SchemaRow
 from sinks.control.warehouse import ControlTables
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
-from streaming.changefeed.replicated_table import SinkTable, schema_row, span_of
+from streaming.changefeed.replicated_table import ReplicatedTable, schema_row, span_of
 from streaming.changefeed.table_registry import SinkTables
 from streaming.owner.progress_rows import (
     counted,
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 class EndedSpan:
     """Of a table that a DDL has dropped. ``version``: the last one with what it held, if known."""
 
-    table: SinkTable  # as it was
+    table: ReplicatedTable  # as it was
     at_ts: Ts
     version: int | None = None
 
@@ -61,7 +61,7 @@ class RenamedSpans:
     """
 
     ended: tuple[EndedSpan, ...]
-    made: tuple[SinkTable, ...]
+    made: tuple[ReplicatedTable, ...]
 
 
 class ControlRows:
@@ -87,7 +87,7 @@ class ControlRows:
         # At which ts the Delta version of each table is known exactly: what a cut may be made of.
         # A progress row alone does not say it: its parts only rise, each by itself.
         self._known: dict[TableName, tuple[Ts, int | None]] = {}
-        self._altered: dict[TableName, SinkTable] = {}  # by a DDL: as it was right after it
+        self._altered: dict[TableName, ReplicatedTable] = {}  # by a DDL: as it was right after it
         self._schemas: list[SchemaRow] = []  # to be written; again where they may be there
         self._last_cut_ts = 0
 
@@ -129,7 +129,7 @@ class ControlRows:
             marks.append(row)
         return marks
 
-    def add(self, tables: Sequence[tuple[SinkTable, Mapping[str, int]]]) -> None:
+    def add(self, tables: Sequence[tuple[ReplicatedTable, Mapping[str, int]]]) -> None:
         """Rows of new tables, with from where each must be read: before anybody hears of them."""
         with self._lock:
             rows = [first_progress(table, self.row, offsets) for table, offsets in tables]
@@ -144,7 +144,7 @@ class ControlRows:
             self._write_progress([row])
             self._know_dropped(row)
 
-    def altered(self, table: SinkTable) -> None:
+    def altered(self, table: ReplicatedTable) -> None:
         """A DDL has run on it: who writes it may not know until the next change of it comes."""
         with self._lock:
             self._altered[table.name] = table
@@ -159,7 +159,7 @@ class ControlRows:
         if row.delta_version is not None:
             self._known[row.name] = Ts(row.checkpoint_ts - 1), row.delta_version
 
-    def _know(self, tables: Iterable[SinkTable]) -> None:
+    def _know(self, tables: Iterable[ReplicatedTable]) -> None:
         """Identity and version of each are from one handle, and nobody has written since."""
         for table in tables:
             if table.is_blocked:
@@ -169,7 +169,7 @@ class ControlRows:
             if table.last_ddl_ts <= table.checkpoint:
                 self._known[table.name] = (table.checkpoint, table.version)
 
-    def _note_schemas(self, tables: Iterable[SinkTable]) -> None:
+    def _note_schemas(self, tables: Iterable[ReplicatedTable]) -> None:
         rows = (schema_row(table, self.row.changefeed_id) for table in tables)
         self._schemas += filter(None, rows)
 

@@ -29,7 +29,7 @@ from coordination.model import SEALED_TS, TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
 from streaming.apply.newest_whole_row import NewestWholeRow
 from streaming.apply.row_block import RowBlock
-from streaming.changefeed.replicated_table import SinkTable, span_of
+from streaming.changefeed.replicated_table import ReplicatedTable, span_of
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
@@ -92,7 +92,7 @@ class OwnersReader(StreamRole):
         self._waiting: list[tuple[Ts, Offsets]] = []  # of reads with rows above what is planned
         self._unreported: list[MadeTable] = []
         self._removed: list[int] = []  # and not reported either
-        self._ran: deque[SinkTable | EndedSpan | RenamedSpans | None] = deque()
+        self._ran: deque[ReplicatedTable | EndedSpan | RenamedSpans | None] = deque()
         self._has_run = False  # a DDL, and what comes behind it is not planned yet
         self.low_water: Offsets = {}  # from where this reading must begin again
 
@@ -191,7 +191,7 @@ class OwnersReader(StreamRole):
         held += [first.low_water for first in self._first_rows.values()]
         self.low_water = lowest([self._stream.position, *held])
 
-    def ran(self, done: SinkTable | EndedSpan | RenamedSpans | None) -> None:
+    def ran(self, done: ReplicatedTable | EndedSpan | RenamedSpans | None) -> None:
         """The DDL that blocked it has run: the table as it is now. None: it has not, but something
         else is known of it. Any thread."""
         self._ran.append(done)
@@ -238,7 +238,7 @@ class OwnersReader(StreamRole):
         self._removed += [self._id(each.table) for each in ended]
         self._unreported += begun
 
-    def _id(self, table: SinkTable) -> int:
+    def _id(self, table: ReplicatedTable) -> int:
         return span_of(table, self._rows.row.incarnation).table_id
 
     def _advance_to(self, position: Ts) -> None:

@@ -33,7 +33,7 @@ from sinks.target.table_properties import DdlIdentity
 from sinks.types.partitioning import Partitioning
 from sinks.types.table_schema import MOMENTS
 from sinks.types.text_arrays import CastRules
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.owner.blocked_tables import noted_row
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import HeldTable
@@ -103,7 +103,9 @@ class DdlRun:
         self._engine.close()
         self._context.concerns.withdraw(self._subject)
 
-    def until_done(self, closing: Event) -> Sequence[SinkTable | EndedSpan | RenamedSpans] | None:
+    def until_done(
+        self, closing: Event
+    ) -> Sequence[ReplicatedTable | EndedSpan | RenamedSpans] | None:
         """The tables as they are then; None: it was asked to end before. Raises DdlNotSupported
         where the table or its rows do not allow it. No watchdog but for each part of a rewrite: to
         write a large table anew takes long.
@@ -123,7 +125,7 @@ class DdlRun:
             return done
         return None
 
-    def _tried(self) -> Sequence[SinkTable | EndedSpan | RenamedSpans] | None:
+    def _tried(self) -> Sequence[ReplicatedTable | EndedSpan | RenamedSpans] | None:
         event, name = self._step.event, self._name
         try:
             self._context.trust.check()
@@ -182,7 +184,7 @@ class DdlRun:
                 ddl = f"the DDL of commit-ts {step.event.commit_ts}"
                 letters.emptied(name, ddl, is_whole=step.empties and not step.partitions)
 
-    def _looked_at(self, name: TableName) -> SinkTable:
+    def _looked_at(self, name: TableName) -> ReplicatedTable:
         """Its last DDL is this one, also where it had run before anybody noted so in the table."""
         table = self._spans.look_again(name)
         return replace(table, last_ddl_ts=max(table.last_ddl_ts, self._step.event.commit_ts))
@@ -206,7 +208,7 @@ class DdlRun:
             if kind in MOMENTS and (is_renamed or name in row.null_dates)
         )
 
-    def _counted(self, table: SinkTable) -> SinkTable:
+    def _counted(self, table: ReplicatedTable) -> ReplicatedTable:
         """With the rows that show NULL in an added column, since its default is a date that Delta
         does not have."""
         order, counts = self._order, dict(self._rows.progress[self._name].null_dates)
@@ -275,7 +277,7 @@ class DdlRun:
         logger.info("the table is back table=%s new_name=%s", old, new)
         return RenamedSpans(ended=(), made=(spans.come(new, event.commit_ts),))
 
-    def _exchanged(self, other: TableName) -> list[SinkTable]:
+    def _exchanged(self, other: TableName) -> list[ReplicatedTable]:
         name, (partition,), spans = self._name, self._step.partitions, self._spans
         partitioned, table = spans[name].target, spans[other].target
         assert partitioned is not None
@@ -333,7 +335,7 @@ def carry_out(
         if done is None:
             return
         for each in done:
-            if isinstance(each, SinkTable):
+            if isinstance(each, ReplicatedTable):
                 rows.altered(each)
             reader.ran(each)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import PendingDdl
-from streaming.changefeed.replicated_table import SinkTable, span_of
+from streaming.changefeed.replicated_table import ReplicatedTable, span_of
 from streaming.changefeed.table_registry import SinkTables
 from streaming.owner.ddl.plan import DdlPlan
 from streaming.source.positions import Offsets
@@ -16,7 +16,7 @@ from streaming.source.positions import Offsets
 class MadeTable:
     """A table that was made, and from where its rows must be read."""
 
-    table: SinkTable
+    table: ReplicatedTable
     low_water: Offsets
 
 

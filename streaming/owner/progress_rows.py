@@ -15,15 +15,21 @@ from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.progress import BLOCKED, DROPPED, STOPPED, ProgressRow
 from sinks.control.snapshots import SnapshotRow
 from sinks.target.engine_port import GENERATION
-from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, SinkTable, span_of
+from streaming.changefeed.replicated_table import (
+    PAUSED,
+    REPLICATING,
+    WARNING,
+    ReplicatedTable,
+    span_of,
+)
 
 
-def registered(table: SinkTable, incarnation: int) -> RegisteredTable:
+def registered(table: ReplicatedTable, incarnation: int) -> RegisteredTable:
     return RegisteredTable(span=span_of(table, incarnation), start_ts=table.checkpoint)
 
 
 def first_progress(
-    table: SinkTable, row: ChangefeedRow, source_offsets: Mapping[str, int]
+    table: ReplicatedTable, row: ChangefeedRow, source_offsets: Mapping[str, int]
 ) -> ProgressRow:
     """The row of a table that no capture replicates yet: it names the owner's capture, until a
     capture reports the span."""
@@ -54,7 +60,9 @@ def made_again(fresh: ProgressRow, before: ProgressRow | None) -> ProgressRow:
     return replace(fresh, fence=fence, dead_letters=before.dead_letters)
 
 
-def resumed_progress(table: SinkTable, before: ProgressRow, row: ChangefeedRow) -> ProgressRow:
+def resumed_progress(
+    table: ReplicatedTable, before: ProgressRow, row: ChangefeedRow
+) -> ProgressRow:
     """The row of a table as a new owner finds it. Capture, epoch and fence of the span stay,
     unless the incarnation is new."""
     if before.incarnation != row.incarnation:

@@ -27,7 +27,7 @@ from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
 from streaming.apply.commit_guard import Withdrawn
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
-from streaming.changefeed.replicated_table import PAUSED, SinkTable
+from streaming.changefeed.replicated_table import PAUSED, ReplicatedTable
 
 LEAVING = (TableState.STOPPING, TableState.STOPPED)
 
@@ -67,7 +67,7 @@ class AppliedSpan(NamedTuple):
     @classmethod
     def of(
         cls,
-        table: SinkTable,
+        table: ReplicatedTable,
         *,
         at_ts: Ts,
         resolved: Ts,

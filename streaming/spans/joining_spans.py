@@ -15,7 +15,7 @@ from coordination.model import TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.protocols.contract import Block, Wanted, WantedTable
 from streaming.source.positions import Offsets, TopicPartition, parsed
 from streaming.spans.assigned_spans import Assignment
@@ -35,7 +35,7 @@ class Newcomer:
     ``since`` that the worker has read, until the applying thread moves them into the carry."""
 
     assignment: Assignment
-    table: SinkTable
+    table: ReplicatedTable
     low_water: Offsets
     since: Offsets | None = None
     caught: list[Block] = field(default_factory=list)
@@ -215,7 +215,7 @@ class Newcomers:
                 del self._coming[newcomer.assignment.name]
 
 
-def wanted_of(table: SinkTable, above_ts: Ts) -> WantedTable:
+def wanted_of(table: ReplicatedTable, above_ts: Ts) -> WantedTable:
     """The table's rows above this commit-ts, with its key (None while that is not known, and where
     old rows are needed whole)."""
     key = None

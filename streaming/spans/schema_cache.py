@@ -10,7 +10,7 @@ from coordination.model import TableName
 from sinks.control.schemas import SchemaRow
 from sinks.ddl.past_schemas import PastSchema, older_shapes
 from sinks.target.table_properties import DdlIdentity
-from streaming.changefeed.replicated_table import SinkTable, schema_row
+from streaming.changefeed.replicated_table import ReplicatedTable, schema_row
 from streaming.changefeed.schema_file import definitions_of
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class OlderShapes:
         self._read = read
         self._found: dict[TableName, tuple[DdlIdentity, tuple[PastSchema, ...]]] = {}
 
-    def of(self, table: SinkTable) -> tuple[PastSchema, ...]:
+    def of(self, table: ReplicatedTable) -> tuple[PastSchema, ...]:
         """Of rows above the table's checkpoint, as ``TableTask.older`` has them."""
         present = schema_row(table, self._changefeed.id)
         if present is None or present.commit_ts <= table.checkpoint + 1:
@@ -39,12 +39,12 @@ class OlderShapes:
             self._found[table.name] = table.shape, found
         return found
 
-    def all_of(self, table: SinkTable) -> tuple[PastSchema, ...]:
+    def all_of(self, table: ReplicatedTable) -> tuple[PastSchema, ...]:
         """Of rows of any commit-ts."""
         present = schema_row(table, self._changefeed.id)
         return () if present is None else self._found_of(table, present)
 
-    def _looked_up(self, table: SinkTable, present: SchemaRow) -> tuple[PastSchema, ...]:
+    def _looked_up(self, table: ReplicatedTable, present: SchemaRow) -> tuple[PastSchema, ...]:
         found = self._found_of(table, present)
         unknown = found[0] if found and not found[0].is_known else None
         if unknown is not None and unknown.last_ts > table.checkpoint:
@@ -55,7 +55,7 @@ class OlderShapes:
             )
         return found
 
-    def _found_of(self, table: SinkTable, present: SchemaRow) -> tuple[PastSchema, ...]:
+    def _found_of(self, table: ReplicatedTable, present: SchemaRow) -> tuple[PastSchema, ...]:
         assert table.target is not None
         stored = self._read(table.name)
         before = [row for row in stored if row.commit_ts < present.commit_ts]

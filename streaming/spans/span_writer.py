@@ -32,7 +32,7 @@ from streaming.apply.applier import DueTable
 from streaming.apply.newest_whole_row import newest_whole_row
 from streaming.apply.row_block import RowsGone
 from streaming.apply.table_task import TableTask
-from streaming.changefeed.replicated_table import SinkTable, span_of
+from streaming.changefeed.replicated_table import ReplicatedTable, span_of
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.source.positions import Offsets, texts
 from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
@@ -119,7 +119,9 @@ class SpanWriter(StreamRole):
             coming.append(Newcomer(assignment=each, table=table, low_water=low_water))
         self.newcomers.begin(coming)
 
-    def _table(self, assignment: Assignment, rows: Rows, at_least: Ts = NO_TS) -> SinkTable | None:
+    def _table(
+        self, assignment: Assignment, rows: Rows, at_least: Ts = NO_TS
+    ) -> ReplicatedTable | None:
         """The table as its Delta log has it now; None where it was dropped, also if it was made
         again since: that is another span's. Raises TryAgain while its progress row is missing or
         of another incarnation."""
@@ -278,7 +280,7 @@ class SpanWriter(StreamRole):
                 told = table.error or ("" if span.is_blocked else span.error)
                 self._spans.put(replace(table, error=told))
 
-    def _opened_again(self, name: TableName, rows: Rows) -> SinkTable | None:
+    def _opened_again(self, name: TableName, rows: Rows) -> ReplicatedTable | None:
         span, assignment = self._spans[name], self._joined[name].assignment
         return opened_or_held(span, lambda: self._table(assignment, rows, span.checkpoint))
 

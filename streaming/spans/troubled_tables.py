@@ -1,7 +1,8 @@
 """Tables that a capture cannot write now, each by itself: an older state of one was brought back,
 or its last write has failed. The others go on.
 
-    a write, or the opening of a table ──► SinkTable.error ──► a concern, the progress row's `error`
+    a write, or the opening of a table ──► ReplicatedTable.error ──► a concern, the progress row's
+    `error`
              ▲                                                   │ every few seconds
              └───────── the rows are tried again ◄── opened again ┘
 """
@@ -14,7 +15,7 @@ from typing import Final
 
 from coordination.model import TableName
 from streaming.apply.table_errors import holding
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.stream.lasting_warnings import Concerns
 
 OPEN_EVERY_S: Final = 5.0
@@ -28,7 +29,7 @@ class TroubledTables:
         self._told: dict[TableName, str] = {}
         self._open_at_s: dict[TableName, float] = {}
 
-    def tell(self, tables: Iterable[SinkTable], now_s: float) -> None:
+    def tell(self, tables: Iterable[ReplicatedTable], now_s: float) -> None:
         """Report what began and what is over."""
         errors = {each.name: each.error for each in tables if each.error}
         for name in self._told.keys() - errors.keys():
@@ -52,7 +53,9 @@ class TroubledTables:
             self._concerns.withdraw(_subject(name))
 
 
-def opened_or_held(span: SinkTable, opened: Callable[[], SinkTable | None]) -> SinkTable | None:
+def opened_or_held(
+    span: ReplicatedTable, opened: Callable[[], ReplicatedTable | None]
+) -> ReplicatedTable | None:
     """The table as it is opened, or as it was with why it cannot be. Raises what is not of this
     table alone."""
     try:

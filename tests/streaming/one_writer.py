@@ -35,7 +35,7 @@ from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.filter import TableFilter, WriteModes
-from streaming.changefeed.replicated_table import SinkTable, schema_row
+from streaming.changefeed.replicated_table import ReplicatedTable, schema_row
 from streaming.changefeed.table_registry import SinkTables
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan
@@ -142,7 +142,7 @@ class OneWriter:
     def resolved(self) -> Ts:
         return Ts(max(self._watermarks.global_ts - 1, self._row.start_ts))
 
-    def _note_shape(self, table: SinkTable) -> None:
+    def _note_shape(self, table: ReplicatedTable) -> None:
         if (row := schema_row(table, self._changefeed.id)) is not None:
             self._shapes.setdefault((table.name, row.commit_ts), row)
 

@@ -20,7 +20,7 @@ from coordination.trust.watchdog import Watchdog
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.types.table_schema import schema_from_mysql_types
 from streaming.changefeed.filter import TableFilter, WriteModes
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.schema_file import Definitions, read_definitions
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.control_rows import EndedSpan
@@ -118,10 +118,10 @@ class _Made(dict[TableName, Any]):
             schema, _ = schema_from_mysql_types(told.types, told.key)
         shape_ts = Ts(0 if isinstance(told, Untold) or name in self.defined else told.commit_ts)
         target: Any = schema
-        self[name] = SinkTable(name=name, checkpoint=start, target=target, shape_ts=shape_ts)
+        self[name] = ReplicatedTable(name=name, checkpoint=start, target=target, shape_ts=shape_ts)
 
     def create(self, name: TableName, schema: Any, ddl: Any, start: Ts) -> None:  # noqa: ARG002
-        self[name] = SinkTable(name=name, checkpoint=start, target=schema)
+        self[name] = ReplicatedTable(name=name, checkpoint=start, target=schema)
 
 
 class Ground:
@@ -165,7 +165,7 @@ class Ground:
             raise TryAgain("storage is away")
         self.marks.append((ended.table.name, ended.at_ts))
 
-    def add(self, tables: Sequence[tuple[SinkTable, Any]]) -> None:
+    def add(self, tables: Sequence[tuple[ReplicatedTable, Any]]) -> None:
         if self.storage_is_away:
             raise TryAgain("storage is away")
         self.begun += [table.name for table, _ in tables]

@@ -10,7 +10,7 @@ import pytest
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import stored_table_id
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.owner.control_rows import EndedSpan
 from streaming.protocols.contract import DDL_BODY, NO_TABLE, Block, Kind, ipc
 from streaming.stream.read import Read
@@ -67,7 +67,7 @@ def take_row(ground: Ground, at: int, ts: int, name: TableName = A) -> None:
 
 def drop_and_create(ground: Ground) -> None:
     """A table is dropped at 200 and made again at 300; the row of 400 is read before that."""
-    ground.spans[A] = SinkTable(name=A, checkpoint=Ts(199))
+    ground.spans[A] = ReplicatedTable(name=A, checkpoint=Ts(199))
     here = dict.fromkeys(PARTITIONS, 0)
     ground.reader.submit(here)
     ground.reader.catch_up(here, STEP)

@@ -9,7 +9,7 @@ import pytest
 from coordination.errors import TryAgain
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import stored_table_id
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
 from tests.streaming.apply.blocks import A
 from tests.streaming.owner.test_ddl_reader import PARTITIONS, STEP, Ground
@@ -23,7 +23,7 @@ def ground() -> Ground:
     return Ground()
 
 
-def rename(old: SinkTable, new: TableName, at_ts: int = 200) -> RenamedSpans:
+def rename(old: ReplicatedTable, new: TableName, at_ts: int = 200) -> RenamedSpans:
     """One of the tables that are renamed there."""
     table = replace(old, name=new, checkpoint=Ts(at_ts), created_ts=Ts(at_ts))
     return RenamedSpans(ended=(EndedSpan(table=old, at_ts=Ts(at_ts)),), made=(table,))
@@ -31,7 +31,7 @@ def rename(old: SinkTable, new: TableName, at_ts: int = 200) -> RenamedSpans:
 
 def renamed(ground: Ground) -> RenamedSpans:
     """A table is renamed at 200; the row of 400, under the new name, is read before that."""
-    old = ground.spans[A] = SinkTable(name=A, checkpoint=Ts(199))
+    old = ground.spans[A] = ReplicatedTable(name=A, checkpoint=Ts(199))
     here = dict.fromkeys(PARTITIONS, 0)
     ground.reader.submit(here)
     ground.reader.catch_up(here, STEP)
@@ -58,7 +58,7 @@ def test_a_span_ends_under_the_old_name_and_begins_under_the_new_one(ground: Gro
 
 def test_two_spans_swap_their_names(ground: Ground) -> None:
     done = renamed(ground)
-    other = ground.spans[NEW] = SinkTable(name=NEW, checkpoint=Ts(199))
+    other = ground.spans[NEW] = ReplicatedTable(name=NEW, checkpoint=Ts(199))
     back = rename(other, A)
     ground.resolve()
     ground.reader.ran(RenamedSpans(ended=done.ended + back.ended, made=done.made + back.made))
@@ -98,7 +98,7 @@ def test_a_dropped_table_that_is_back_begins_again(ground: Ground) -> None:
     renamed(ground)
     ground.resolve()
     ground.spans.end(A, Ts(199))
-    back = SinkTable(name=A, checkpoint=Ts(200), created_ts=Ts(200))
+    back = ReplicatedTable(name=A, checkpoint=Ts(200), created_ts=Ts(200))
     for _ in range(2):  # another owner may have noted it
         ground.reader.ran(RenamedSpans(ended=(), made=(back,)))
         ground.reader.apply_due()

@@ -24,7 +24,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.storage.errors import StorageAway
 from sinks.target.engine_port import TableHeld
 from streaming.changefeed.filter import TableFilter
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.table_registry import SinkTables
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
@@ -130,9 +130,9 @@ class Ground:
         carry_out(cast(Any, context), self.owner.rows, reader, step, closing)
         return ran
 
-    def _take(self, done: SinkTable | EndedSpan | RenamedSpans) -> None:
+    def _take(self, done: ReplicatedTable | EndedSpan | RenamedSpans) -> None:
         spans, rows = self.owner.spans, self.owner.rows
-        if isinstance(done, SinkTable):
+        if isinstance(done, ReplicatedTable):
             spans.put(done)
         elif isinstance(done, EndedSpan):
             spans.end(done.table.name, done.at_ts)

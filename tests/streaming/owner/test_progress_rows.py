@@ -11,7 +11,7 @@ from coordination.scheduler.messages import Checkpoint, Span, TableState, TableS
 from coordination.scheduler.replication_set import ReplicationState
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.progress import ProgressRow
-from streaming.changefeed.replicated_table import SinkTable
+from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.owner.progress_rows import (
     cut,
     ended_progress,
@@ -104,14 +104,16 @@ def test_dropped_columns_are_counted_and_warned_of_until_a_new_owner_finds_them(
     assert (late.state, late.dropped_columns) == ("warning", {"note": 2, "more": 1})
     assert reported_progress(late, told(80), {}).dropped_columns == late.dropped_columns
 
-    table = SinkTable(name=NAME, checkpoint=Ts(80), version=5, dropped={"more": 1}, state="warning")
+    table = ReplicatedTable(
+        name=NAME, checkpoint=Ts(80), version=5, dropped={"more": 1}, state="warning"
+    )
     assert resumed_progress(table, late, ROW).dropped_columns == {"more": 1}
     filled = resumed_progress(replace(table, dropped={}, state="replicating"), late, ROW)
     assert (filled.state, filled.dropped_columns) == ("replicating", {})
 
 
 def test_a_new_owner_leaves_the_fences_of_spans_and_a_new_incarnation_does_not():
-    table = SinkTable(name=NAME, checkpoint=Ts(55), version=5)
+    table = ReplicatedTable(name=NAME, checkpoint=Ts(55), version=5)
     row = resumed_progress(table, BEFORE, ROW)
     assert (row.fence, row.capture_id, row.checkpoint_ts) == (BEFORE.fence, "c1", 55)
     anew = resumed_progress(table, BEFORE, replace(ROW, incarnation=2))
@@ -190,7 +192,7 @@ def test_a_table_that_has_gone_on_from_a_cut_is_told_from_one_that_began_later()
 
 
 def test_a_table_begins_with_the_owner():
-    row = first_progress(SinkTable(name=NAME, checkpoint=Ts(33), version=0), ROW, {"t/0": 9})
+    row = first_progress(ReplicatedTable(name=NAME, checkpoint=Ts(33), version=0), ROW, {"t/0": 9})
     assert (row.fence, row.capture_id, row.checkpoint_ts) == (fence_number(3), "owner", 33)
 
 
@@ -251,7 +253,9 @@ def test_a_dropped_table_is_in_no_cut_at_or_above_its_ddl_and_holds_nothing_back
 
 
 def test_the_fence_of_a_table_that_is_made_again_never_falls():
-    fresh = first_progress(SinkTable(name=NAME, checkpoint=Ts(33), version=0), ROW, {"t/0": 9})
+    fresh = first_progress(
+        ReplicatedTable(name=NAME, checkpoint=Ts(33), version=0), ROW, {"t/0": 9}
+    )
     assert made_again(fresh, None) == fresh
     before = replace(fresh, state="dropped", fence=fresh.fence + 5, dead_letters=2)
     again = made_again(fresh, before)
