@@ -52,7 +52,7 @@ from streaming.apply.row_errors import keyless_errors
 from streaming.apply.table_errors import holding, named
 from streaming.apply.table_task import TableTask, change_rules
 from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, ReplicatedTable
-from streaming.changefeed.table_registry import SinkTables
+from streaming.changefeed.table_registry import TableRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ class Applier:
         batch: BatchSettings,
         compiling: Callable[[], SparkSession],
         permit: Permit,
-        spans: SinkTables,
+        spans: TableRegistry,
         dead_letters: DeadLetterWriter,
         letter_shapes: Shapes,
         job_tag: str,

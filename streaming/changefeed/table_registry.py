@@ -60,7 +60,7 @@ from streaming.changefeed.schema_from_rows import Untold, WholeRow, refuse_unlik
 logger = logging.getLogger(__name__)
 
 
-class SinkTables(dict[TableName, ReplicatedTable]):
+class TableRegistry(dict[TableName, ReplicatedTable]):
     """All known tables, by name. Changed by the batch thread only; a change is one assignment."""
 
     def __init__(

@@ -51,7 +51,7 @@ from streaming.apply.table_task import TableTask, change_rules
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.schema_file import definitions_of
-from streaming.changefeed.table_registry import SinkTables
+from streaming.changefeed.table_registry import TableRegistry
 from streaming.operations.letters import Chosen, Row, chosen, dead_letters_of, now_of, operator_name
 from streaming.operations.progress_report import changefeed_rows
 from streaming.spans.schema_cache import OlderShapes
@@ -246,7 +246,7 @@ def _opened(
     if progress.incarnation != row.incarnation:
         raise NotReplayed("the changefeed has been rewound or reconfigured: start it first")
     forms = WriteModes(changefeed.sink.tables, case_sensitive=changefeed.filter.case_sensitive)
-    spans = SinkTables(changefeed.sink, row, forms, definitions_of(changefeed))
+    spans = TableRegistry(changefeed.sink, row, forms, definitions_of(changefeed))
     span = spans.opened(name, progress, NO_TS)
     if span.is_blocked:
         raise NotReplayed(span.error)

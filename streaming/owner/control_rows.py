@@ -22,7 +22,7 @@ from sinks.control.schemas import SchemaRow
 from sinks.control.warehouse import ControlTables
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.replicated_table import ReplicatedTable, schema_row, span_of
-from streaming.changefeed.table_registry import SinkTables
+from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.progress_rows import (
     counted,
     cut,
@@ -73,7 +73,7 @@ class ControlRows:
         self,
         tables: ControlTables,
         row: ChangefeedRow,
-        spans: SinkTables,
+        spans: TableRegistry,
         as_shown: Callable[[ChangefeedRow], ChangefeedRow],
     ) -> None:
         self.row = row

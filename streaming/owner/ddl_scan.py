@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import PendingDdl
 from streaming.changefeed.replicated_table import ReplicatedTable, span_of
-from streaming.changefeed.table_registry import SinkTables
+from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.ddl.plan import DdlPlan
 from streaming.source.positions import Offsets
 
@@ -37,7 +37,7 @@ class Known:
         return Ts(blocked.commit_ts - 1) if blocked is not None else None
 
 
-def pending_ddls(known: Known, spans: SinkTables, incarnation: int) -> tuple[PendingDdl, ...]:
+def pending_ddls(known: Known, spans: TableRegistry, incarnation: int) -> tuple[PendingDdl, ...]:
     """What tables wait for. One that runs on some tables holds those alone; all of them wait for
     the next, and for one that brings a table back. A table that waits for an operator holds no
     other one."""

@@ -24,7 +24,7 @@ from streaming.apply.commit_guard import Permit
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import definitions_of
-from streaming.changefeed.table_registry import SinkTables
+from streaming.changefeed.table_registry import TableRegistry
 from streaming.source.kafka.broker import KafkaSource
 from streaming.source.kafka.message_bytes import values_at
 from streaming.spans.schema_cache import OlderShapes
@@ -92,11 +92,11 @@ class RoleContext:
         rows = self.tables.progress.read(self.changefeed.id)
         return {name: row for name, row in rows.items() if self.filter.selects(name)}
 
-    def spans(self, row: ChangefeedRow) -> SinkTables:
+    def spans(self, row: ChangefeedRow) -> TableRegistry:
         changefeed = self.changefeed
         case_sensitive = changefeed.filter.case_sensitive
         forms = WriteModes(changefeed.sink.tables, case_sensitive=case_sensitive)
-        return SinkTables(changefeed.sink, row, forms, definitions_of(changefeed))
+        return TableRegistry(changefeed.sink, row, forms, definitions_of(changefeed))
 
     def dead_letters(self, row: ChangefeedRow, *, term: int | None = None) -> DeadLetterWriter:
         """With a term it is the owner's writer: the term is claimed, and from then on owners of
@@ -125,7 +125,7 @@ class RoleContext:
 
     def applier(
         self,
-        spans: SinkTables,
+        spans: TableRegistry,
         dead_letters: DeadLetterWriter,
         permit: Permit,
         older: OlderShapes,

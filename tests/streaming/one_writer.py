@@ -36,7 +36,7 @@ from streaming.apply.carry import Carry
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.replicated_table import ReplicatedTable, schema_row
-from streaming.changefeed.table_registry import SinkTables
+from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan
 from streaming.owner.ddl.steps import DdlEvent, DdlKey, DdlStep
@@ -115,7 +115,7 @@ class OneWriter:
             )
         self._at = dict.fromkeys(self._logs, 0)
         self._watermarks = Watermarks(partitions=frozenset(self._parts.values()))
-        self._spans = SinkTables(self._changefeed.sink, self._row, self._forms)
+        self._spans = TableRegistry(self._changefeed.sink, self._row, self._forms)
         self._spans.resume(self._progress)
         for name, at_ts in self._spans.ended.items():
             if (mark := self._progress[name]).state != DROPPED:

@@ -17,7 +17,7 @@ from sinks.target.table_properties import DdlIdentity
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.filter import WriteModes
-from streaming.changefeed.table_registry import SinkTables
+from streaming.changefeed.table_registry import TableRegistry
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.row_histories import truncate
 from tests.streaming.apply.blocks import A, Row, blocks_of
@@ -33,7 +33,7 @@ class Written:
     def __init__(self, warehouse: Path, **rule: Any) -> None:
         self.sink = DeltaSink(warehouse=str(warehouse), apply_engine="merge-on-write")
         forms = WriteModes((TableRule(matcher=("*.*",), **rule),))
-        self.spans = SinkTables(self.sink, NEW, forms)
+        self.spans = TableRegistry(self.sink, NEW, forms)
         ddl = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE …")
         self.spans.create(A, PLAIN, ddl, Ts(5))
         source = SimpleNamespace(time_zone="UTC")

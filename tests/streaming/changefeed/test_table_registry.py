@@ -29,7 +29,7 @@ from streaming.changefeed.earlier_filters import filters_after, filters_of
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.schema_file import read_definitions
 from streaming.changefeed.schema_from_rows import WholeRow
-from streaming.changefeed.table_registry import SinkTables
+from streaming.changefeed.table_registry import TableRegistry
 from streaming.spans.joining_spans import wanted_of
 
 NAME = TableName("shop", "a")
@@ -72,8 +72,8 @@ class Lake:
         identity = CommitProperties(app_transactions=[Transaction(app, limit)])
         write_deltalake(self.uri, ROWS, mode="append", commit_properties=identity)
 
-    def resumed(self, row: ChangefeedRow) -> SinkTables:
-        found = SinkTables(self.sink, row)
+    def resumed(self, row: ChangefeedRow) -> TableRegistry:
+        found = TableRegistry(self.sink, row)
         found.resume({NAME: PROGRESS})
         return found
 
@@ -125,7 +125,7 @@ def test_what_a_table_shows_beyond_a_rewind_is_known_to_every_start_after_it(lak
     rewound = replace(ROW, state="rewinding", checkpoint_ts=20)
     assert lake.resumed(rewound).shown_ts == 50
     lake.commit(2, 30)
-    again = SinkTables(lake.sink, rewound)
+    again = TableRegistry(lake.sink, rewound)
     again.resume({NAME: replace(PROGRESS, incarnation=2, checkpoint_ts=20)})
     assert (again[NAME].checkpoint, again.shown_ts) == (30, 50)
     further = lake.resumed(replace(rewound, incarnation=3, checkpoint_ts=10))
@@ -142,8 +142,8 @@ def test_a_change_log_is_taken_up_as_one_without_its_own_columns(
 ) -> None:
     """A table without a key is a table like any other there."""
     sink, schema = DeltaSink(warehouse=str(tmp_path)), replace(OF, key=key)
-    SinkTables(sink, ROW, LOGS).create(NAME, schema, CREATED, Ts(5))
-    again = SinkTables(sink, ROW, LOGS)
+    TableRegistry(sink, ROW, LOGS).create(NAME, schema, CREATED, Ts(5))
+    again = TableRegistry(sink, ROW, LOGS)
     again.resume({NAME: replace(PROGRESS, incarnation=2)})
     table = again[NAME]
     assert table.target is not None
@@ -158,13 +158,13 @@ def test_a_table_stays_what_it_was_made_as(lake: Lake, tmp_path: Path) -> None:
         ConfigError,
         match=r"shop\.a was made with write-mode = 'upsert', and .* says .* = 'append'",
     ):
-        SinkTables(lake.sink, ROW, LOGS).resume({NAME: PROGRESS})
+        TableRegistry(lake.sink, ROW, LOGS).resume({NAME: PROGRESS})
     sink = DeltaSink(warehouse=str(tmp_path / "logs"))
-    SinkTables(sink, ROW, LOGS).create(NAME, OF, CREATED, Ts(5))
+    TableRegistry(sink, ROW, LOGS).create(NAME, OF, CREATED, Ts(5))
     with pytest.raises(ConfigError, match=r"was made with write-mode = 'append'"):
-        SinkTables(sink, ROW).create(NAME, OF, CREATED, Ts(5))
+        TableRegistry(sink, ROW).create(NAME, OF, CREATED, Ts(5))
     with pytest.raises(ConfigError, match=r"was made with write-mode = 'append'"):
-        SinkTables(sink, ROW).resume({NAME: replace(PROGRESS, incarnation=2)})
+        TableRegistry(sink, ROW).resume({NAME: replace(PROGRESS, incarnation=2)})
 
 
 def test_a_table_that_keeps_less_than_the_snapshots_is_made_to(lake: Lake) -> None:
@@ -187,7 +187,7 @@ def test_a_new_table_keeps_as_long_as_the_snapshots(lake: Lake) -> None:
     sink = replace(lake.sink, snapshot_retention_h=9)
     name = TableName("shop", "new")
     event = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE TABLE …")
-    tables = SinkTables(sink, ROW)
+    tables = TableRegistry(sink, ROW)
     tables.create(name, OF, event, Ts(5))
     state = inspect(tables.uri(name), {})
     assert state is not None
@@ -200,9 +200,9 @@ TOLD = WholeRow({"id": "bigint", "d": "decimal", "e": "enum"}, ("id",), Ts(30))
 NEW = replace(ROW, incarnation=1)
 
 
-def tables(warehouse: Path, file: str = "") -> SinkTables:
+def tables(warehouse: Path, file: str = "") -> TableRegistry:
     found = read_definitions(file, lambda _: True)
-    return SinkTables(DeltaSink(warehouse=str(warehouse)), NEW, defined=found)
+    return TableRegistry(DeltaSink(warehouse=str(warehouse)), NEW, defined=found)
 
 
 def test_a_table_of_the_schema_file_is_made_as_it_stands_there(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_what_a_filter_passed_is_refused_for_a_table_of_the_schema_file_too(tmp_
     filters = filters_of(FilterSettings(rules=("shop.b",)))
     stored = replace(NEW, filters=filters, checkpoint_ts=45)
     row = replace(NEW, filters=filters_after(stored, FilterSettings()))
-    found = SinkTables(
+    found = TableRegistry(
         DeltaSink(warehouse=str(tmp_path)), row, defined=read_definitions(FILE, lambda _: True)
     )
     with pytest.raises(TidelakeError, match=r"\[filter\] left it out up to 45"):
@@ -255,7 +255,7 @@ def test_a_table_made_from_a_row_holds_the_ddls_below_that_row(tmp_path: Path) -
     spans = tables(tmp_path)
     spans.make_from_rows(NAME, TOLD, Ts(20))
     assert spans[NAME].shape_ts == 30
-    again = SinkTables(DeltaSink(warehouse=str(tmp_path)), replace(NEW, checkpoint_ts=20))
+    again = TableRegistry(DeltaSink(warehouse=str(tmp_path)), replace(NEW, checkpoint_ts=20))
     again.resume({NAME: replace(PROGRESS, checkpoint_ts=20)})
     assert again[NAME].shape_ts == 30
 
@@ -275,12 +275,12 @@ class DropLake:
         engine.close()
         self.row = replace(ROW, incarnation=1)
 
-    def resumed(self, **row: object) -> SinkTables:
-        found = SinkTables(self.sink, self.row)
+    def resumed(self, **row: object) -> TableRegistry:
+        found = TableRegistry(self.sink, self.row)
         found.resume({NAME: replace(PROGRESS, **row)})  # type: ignore[arg-type]
         return found
 
-    def make_again(self, tables: SinkTables, schema: TableSchema = OF) -> None:
+    def make_again(self, tables: TableRegistry, schema: TableSchema = OF) -> None:
         ddl = DdlIdentity(commit_ts=Ts(70), order=0, query="CREATE …")
         tables.create(NAME, schema, ddl, Ts(70))
 
@@ -350,17 +350,17 @@ CREATED = DdlIdentity(commit_ts=Ts(5), order=0, query="…")
 
 def test_a_table_by_all_columns_is_made_and_taken_up_as_such(tmp_path: Path) -> None:
     sink, row = DeltaSink(warehouse=str(tmp_path)), replace(ROW, incarnation=1)
-    made = SinkTables(sink, row, ALL_COLUMNS)
+    made = TableRegistry(sink, row, ALL_COLUMNS)
     made.create(NAME, KEYLESS, CREATED, Ts(5))
     progress = replace(PROGRESS, checkpoint_ts=40)
-    again = SinkTables(sink, row, ALL_COLUMNS)
+    again = TableRegistry(sink, row, ALL_COLUMNS)
     again.resume({NAME: progress})
     for table in (made[NAME], again[NAME]):
         assert table.target is not None
         assert (table.target.schema.key, table.target.schema.key_is_row) == (("id",), True)
         assert wanted_of(table, Ts(5)).key is None  # old rows are needed whole
     with pytest.raises(ConfigError, match=r"shop\.a has no key and is upserted by all its columns"):
-        SinkTables(sink, row).resume({NAME: progress})
+        TableRegistry(sink, row).resume({NAME: progress})
     other = TableName("shop", "b")
     made.forms = WriteModes((TableRule(matcher=("*.a",), key="all-columns"),))
     with pytest.raises(ConfigError, match=r"shop\.b has no key and is upserted by all"):
@@ -371,11 +371,11 @@ def test_who_comes_to_all_columns_behind_dead_letters_begins_anew(tmp_path: Path
     sink = DeltaSink(warehouse=str(tmp_path))
     dead = replace(PROGRESS, delta_version=None, state="warning", dead_letters=3)
     with pytest.raises(TidelakeError, match="3 of its messages so far are dead letters"):
-        SinkTables(sink, ROW, ALL_COLUMNS).resume({NAME: dead})
+        TableRegistry(sink, ROW, ALL_COLUMNS).resume({NAME: dead})
     for row in (replace(ROW, state="rewinding"), replace(ROW, incarnation=1)):
-        SinkTables(sink, row, ALL_COLUMNS).resume({NAME: dead})
-    SinkTables(sink, ROW, ALL_COLUMNS).resume({NAME: replace(dead, dead_letters=0)})
-    SinkTables(sink, ROW).resume({NAME: dead})
+        TableRegistry(sink, row, ALL_COLUMNS).resume({NAME: dead})
+    TableRegistry(sink, ROW, ALL_COLUMNS).resume({NAME: replace(dead, dead_letters=0)})
+    TableRegistry(sink, ROW).resume({NAME: dead})
 
 
 def test_no_rewind_goes_below_a_ddl_of_the_key(lake: Lake) -> None:

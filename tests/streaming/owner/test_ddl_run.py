@@ -25,7 +25,7 @@ from sinks.storage.errors import StorageAway
 from sinks.target.engine_port import TableHeld
 from streaming.changefeed.filter import TableFilter
 from streaming.changefeed.replicated_table import ReplicatedTable
-from streaming.changefeed.table_registry import SinkTables
+from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import DdlNotSupported
@@ -86,7 +86,7 @@ class Ground:
         progress = {
             name: first_progress(of, owner.rows.row, {}) for name, of in owner.spans.items()
         }
-        owner.spans = owner.rows.spans = SinkTables(self._changefeed.sink, row)
+        owner.spans = owner.rows.spans = TableRegistry(self._changefeed.sink, row)
         owner.spans.resume(progress)
 
     def plan(self, name: TableName, ts: int, query: str) -> DdlPlan:

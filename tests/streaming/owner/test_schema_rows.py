@@ -19,7 +19,7 @@ from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.warehouse import ControlTables
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
-from streaming.changefeed.table_registry import SinkTables
+from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.control_rows import ControlRows
 from streaming.owner.ddl.steps import DdlEvent
 from streaming.stream.backlog import Backlog
@@ -41,7 +41,7 @@ class Owner:
         row = tables.changefeeds.claim(initial, OWNER, ttl_s=1.0, stop=threading.Event())
         tables.progress.claim("shop", row.term)
         tables.snapshots.claim("shop", row.term)
-        self.spans = SinkTables(sink, row)
+        self.spans = TableRegistry(sink, row)
         self.rows = ControlRows(tables, row, self.spans, lambda each: each)
         self.rows.save(row)
         no_letters = SimpleNamespace(counts={}, refreshed=dict)

@@ -29,7 +29,7 @@ from streaming.apply.changes import changes
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.replicated_table import schema_row
-from streaming.changefeed.table_registry import SinkTables
+from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
 from streaming.owner.progress_rows import first_progress
 from streaming.spans.schema_cache import OlderShapes
@@ -60,7 +60,7 @@ class Life:
 
     def _begin(self) -> None:
         sink = self._changefeed.sink
-        self.spans = SinkTables(sink, self.row, WriteModes(sink.tables))
+        self.spans = TableRegistry(sink, self.row, WriteModes(sink.tables))
         self.older = OlderShapes(self._changefeed, lambda *_: self.shapes)
         self.problems: list[Any] = []
 
