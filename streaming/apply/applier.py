@@ -41,7 +41,7 @@ from sinks.target.engine_port import (
     TableHeld,
     TableWrite,
 )
-from streaming.apply.change_log import events
+from streaming.apply.change_log import change_log_rows
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.commit_guard import Permit, Withdrawn
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
@@ -164,7 +164,7 @@ class Applier:
     def _changed(self, due: DueTable, limit: Ts) -> tuple[TableTask, TableChanges]:
         task, blocks = self.letters.telling(due.task), due.blocks
         if task.schema.key or task.is_log:
-            choose = events if task.is_log else changes
+            choose = change_log_rows if task.is_log else changes
             found = choose(task, blocks, limit, self._rules)
             # A commit checks the table's shape itself. A dead letter cannot be taken back, so the
             # shape is checked before it is written.

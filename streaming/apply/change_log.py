@@ -58,7 +58,7 @@ from streaming.protocols.contract import DATA, OLD, OP_DELETE, OP_UPDATE
 _EVENTS: Final = pa.array([DELETED, INSERTED, AFTER_UPDATE])  # by OP_DELETE, OP_INSERT, OP_UPDATE
 
 
-def events(
+def change_log_rows(
     task: TableTask, blocks: Sequence[RowBlock], limit: Ts, rules: ChangeRules
 ) -> TableChanges:
     """Events in ``(checkpoint, limit]``: the delivered columns and ``LOG_COLUMNS``."""

@@ -16,7 +16,7 @@ from coordination.model import Ts
 from sinks.target.write_mode import LOG_COLUMNS, WriteMode
 from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.table_schema import TableSchema
-from streaming.apply.change_log import events
+from streaming.apply.change_log import change_log_rows
 from streaming.apply.changes import TableChanges
 from streaming.apply.row_errors import ERRORS
 from streaming.apply.table_task import ChangeRules, TableTask
@@ -37,7 +37,7 @@ def logged(
 ) -> TableChanges:
     checkpoint = Ts(more.pop("checkpoint", 0))
     task = TableTask(name=A, schema=of, checkpoint=checkpoint, form=LOG, **more)
-    found = events(task, blocks_of(rows), Ts(limit), rules)
+    found = change_log_rows(task, blocks_of(rows), Ts(limit), rules)
     wanted = {each.name: arrow_type(each.type) for each in of.delivered}
     wanted |= {name: arrow_of(kind) for name, kind in LOG_COLUMNS.items()}  # type: ignore[misc]
     assert dict(zip(found.rows.schema.names, found.rows.schema.types, strict=True)) == wanted

@@ -16,7 +16,7 @@ from sinks.target.write_mode import WriteMode
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema, schema_from_mysql_types
 from streaming.apply.carry import Carry
-from streaming.apply.change_log import events
+from streaming.apply.change_log import change_log_rows
 from streaming.apply.changes import changes
 from streaming.apply.newest_whole_row import newest_whole_row
 from streaming.apply.table_task import TableTask
@@ -184,6 +184,6 @@ def log_of(carry: Carry, name: TableName) -> pa.Table:
     assert isinstance(told, WholeRow)
     schema = as_text(schema_from_mysql_types(told.types, told.key)[0])
     task = TableTask(name=name, schema=schema, checkpoint=Ts(0), form=WriteMode(mode="append"))
-    found = events(task, blocks, Ts(SEALED_TS), replace(RULES, unknown_column="drop"))
+    found = change_log_rows(task, blocks, Ts(SEALED_TS), replace(RULES, unknown_column="drop"))
     assert not found.errors.num_rows
     return found.rows

@@ -24,7 +24,7 @@ from sinks.merge_on_write.version_reader import open_version
 from sinks.target.engine_port import Applied, TableWrite
 from sinks.target.table_properties import DdlIdentity
 from sinks.types.table_schema import TableSchema
-from streaming.apply.change_log import events
+from streaming.apply.change_log import change_log_rows
 from streaming.apply.changes import changes
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.changefeed.filter import WriteModes
@@ -95,7 +95,7 @@ class Life:
             form=span.target.form,
             older=self.older.of(span),
         )
-        choose = events if span.target.is_log else changes
+        choose = change_log_rows if span.target.is_log else changes
         found = choose(task, blocks_of(rows), Ts(limit), CHANGE_RULES)
         self.problems += found.errors.to_pylist()
         write = TableWrite(
