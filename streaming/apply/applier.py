@@ -43,7 +43,7 @@ from sinks.target.engine_port import (
 )
 from streaming.apply.change_log import change_log_rows
 from streaming.apply.changes import TableChanges, changes
-from streaming.apply.commit_guard import Permit, Withdrawn
+from streaming.apply.commit_guard import CommitGuard, CommitWithdrawn
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.apply.letters.met_letters import MetLetters
 from streaming.apply.letters.open_letters import OpenLetters, Shapes
@@ -85,7 +85,7 @@ class Applier:
         changefeed: Changefeed,
         batch: BatchSettings,
         compiling: Callable[[], SparkSession],
-        permit: Permit,
+        permit: CommitGuard,
         spans: TableRegistry,
         dead_letters: DeadLetterWriter,
         letter_shapes: Shapes,
@@ -200,7 +200,7 @@ class Applier:
             self._spans.put(replace(span, state=BLOCKED, error=str(found)))
         except TableAltered:
             self.altered.add(name)
-        except Withdrawn as withdrawal:
+        except CommitWithdrawn as withdrawal:
             logger.info("not written: %s table=%s limit=%d", withdrawal, name, limit)
         except TryAgain as error:
             self._away[name] = error

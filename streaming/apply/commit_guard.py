@@ -8,13 +8,13 @@ from typing import Protocol
 from coordination.model import TableName, Ts
 
 
-class Withdrawn(Exception):
+class CommitWithdrawn(Exception):
     """The table is no longer this capture's, or may not be written up to that limit: this write is
     dropped, those of other tables go on.
     """
 
 
-class Permit(Protocol):
+class CommitGuard(Protocol):
     """Implementations are thread-safe, since several tables are written at the same time."""
 
     @property
@@ -26,7 +26,7 @@ class Permit(Protocol):
 
     def begin(self, name: TableName, limit: Ts) -> None:
         """Called right before a commit, which begins if this returns. Raises Fenced or
-        Withdrawn if it must not."""
+        CommitWithdrawn if it must not."""
         ...
 
     def ended(self, name: TableName) -> None:

@@ -26,13 +26,13 @@ from coordination.errors import (
 from coordination.failpoint import FailpointHit
 from coordination.model import TableName
 from sinks.spark.jvm_errors import line
-from streaming.apply.commit_guard import Withdrawn
+from streaming.apply.commit_guard import CommitWithdrawn
 
 logger = logging.getLogger(__name__)
 
 OF_THE_CAPTURE: Final = (
     *(Fenced, CaptureSuicide, TermRefused, TableSealed, Stop),
-    *(Withdrawn, FailpointHit),  # the table is another's; a test
+    *(CommitWithdrawn, FailpointHit),  # the table is another's; a test
 )
 OF_SPARK: Final = (PySparkException, Py4JJavaError)  # the latter where Python has no name for it
 ENDS: Final = ("cancelled", "stopped SparkContext", "SparkContext was shut down")  # by us

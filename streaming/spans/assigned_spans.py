@@ -25,7 +25,7 @@ from typing import NamedTuple
 from coordination.model import NO_TS, TableName, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
-from streaming.apply.commit_guard import Withdrawn
+from streaming.apply.commit_guard import CommitWithdrawn
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.replicated_table import PAUSED, ReplicatedTable
 
@@ -262,18 +262,20 @@ class HeldSpans:
             return self._barrier.limit_ts(assignment.span.table_id)
 
     def begin_commit(self, assignment: Assignment, limit: Ts) -> None:
-        """Raises Withdrawn unless the span is still written under this assignment and fence, and
-        the barrier allows ``limit``."""
+        """Raises CommitWithdrawn unless the span is still written under this assignment and fence,
+        and the barrier allows ``limit``."""
         with self._lock:
             held = self._current(assignment)
             if held is None or held.assignment.state is not TableState.REPLICATING:
-                raise Withdrawn("the span is not ours any more")
+                raise CommitWithdrawn("the span is not ours any more")
             if held.assignment.fence != assignment.fence:
-                raise Withdrawn(f"fence {assignment.fence} is not its {held.assignment.fence}")
+                raise CommitWithdrawn(
+                    f"fence {assignment.fence} is not its {held.assignment.fence}"
+                )
             barrier = self._barrier
             allowed = None if barrier is None else barrier.limit_ts(assignment.span.table_id)
             if allowed is None or limit > allowed:
-                raise Withdrawn(f"the limit fell to {allowed}")
+                raise CommitWithdrawn(f"the limit fell to {allowed}")
             held.is_committing = True
 
     def end_commit(self, assignment: Assignment, applied: AppliedSpan) -> None:

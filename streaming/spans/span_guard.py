@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from coordination.model import TableName, Ts
-from streaming.apply.commit_guard import Withdrawn
+from streaming.apply.commit_guard import CommitWithdrawn
 from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.stream.role_context import RoleContext
 
 
 class SpanPermit:
-    """Implements ``streaming.apply.commit_guard.Permit``. ``grant`` tells it under which
+    """Implements ``streaming.apply.commit_guard.CommitGuard``. ``grant`` tells it under which
     assignments the next writes were planned. A write whose assignment or fence is not the span's
-    current one any more is dropped (Withdrawn), even if the span is here again. ``withdrawn``: the
-    tables that were dropped since `grant`.
+    current one any more is dropped (CommitWithdrawn), even if the span is here again.
+    ``withdrawn``: the tables that were dropped since `grant`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class SpanPermit:
         self._trust.check()
         try:
             self._held.begin_commit(self._granted[name], limit)
-        except Withdrawn:
+        except CommitWithdrawn:
             self.withdrawn.add(name)
             raise
 

@@ -20,7 +20,7 @@ from sinks.control.progress import ProgressRow
 from sinks.control.warehouse import ControlTables
 from streaming.apply.applier import Applier
 from streaming.apply.carry import Carry
-from streaming.apply.commit_guard import Permit
+from streaming.apply.commit_guard import CommitGuard
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import definitions_of
@@ -127,7 +127,7 @@ class RoleContext:
         self,
         spans: TableRegistry,
         dead_letters: DeadLetterWriter,
-        permit: Permit,
+        permit: CommitGuard,
         older: OlderShapes,
     ) -> Applier:
         return Applier(

@@ -29,7 +29,7 @@ from coordination.scheduler.messages import (
 from coordination.scheduler.replica import Trouble
 from coordination.trust.fence import Trust
 from streaming.apply.carry import TableBlocks
-from streaming.apply.commit_guard import Withdrawn
+from streaming.apply.commit_guard import CommitWithdrawn
 from streaming.apply.row_block import RowBlock
 from streaming.source.positions import Offsets, TopicPartition, texts
 from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
@@ -262,7 +262,7 @@ class FakeReplica:
             return
         try:
             self._held.begin_commit(assignment, Ts(limit_ts))
-        except Withdrawn:
+        except CommitWithdrawn:
             return
         landing = Landing(
             self._trust.identity.capture_id,

@@ -7,7 +7,7 @@ import pytest
 from coordination.model import Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableState, stored_table_id
-from streaming.apply.commit_guard import Withdrawn
+from streaming.apply.commit_guard import CommitWithdrawn
 from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
 
 SPAN = Span(stored_table_id(1, "shop", "a", 5), "shop", "a")
@@ -97,7 +97,7 @@ def test_a_span_that_has_stopped_says_all_that_it_knew():
 def test_without_a_barrier_nothing_may_be_written():
     held, assignment = replicating(limit=None)
     assert held.limit(assignment) is None
-    with pytest.raises(Withdrawn):
+    with pytest.raises(CommitWithdrawn):
         held.begin_commit(assignment, Ts(11))
 
 
@@ -108,7 +108,7 @@ def test_no_barrier_loosens_the_one_before():
     held.set_barrier(Barrier(Ts(60), {SPAN.table_id: Ts(55)}))
     assert held.limit(assignment) == 55
     held.set_barrier(Barrier(Ts(40)))
-    with pytest.raises(Withdrawn, match="fell to 40"):
+    with pytest.raises(CommitWithdrawn, match="fell to 40"):
         held.begin_commit(assignment, Ts(41))
 
 
@@ -120,7 +120,7 @@ def test_a_write_that_was_planned_before_the_span_had_its_fence_is_dropped():
     held.prepared(before)
     held.add(SPAN, AT, SECOND, is_prepare=False)
     held.opened(before, applied(10))
-    with pytest.raises(Withdrawn, match="fence"):
+    with pytest.raises(CommitWithdrawn, match="fence"):
         held.begin_commit(before, Ts(20))
 
 
@@ -129,7 +129,7 @@ def test_a_write_that_was_planned_in_another_assignment_is_dropped():
     held.remove(SPAN.table_id)
     assert _stopped_at(held) == 10
     held.add(SPAN, AT, THIRD, is_prepare=False)
-    with pytest.raises(Withdrawn, match="not ours"):
+    with pytest.raises(CommitWithdrawn, match="not ours"):
         held.begin_commit(assignment, Ts(20))
 
 
