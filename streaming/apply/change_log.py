@@ -50,7 +50,7 @@ from streaming.apply.row_errors import (
     told_errors,
     unknown_column_errors,
 )
-from streaming.apply.rows_to_apply import Mask, Piece, Rows, due_pieces, origins_of
+from streaming.apply.rows_to_apply import Mask, Piece, Rows, origins_of, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedKeys, TypedValues, typed_keys, typed_values
 from streaming.protocols.contract import DATA, OLD, OP_DELETE, OP_UPDATE
@@ -63,7 +63,7 @@ def change_log_rows(
 ) -> TableChanges:
     """Events in ``(checkpoint, limit]``: the delivered columns and ``LOG_COLUMNS``."""
     schema = task.schema
-    pieces = [_PieceEvents(each, rules) for each in due_pieces(task, blocks, limit)]
+    pieces = [_PieceEvents(each, rules) for each in pieces_to_apply(task, blocks, limit)]
     among = [np.flatnonzero(each.is_good) for each in pieces]
     once = last_entries(
         [(each.piece, each.identities(), rows) for each, rows in zip(pieces, among, strict=True)]

@@ -57,7 +57,7 @@ from streaming.apply.row_errors import (
     told_errors,
     unknown_column_errors,
 )
-from streaming.apply.rows_to_apply import NO_ROWS, Mask, Piece, Rows, due_pieces, origins_of
+from streaming.apply.rows_to_apply import NO_ROWS, Mask, Piece, Rows, origins_of, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedValues, typed_keys, typed_values
 from streaming.protocols.contract import OLD, OP_DELETE, OP_INSERT, OP_UPDATE
@@ -93,7 +93,7 @@ def changes(
     a piece that are of no account, since newer changes of their keys are in the table."""
     schema = task.schema
     assert schema.key, f"{task.name} has no key"
-    due = due_pieces(task, blocks, limit)
+    due = pieces_to_apply(task, blocks, limit)
     pieces = [_PieceChanges(each, schema, task.form, rules) for each in due]
     if passed is not None:
         for each in pieces:

@@ -16,7 +16,7 @@ from sinks.types.casts_dates import is_storable
 from sinks.types.delta_types import delta_type
 from sinks.types.table_schema import MOMENTS, Column
 from streaming.apply.row_block import RowBlock
-from streaming.apply.rows_to_apply import Piece, Rows, due_pieces, origins_of
+from streaming.apply.rows_to_apply import Piece, Rows, origins_of, pieces_to_apply
 from streaming.apply.table_task import TableTask
 from streaming.source.positions import TopicPartition
 
@@ -134,7 +134,7 @@ def keyless_errors(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> pa
     reason = (NO_KEY, NO_KEY_MESSAGE) if task.is_keyless else (NO_TABLE, NO_TABLE_MESSAGE)
     errors = [
         (piece, told_errors(piece, np.arange(piece.count), reason))
-        for piece in due_pieces(task, blocks, limit)
+        for piece in pieces_to_apply(task, blocks, limit)
     ]
     return error_table(errors, origins_of(blocks))
 

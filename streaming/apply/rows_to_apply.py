@@ -137,7 +137,7 @@ def origins_of(blocks: Sequence[RowBlock]) -> list[TopicPartition]:
     return sorted({block.partition for block in blocks})
 
 
-def due_pieces(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> Iterator[Piece]:
+def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> Iterator[Piece]:
     """The rows in ``(checkpoint, limit]`` whose events are not ignored, in pieces by shape and
     size. No piece is empty."""
     numbers = {partition: number for number, partition in enumerate(origins_of(blocks))}

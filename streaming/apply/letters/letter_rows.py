@@ -20,7 +20,7 @@ from sinks.types.last_per_key import joined_keys
 from streaming.apply.change_log import event_identities
 from streaming.apply.changes import incomplete_rows
 from streaming.apply.row_block import RowBlock
-from streaming.apply.rows_to_apply import Piece, Rows, due_pieces
+from streaming.apply.rows_to_apply import Piece, Rows, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import typed_keys
 from streaming.protocols.canal_json.decoder import decode
@@ -100,7 +100,7 @@ def letter_entries(task: TableTask, blocks: list[RowBlock], rules: ChangeRules) 
         if is_left is not None and not is_left.any():
             break
         bad = []
-        for piece in due_pieces(task.by_later_shapes(later), blocks, FOREVER):
+        for piece in pieces_to_apply(task.by_later_shapes(later), blocks, FOREVER):
             keys, is_good = _keys(task, piece, rules)
             wanted = np.ones(len(piece.op), np.bool_) if is_left is None else is_left[piece.offset]
             bad.append(piece.offset[wanted & ~is_good])
