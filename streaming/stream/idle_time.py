@@ -13,7 +13,7 @@ MUTE_WAIT_S = 0.5  # ... and when not even watermarks have
 IDLE_AFTER_S = 5.0
 
 
-class Quiet:
+class IdleTime:
     """The reading thread says what it finds; any thread may ask."""
 
     def __init__(self) -> None:

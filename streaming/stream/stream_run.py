@@ -33,7 +33,7 @@ from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.temporary_folder import note
 from streaming.spark.ticking_query import ticking_query
 from streaming.stream.backlog_watch import BacklogWatch
-from streaming.stream.idle_time import BUSY_WAIT_S, IDLE_WAIT_S, Quiet
+from streaming.stream.idle_time import BUSY_WAIT_S, IDLE_WAIT_S, IdleTime
 from streaming.stream.lasting_warnings import STREAM
 from streaming.stream.partitions import beginning, past_strays, tell_of_strays
 from streaming.stream.read import Read, marks_of, nothing_read, reached
@@ -77,7 +77,7 @@ class StreamRun:
         self._watermarks = watermarks
         self.taken_position: Offsets = dict(begin)
         self.taken_watermarks = watermarks
-        self._quiet = Quiet()
+        self._quiet = IdleTime()
         self._reads: queue.Queue[Read] = queue.Queue(1)
         self._work = threading.Event()  # for the applying thread
         self._news = threading.Event()  # for the reading thread
