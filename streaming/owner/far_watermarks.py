@@ -14,7 +14,7 @@ from typing import Final
 
 from streaming.protocols.contract import FAR_WATERMARK, Block, Kind
 from streaming.source.positions import TopicPartition
-from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.lasting_warnings import LastingWarnings
 
 SHOWN_S: Final = 60.0  # the least time that it is shown
 
@@ -22,7 +22,7 @@ SHOWN_S: Final = 60.0  # the least time that it is shown
 class FarWatermarks:
     """Of the owner's reader. One thread."""
 
-    def __init__(self, concerns: Concerns) -> None:
+    def __init__(self, concerns: LastingWarnings) -> None:
         self._concerns = concerns
         self._open: dict[TopicPartition, tuple[int, float]] = {}  # by offset, and until when
 

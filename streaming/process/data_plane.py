@@ -27,7 +27,7 @@ from streaming.owner.shown_state import StandingUpdate, StandingUpdates
 from streaming.spans.replica import StreamReplica
 from streaming.spark.jvm_watch import JvmWatch
 from streaming.spark.session import OwnSession, SparkOnDemand
-from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.role import StreamContext
 from streaming.stream.role_context import RoleContext, job_tag
 from streaming.stream.shared_stream import TopicStream
@@ -143,7 +143,7 @@ class SparkDataPlane:
                 spark=OwnSession(self._spark),
                 trust=trust,
                 name=name,
-                concerns=Concerns(),
+                concerns=LastingWarnings(),
                 check_jvm=self.check_jvm,
                 watch=lambda what: self._pulse.follow(self._watch(what), tag),
             )

@@ -16,7 +16,7 @@ from typing import Final
 from coordination.model import TableName
 from streaming.apply.table_errors import holding
 from streaming.changefeed.replicated_table import ReplicatedTable
-from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.lasting_warnings import LastingWarnings
 
 OPEN_EVERY_S: Final = 5.0
 
@@ -24,7 +24,7 @@ OPEN_EVERY_S: Final = 5.0
 class TroubledTables:
     """Of one writer; used by its applying thread, but for ``close``."""
 
-    def __init__(self, concerns: Concerns) -> None:
+    def __init__(self, concerns: LastingWarnings) -> None:
         self._concerns = concerns
         self._told: dict[TableName, str] = {}
         self._open_at_s: dict[TableName, float] = {}

@@ -19,7 +19,7 @@ from sinks.spark.jvm_errors import line
 from streaming.source.kafka.broker import KafkaSource
 from streaming.source.positions import Offsets, TopicPartition, texts
 from streaming.stream.backlog import Backlog, BacklogMeter
-from streaming.stream.lasting_warnings import BROKER, BROKER_SILENT_S, Concerns
+from streaming.stream.lasting_warnings import BROKER, BROKER_SILENT_S, LastingWarnings
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +38,12 @@ class BacklogWatch:
         *,
         stream: str = "",
         clock: Clock | None = None,
-        concerns: Concerns | None = None,
+        concerns: LastingWarnings | None = None,
     ) -> None:
         self._connect = connect
         self._stream = {"stream": stream} if stream else {}
         self._clock = clock or SystemClock()
-        self._concerns = concerns or Concerns()
+        self._concerns = concerns or LastingWarnings()
         self._answered_at_s = self._clock.monotonic()
         self._meter = BacklogMeter()
         self._partitions: tuple[TopicPartition, ...] = ()

@@ -1,4 +1,4 @@
-"""Concerns: trouble that lasts but ends nothing yet, such as a broker that does not answer.
+"""Lasting warnings: trouble that lasts but ends nothing yet, such as a broker that does not answer.
 
 broker: asked every two seconds ──no answer for 10 s──────► one warning, in the log and in the
 etcd:   the fence knows         ──none for half a lease──►   changefeed's row, until it is over
@@ -31,7 +31,7 @@ def etcd_concern(silent_s: float, ttl_s: float) -> str | None:
     )
 
 
-class Concerns:
+class LastingWarnings:
     """The present concerns, at most one about each subject. Thread-safe. The begin and the end of
     each are logged once."""
 

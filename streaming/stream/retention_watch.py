@@ -20,7 +20,7 @@ from typing import Final
 from coordination.errors import TidelakeError
 from streaming.source.kafka.broker import KafkaSource
 from streaming.source.positions import TopicPartition
-from streaming.stream.lasting_warnings import RETENTION, Concerns
+from streaming.stream.lasting_warnings import RETENTION, LastingWarnings
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class RetentionWatch:
         self,
         connect: Callable[[], KafkaSource],
         needed: Callable[[], Mapping[str, int]],
-        concerns: Concerns,
+        concerns: LastingWarnings,
     ) -> None:
         self._connect = connect
         self._needed = needed

@@ -17,7 +17,7 @@ from streaming.protocols.contract import Wanted
 from streaming.source.kafka.spark_reader import SparkReader
 from streaming.source.positions import Offsets
 from streaming.spark.session import OwnSession
-from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read
 
 
@@ -30,7 +30,7 @@ class StreamContext:
     spark: OwnSession
     trust: Trust
     name: str
-    concerns: Concerns
+    concerns: LastingWarnings
     check_jvm: Callable[[], None]  # raises Stop when Spark is gone
     watch: Watch
 

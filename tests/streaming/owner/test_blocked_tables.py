@@ -14,7 +14,7 @@ from sinks.control.blocked_ddls import BlockedDdls
 from streaming.owner import blocked_tables
 from streaming.owner.blocked_tables import ASK_EVERY_S, REMIND_EVERY_S, BlockedTables
 from streaming.owner.ddl.plan import HeldTable
-from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.lasting_warnings import LastingWarnings
 from tests.streaming.owner.ddl.test_held_tables import unknown
 
 PLACE = TableName("shop", "t"), Ts(20)
@@ -28,7 +28,7 @@ class Ground:
             brokers=("h:1",), topic="t", topics=("t",), protocol="canal-json", partition_num=1
         )
         self.stored = BlockedDdls(str(folder))
-        self.concerns = Concerns()
+        self.concerns = LastingWarnings()
         context: Any = SimpleNamespace(
             changefeed=Changefeed(id="shop", source=source, sink=DeltaSink(warehouse=str(folder))),
             tables=SimpleNamespace(blocked_ddls=self.stored),

@@ -33,7 +33,7 @@ from streaming.owner.ddl.steps import DdlEvent, DdlStep
 from streaming.owner.ddl_run import HELD_S, carry_out
 from streaming.owner.ddl_scan import Known, pending_ddls
 from streaming.owner.progress_rows import first_progress
-from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.lasting_warnings import LastingWarnings
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import orphans
 from tests.sinks.merge_on_write.orders import NAME, Changes, rows_of, write
@@ -123,7 +123,7 @@ class Ground:
             trust=SimpleNamespace(check=lambda: None),
             watch=lambda what: Watchdog(SystemClock()).watch(what, 60.0),
             tables=ControlTables.of(self._changefeed.sink),
-            concerns=Concerns(),
+            concerns=LastingWarnings(),
         )
         ran: list[Any] = []
         reader = cast(Any, SimpleNamespace(ran=ran.append))

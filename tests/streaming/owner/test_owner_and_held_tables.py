@@ -39,7 +39,7 @@ from streaming.protocols.contract import DDL_BODY, Block, Kind, ipc
 from streaming.source.kafka.broker import SourceShape
 from streaming.source.positions import TopicPartition
 from streaming.stream import role_context
-from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read
 from streaming.stream.role_context import RoleContext
 from streaming.stream.watermarks import Watermarks
@@ -73,7 +73,7 @@ class Stream:
             changefeed=Changefeed(id="shop", source=source, sink=DeltaSink(warehouse=str(folder))),
             batch=BatchSettings(**batch),
             trust=SimpleNamespace(check=lambda: None, silent_s=0.0),
-            concerns=Concerns(),
+            concerns=LastingWarnings(),
             check_jvm=lambda: None,
             spark=SimpleNamespace(cancel=lambda _: None),
         )

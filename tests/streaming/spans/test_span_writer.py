@@ -23,7 +23,7 @@ from streaming.source.positions import TopicPartition
 from streaming.spans.assigned_spans import Assignment, HeldSpans
 from streaming.spans.joining_spans import Newcomer, low_water_of, passes
 from streaming.spans.span_writer import SpanWriter, _Joined
-from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read
 from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import A, Row, block_of
@@ -93,7 +93,7 @@ class Ground:
             dead_letters=lambda _: nothing,
             carry=lambda: self.carry,
             applier=lambda *_: nothing,
-            concerns=Concerns(),
+            concerns=LastingWarnings(),
         )
         row: Any = SimpleNamespace(incarnation=1)
         self.writer = SpanWriter(context, row, self.held, self.failures.append)

@@ -11,7 +11,7 @@ import pytest
 from coordination.errors import TryAgain
 from streaming.source.positions import TopicPartition
 from streaming.stream.backlog_watch import BacklogWatch
-from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.lasting_warnings import LastingWarnings
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -149,7 +149,7 @@ def test_the_broker_is_asked_again_and_again_until_it_is_closed(
 def test_a_broker_that_does_not_answer_for_ten_seconds_is_told_once(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker, concerns = Broker(7), Concerns()
+    broker, concerns = Broker(7), LastingWarnings()
     watching = watch(broker, clock, concerns=concerns)
     broker.is_away = True
     for _ in range(4):

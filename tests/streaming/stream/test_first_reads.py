@@ -18,7 +18,7 @@ from streaming.source.kafka.broker import SourceShape
 from streaming.source.kafka.offset_ranges import OffsetRange
 from streaming.source.positions import TopicPartition
 from streaming.stream import idle_time, stream_run
-from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.stream_run import StreamRun
 from streaming.stream.watermarks import Watermarks
 from tests.fakes.fake_clock import FakeClock
@@ -52,7 +52,7 @@ class Ground:
             batch=SimpleNamespace(max_messages=10, first_messages=0),
             watch=lambda what: watchdog.watch(what, 60.0),
             trust=SimpleNamespace(check=lambda: None),
-            concerns=Concerns(),
+            concerns=LastingWarnings(),
             check_jvm=lambda: None,
             spark=self,
             reader=lambda _: self,

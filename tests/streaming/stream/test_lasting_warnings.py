@@ -6,14 +6,14 @@ import logging
 
 import pytest
 
-from streaming.stream.lasting_warnings import BROKER, ETCD, Concerns, etcd_concern
+from streaming.stream.lasting_warnings import BROKER, ETCD, LastingWarnings, etcd_concern
 
 
 def test_each_concern_is_logged_once_and_stands_in_the_row_until_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    concerns = Concerns()
+    concerns = LastingWarnings()
     for after_s in (12, 14, 16):
         concerns.say(BROKER, f"the broker does not answer, for {after_s} s")
     concerns.say(ETCD, "etcd does not answer")

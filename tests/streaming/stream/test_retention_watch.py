@@ -16,7 +16,7 @@ from sinks.control.changefeeds import ChangefeedRow
 from streaming.operations.progress_report import ProgressReport
 from streaming.source.kafka.broker import KafkaSource, SourceAway
 from streaming.source.positions import TopicPartition
-from streaming.stream.lasting_warnings import Concerns
+from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.retention_watch import RetentionWatch, oldest
 from tests.services.kafka_broker import KafkaBroker
 
@@ -62,7 +62,7 @@ def test_it_is_said_once_and_it_is_over_when_there_is_time_again(
 ):
     caplog.set_level(logging.INFO)
     broker: Any = Broker()
-    concerns = Concerns()
+    concerns = LastingWarnings()
     watch = RetentionWatch(lambda: broker, lambda: {"a/0": 5}, concerns)
     for age_h in (13, 14, 15):
         broker.at_ms = (time.time() - age_h * 3600) * 1e3
@@ -114,7 +114,7 @@ def test_what_was_left_before_the_broker_went_is_not_shown_any_more():
         raise SourceAway("no answer")
 
     broker: Any = SimpleNamespace(retention_ms=away, close=lambda: None)
-    watch = RetentionWatch(lambda: broker, lambda: {"a/0": 5}, Concerns())
+    watch = RetentionWatch(lambda: broker, lambda: {"a/0": 5}, LastingWarnings())
     watch.left_s = 3600.0
     watch.begin()
     until = time.monotonic() + 10.0

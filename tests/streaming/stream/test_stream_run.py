@@ -13,7 +13,7 @@ from sinks.control.changefeeds import RecordedWatermark
 from streaming.source.kafka.broker import SourceShape
 from streaming.source.positions import TopicPartition
 from streaming.stream import shared_stream, stream_run
-from streaming.stream.lasting_warnings import STREAM, Concerns
+from streaming.stream.lasting_warnings import STREAM, LastingWarnings
 from streaming.stream.shared_stream import TopicStream
 from streaming.stream.stream_run import StreamRun
 from streaming.stream.watermarks import Watermarks
@@ -51,7 +51,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> StreamRun:
         watch=lambda _: None,
         trust=SimpleNamespace(check=lambda: None),
         check_jvm=lambda: None,
-        concerns=Concerns(),
+        concerns=LastingWarnings(),
     )
     shape = SourceShape(partitions=frozenset({ONE, OTHER}), topic_ids={"orders": "id"})
     return StreamRun(
@@ -101,7 +101,7 @@ def test_a_target_ts_is_reached_where_looks_find_nothing_beyond_what_is_taken(
     monkeypatch.setattr(shared_stream, "KafkaSource", lambda _: None)
     context: Any = SimpleNamespace(
         name="a",
-        concerns=Concerns(),
+        concerns=LastingWarnings(),
         changefeed=SimpleNamespace(source=None, target_ts=50),
         batch=SimpleNamespace(quiet_s=10.0),
     )
