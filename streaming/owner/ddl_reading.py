@@ -42,7 +42,7 @@ class OwnersReading:
         self._begins_at: Offsets | None = None  # from where the reader is still to catch up
 
     def go_on(self) -> None:
-        """The next step, if there is one. Raises what ``TopicStream.join`` raises."""
+        """The next step, if there is one. Raises what ``SharedStream.join`` raises."""
         if not self._is_joined:
             self._join()
         if self._begins_at is None:

@@ -30,7 +30,7 @@ from streaming.spark.session import OwnSession, SparkOnDemand
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.role import StreamContext
 from streaming.stream.role_context import RoleContext, job_tag
-from streaming.stream.shared_stream import TopicStream
+from streaming.stream.shared_stream import SharedStream
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class SparkDataPlane:
         # By changefeed settings and capture session: when either changes, the changefeed gets a
         # new stream. A stream lives as long as a role refers to it.
         self._streams_lock = threading.Lock()
-        self._streams: weakref.WeakValueDictionary[tuple[str, ...], TopicStream] = (
+        self._streams: weakref.WeakValueDictionary[tuple[str, ...], SharedStream] = (
             weakref.WeakValueDictionary()
         )
 
@@ -127,7 +127,7 @@ class SparkDataPlane:
             watch=self._watch,
         )
 
-    def _stream(self, changefeed: Changefeed, trust: Trust) -> TopicStream:
+    def _stream(self, changefeed: Changefeed, trust: Trust) -> SharedStream:
         """The stream that the roles of a changefeed on this capture share; made if there is
         none."""
         identity = trust.identity
@@ -147,7 +147,7 @@ class SparkDataPlane:
                 check_jvm=self.check_jvm,
                 watch=lambda what: self._pulse.follow(self._watch(what), tag),
             )
-            stream = self._streams[key] = TopicStream(context)
+            stream = self._streams[key] = SharedStream(context)
             return stream
 
     def _watch(self, what: str) -> Watched:

@@ -19,7 +19,7 @@ from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.protocols.contract import Block, Wanted, WantedTable
 from streaming.source.positions import Offsets, TopicPartition, parsed
 from streaming.spans.assigned_spans import Assignment
-from streaming.stream.shared_stream import TopicStream
+from streaming.stream.shared_stream import SharedStream
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Newcomers:
     joined ones) the stream is to decode. The worker, the reading thread and the applying thread
     share it."""
 
-    def __init__(self, stream: TopicStream) -> None:
+    def __init__(self, stream: SharedStream) -> None:
         self._stream = stream
         self._changed = threading.Condition()  # also the lock of everything below
         self._coming: dict[TableName, Newcomer] = {}

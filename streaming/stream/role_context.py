@@ -30,7 +30,7 @@ from streaming.source.kafka.message_bytes import values_at
 from streaming.spans.schema_cache import OlderShapes
 from streaming.spark.session import compiling
 from streaming.stream.retry import PASSING, RetryBackoff
-from streaming.stream.shared_stream import TopicStream
+from streaming.stream.shared_stream import SharedStream
 
 
 def job_tag(role: str, changefeed_id: str, identity: CaptureIdentity) -> str:
@@ -45,7 +45,7 @@ class RoleContext:
         self,
         *,
         role: str,
-        stream: TopicStream,
+        stream: SharedStream,
         ttl_s: int,
         start_epoch: int | None,
         wake: Wake,

@@ -33,7 +33,7 @@ from streaming.stream.watermarks import Watermarks
 END_TIMEOUT_S = 20.0  # how long `leave` waits for a Spark job that does not end
 
 
-class TopicStream:
+class SharedStream:
     """See the module's picture. It lives as long as a role refers to it."""
 
     def __init__(self, context: StreamContext) -> None:

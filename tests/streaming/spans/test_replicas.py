@@ -15,7 +15,7 @@ from streaming.apply.carry import Carry
 from streaming.owner.ddl_reader import OwnersReader
 from streaming.protocols.contract import Block
 from streaming.stream import retry
-from streaming.stream.shared_stream import TopicStream
+from streaming.stream.shared_stream import SharedStream
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
 from tests.acceptance.small_tables import A, made, marks, row
 from tests.shop.model import Model
@@ -132,14 +132,14 @@ def test_a_stream_that_keeps_failing_is_a_warning_until_it_goes_on(
     stage: Stage, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(retry, "WORTH_A_WARNING_S", 1.0)
-    join, tries = TopicStream.join, iter(range(3))
+    join, tries = SharedStream.join, iter(range(3))
 
-    def fails_at_first(stream: TopicStream, *arguments: object) -> object:
+    def fails_at_first(stream: SharedStream, *arguments: object) -> object:
         if threading.current_thread().name == "replica" and next(tries, None) is not None:
             raise ConnectionError("no broker answers")
         return join(stream, *arguments)
 
-    monkeypatch.setattr(TopicStream, "join", fails_at_first)
+    monkeypatch.setattr(SharedStream, "join", fails_at_first)
     owner = one_capture_takes_all(stage, feed)
     assert owner.warnings == ["the stream fails, and is tried again: no broker answers"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from coordination.errors import TryAgain
 from streaming.stream import shared_stream
-from streaming.stream.shared_stream import TopicStream
+from streaming.stream.shared_stream import SharedStream
 
 
 class NoRun:
@@ -32,7 +32,7 @@ class NoRun:
 
 
 @pytest.fixture
-def stream(monkeypatch: pytest.MonkeyPatch) -> TopicStream:
+def stream(monkeypatch: pytest.MonkeyPatch) -> SharedStream:
     source = SimpleNamespace(
         shape=lambda: SimpleNamespace(partitions=frozenset()),
         check_offsets=lambda _: None,
@@ -47,11 +47,11 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> TopicStream:
         changefeed=SimpleNamespace(source=None),
         trust=SimpleNamespace(check=lambda: None),
     )
-    return TopicStream(context)
+    return SharedStream(context)
 
 
 def test_what_did_not_begin_is_not_waited_for(
-    stream: TopicStream, monkeypatch: pytest.MonkeyPatch
+    stream: SharedStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NoRun, "begun", 0)
     role = object()
@@ -66,7 +66,7 @@ def test_what_did_not_begin_is_not_waited_for(
 
 
 def test_a_stream_that_has_failed_is_not_joined(
-    stream: TopicStream, monkeypatch: pytest.MonkeyPatch
+    stream: SharedStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its roles have been told. Who comes then would wait for its reads for ever."""
     monkeypatch.setattr(NoRun, "begun", 1)

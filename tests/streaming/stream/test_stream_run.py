@@ -14,7 +14,7 @@ from streaming.source.kafka.broker import SourceShape
 from streaming.source.positions import TopicPartition
 from streaming.stream import shared_stream, stream_run
 from streaming.stream.lasting_warnings import STREAM, LastingWarnings
-from streaming.stream.shared_stream import TopicStream
+from streaming.stream.shared_stream import SharedStream
 from streaming.stream.stream_run import StreamRun
 from streaming.stream.watermarks import Watermarks
 
@@ -105,7 +105,7 @@ def test_a_target_ts_is_reached_where_looks_find_nothing_beyond_what_is_taken(
         changefeed=SimpleNamespace(source=None, target_ts=50),
         batch=SimpleNamespace(quiet_s=10.0),
     )
-    stream = TopicStream(context)
+    stream = SharedStream(context)
     marks = dict.fromkeys((ONE, OTHER), RecordedWatermark(ts=50, offset=6))
     stream._run, run._reader = run, Reader()  # type: ignore[assignment]
     run.taken_watermarks = run.taken_watermarks.advance(marks, {})
