@@ -99,7 +99,7 @@ class _HeldSpan:
     is_committing: bool = False  # between the last check and the end of a commit
 
 
-class HeldSpans:
+class AssignedSpans:
     """Thread-safe; nothing blocks."""
 
     def __init__(self) -> None:

@@ -5,8 +5,8 @@
                         └──────────┴── storage away: the same rows are tried again, a little later
                                    └── any other error: reported, and nothing more is done
 
-The coordination thread reads and changes `HeldSpans` only, and never waits. The stream's threads
-read and apply. The worker, a thread of the replica's own, catches up newcomers and handles
+The coordination thread reads and changes `AssignedSpans` only, and never waits. The stream's
+threads read and apply. The worker, a thread of the replica's own, catches up newcomers and handles
 failures.
 """
 
@@ -29,7 +29,7 @@ from coordination.scheduler.messages import Checkpoint, Span, TableStatus
 from coordination.scheduler.replica import Trouble
 from sinks.spark.jvm_errors import line
 from streaming.source.positions import parsed
-from streaming.spans.assigned_spans import Assignment, HeldSpans
+from streaming.spans.assigned_spans import AssignedSpans, Assignment
 from streaming.spans.joining_spans import low_water_of, passes
 from streaming.spans.span_writer import SpanWriter
 from streaming.stream.lasting_warnings import REPLICA
@@ -48,7 +48,7 @@ class StreamReplica(RoleWorker):
 
     def __init__(self, context: RoleContext) -> None:
         super().__init__(context, thread="replica")
-        self._held = HeldSpans()
+        self._held = AssignedSpans()
         self._trouble = Trouble()
         self._trouble_lock = threading.Lock()
         self._is_broken = False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from coordination.model import TableName, Ts
 from streaming.apply.commit_guard import CommitWithdrawn
-from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
+from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
 from streaming.stream.role_context import RoleContext
 
 
@@ -19,7 +19,10 @@ class SpanPermit:
     """
 
     def __init__(
-        self, context: RoleContext, held: HeldSpans, applied: Callable[[Assignment], AppliedSpan]
+        self,
+        context: RoleContext,
+        held: AssignedSpans,
+        applied: Callable[[Assignment], AppliedSpan],
     ) -> None:
         """``applied``: asked how far a span is, right after a write of it has ended."""
         self._changefeed_id = context.changefeed.id

@@ -2,8 +2,8 @@
 
     new ──its rows are wanted from the next read on──► coming ──earlier rows, from its low water to
     that read, are read──► joined: all its unapplied rows are in the carry ──its table is opened, as
-    its log has it──► written, up to min(L, barrier) ──gone from `HeldSpans`──► forgotten, and not
-    wanted any more
+    its log has it──► written, up to min(L, barrier) ──gone from `AssignedSpans`──► forgotten, and
+    not wanted any more
 
 Only rows of these spans are decoded (docs/cluster.md 3). Each span has its own low water: the
 offsets of the first messages that it has not applied. From there any capture can take it over.
@@ -35,7 +35,7 @@ from streaming.apply.table_task import TableTask
 from streaming.changefeed.replicated_table import ReplicatedTable, span_of
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.source.positions import Offsets, texts
-from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
+from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
 from streaming.spans.joining_spans import Newcomer, Newcomers, stored_low_water, wanted_of
 from streaming.spans.log_lines import SpanLog
 from streaming.spans.schema_cache import OlderShapes
@@ -63,7 +63,7 @@ class SpanWriter(StreamRole):
         self,
         context: RoleContext,
         row: ChangefeedRow,
-        held: HeldSpans,
+        held: AssignedSpans,
         on_failed: Callable[[BaseException], None],
     ) -> None:
         super().__init__(on_failed)

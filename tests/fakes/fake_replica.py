@@ -1,5 +1,5 @@
-"""One capture's replica over a source and a warehouse in memory: the real `HeldSpans`, and writes
-that take virtual time.
+"""One capture's replica over a source and a warehouse in memory: the real `AssignedSpans`, and
+writes that take virtual time.
 
     new ─► prepared, a while later ─► opened, as its table has it then ─► written up to its limit
 
@@ -32,7 +32,7 @@ from streaming.apply.carry import TableBlocks
 from streaming.apply.commit_guard import CommitWithdrawn
 from streaming.apply.row_block import RowBlock
 from streaming.source.positions import Offsets, TopicPartition, texts
-from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
+from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
 from streaming.spans.joining_spans import stored_low_water
 from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_topic import Reading, Row, parsed
@@ -83,7 +83,7 @@ class FakeReplica:
         self._source = self._warehouse.source
         self._trust = trust
         self._wake = wake
-        self._held = HeldSpans()
+        self._held = AssignedSpans()
         self._joined: dict[int, _Joined] = {}  # by assignment
         self._is_closing = False
         self._reading = self._begun(parsed(self._warehouse.row.source_offsets))

@@ -8,7 +8,7 @@ from coordination.model import Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableState, stored_table_id
 from streaming.apply.commit_guard import CommitWithdrawn
-from streaming.spans.assigned_spans import AppliedSpan, Assignment, HeldSpans
+from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
 
 SPAN = Span(stored_table_id(1, "shop", "a", 5), "shop", "a")
 AT = Checkpoint(Ts(10), Ts(12))
@@ -23,17 +23,17 @@ def read_to(ts: int) -> dict[str, int]:
     return {"shop/0": ts}
 
 
-def state(held: HeldSpans) -> TableState:
+def state(held: AssignedSpans) -> TableState:
     return held.status(SPAN.table_id).state
 
 
-def _stopped_at(held: HeldSpans) -> int | None:
+def _stopped_at(held: AssignedSpans) -> int | None:
     stopped = held.take_stopped(SPAN.table_id)
     return stopped and stopped.checkpoint_ts
 
 
-def replicating(limit: int | None = 100) -> tuple[HeldSpans, Assignment]:
-    held = HeldSpans()
+def replicating(limit: int | None = 100) -> tuple[AssignedSpans, Assignment]:
+    held = AssignedSpans()
     if limit is not None:
         held.set_barrier(Barrier(Ts(limit)))
     held.add(SPAN, AT, FIRST, is_prepare=True)
@@ -46,7 +46,7 @@ def replicating(limit: int | None = 100) -> tuple[HeldSpans, Assignment]:
 
 
 def test_a_span_is_prepared_first_and_written_when_it_is_asked_for_again():
-    held = HeldSpans()
+    held = AssignedSpans()
     held.add(SPAN, AT, FIRST, is_prepare=True)
     assert state(held) is TableState.PREPARING
     (assignment,) = held.assignments()
@@ -69,7 +69,7 @@ def test_a_span_is_prepared_first_and_written_when_it_is_asked_for_again():
 
 
 def test_what_was_told_before_it_was_opened_is_old_news():
-    held = HeldSpans()
+    held = AssignedSpans()
     held.add(SPAN, AT, FIRST, is_prepare=True)
     (assignment,) = held.assignments()
     held.prepared(assignment)
@@ -113,7 +113,7 @@ def test_no_barrier_loosens_the_one_before():
 
 
 def test_a_write_that_was_planned_before_the_span_had_its_fence_is_dropped():
-    held = HeldSpans()
+    held = AssignedSpans()
     held.set_barrier(Barrier(Ts(100)))
     held.add(SPAN, AT, FIRST, is_prepare=True)
     (before,) = held.assignments()

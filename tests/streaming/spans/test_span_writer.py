@@ -20,7 +20,7 @@ from streaming.apply.carry import Carry
 from streaming.apply.row_block import RowBlock
 from streaming.protocols.contract import Block
 from streaming.source.positions import TopicPartition
-from streaming.spans.assigned_spans import Assignment, HeldSpans
+from streaming.spans.assigned_spans import AssignedSpans, Assignment
 from streaming.spans.joining_spans import Newcomer, low_water_of, passes
 from streaming.spans.span_writer import SpanWriter, _Joined
 from streaming.stream.lasting_warnings import LastingWarnings
@@ -65,7 +65,7 @@ class Ground:
     watermarks = Watermarks(partitions=frozenset([PARTITION]))
 
     def __init__(self, folder: Path) -> None:
-        self.held = HeldSpans()
+        self.held = AssignedSpans()
         self.held.set_barrier(Barrier(Ts(1_000)))
         self.carry = Carry(folder=folder)
         self.position: dict[TopicPartition, int] = {PARTITION: 0}
