@@ -1,4 +1,4 @@
-"""Newcomers: spans that join a running stream, so that their earlier rows are read beside it
+"""Spans that join a running stream, so that their earlier rows are read beside it
 (docs/cluster.md 8). Also which rows the stream's reads are to decode."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEAR_MESSAGES: Final = 50_000  # to read so many more takes no longer than one m
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Newcomer:
+class JoiningSpan:
     """A span whose unapplied rows are not all in the carry yet, with its table.
 
     Its rows must still be read from ``low_water`` on. ``since``: the offsets from which on the
@@ -48,7 +48,7 @@ class Newcomer:
         return sum(max(0, at - low_water.get(p, at)) for p, at in (self.since or {}).items())
 
 
-class Newcomers:
+class JoiningSpans:
     """The spans of a writer that are newcomers now, and which rows of all its spans (newcomers and
     joined ones) the stream is to decode. The worker, the reading thread and the applying thread
     share it."""
@@ -56,7 +56,7 @@ class Newcomers:
     def __init__(self, stream: SharedStream) -> None:
         self._stream = stream
         self._changed = threading.Condition()  # also the lock of everything below
-        self._coming: dict[TableName, Newcomer] = {}
+        self._coming: dict[TableName, JoiningSpan] = {}
         self._wanted: dict[TableName, WantedTable] = {}
         self.steps = 0  # rises when rows of newcomers have been read
         self._has_failed = False
@@ -74,7 +74,7 @@ class Newcomers:
         with self._changed:
             return {each.assignment.id for each in self._coming.values()}
 
-    def begin(self, newcomers: Iterable[Newcomer]) -> None:
+    def begin(self, newcomers: Iterable[JoiningSpan]) -> None:
         """From the stream's next read on their rows are decoded."""
         with self._changed:
             for each in newcomers:
@@ -82,13 +82,13 @@ class Newcomers:
                 self._coming[name] = each
                 self._wanted[name] = wanted_of(each.table, each.assignment.checkpoint_ts)
 
-    def coming(self) -> list[Newcomer]:
+    def coming(self) -> list[JoiningSpan]:
         """The newcomers whose earlier rows have not all been read yet."""
         with self._changed:
             return [each for each in self._coming.values() if not each.is_caught_up]
 
     def catch_up(
-        self, together: Sequence[Newcomer], step: Watched, closing: threading.Event
+        self, together: Sequence[JoiningSpan], step: Watched, closing: threading.Event
     ) -> None:
         """Read the rows of ``together`` from their low water up to ``since``, in one pass (see
         `passes`). Blocks; the stream goes on meanwhile. After each read it waits until the carry
@@ -121,7 +121,7 @@ class Newcomers:
 
     def _bring(
         self,
-        together: Iterable[Newcomer],
+        together: Iterable[JoiningSpan],
         blocks: Sequence[Block],
         position: Offsets,
         *,
@@ -139,11 +139,11 @@ class Newcomers:
             self.steps += 1
         self._stream.wake()
 
-    def _await_taken(self, together: Iterable[Newcomer]) -> list[Newcomer]:
+    def _await_taken(self, together: Iterable[JoiningSpan]) -> list[JoiningSpan]:
         """Wait until the applying thread has taken the rows; then those of ``together`` that are
         newcomers still. Returns none when the writer has failed."""
 
-        def coming() -> list[Newcomer]:
+        def coming() -> list[JoiningSpan]:
             return [each for each in together if each in self._coming.values()]
 
         with self._changed:
@@ -195,7 +195,7 @@ class Newcomers:
             self._wanted.pop(name, None)
             return True
 
-    def take(self, held: Container[int]) -> tuple[list[Block], list[Newcomer]]:
+    def take(self, held: Container[int]) -> tuple[list[Block], list[JoiningSpan]]:
         """The rows that were read for the newcomers of these assignments since the last call, and
         the newcomers that are caught up: their rows are complete with this call."""
         with self._changed:
@@ -207,7 +207,7 @@ class Newcomers:
             self._changed.notify_all()
         return blocks, ready
 
-    def has_joined(self, newcomer: Newcomer) -> None:
+    def has_joined(self, newcomer: JoiningSpan) -> None:
         """It is a newcomer no more. To be called after the writer lists it as joined: a span in
         neither list would begin a second time."""
         with self._changed:
@@ -226,11 +226,11 @@ def wanted_of(table: ReplicatedTable, above_ts: Ts) -> WantedTable:
     return WantedTable(above_ts=above_ts, key=key)
 
 
-def passes(coming: Iterable[Newcomer]) -> list[list[Newcomer]]:
+def passes(coming: Iterable[JoiningSpan]) -> list[list[JoiningSpan]]:
     """The newcomers that can be caught up now (their ``since`` is known), grouped into passes of
     reading. One pass serves those with the same ``since`` whose low waters are near each other. The
     shortest pass comes first."""
-    found: list[list[Newcomer]] = []
+    found: list[list[JoiningSpan]] = []
     for newcomer in sorted(
         (each for each in coming if each.since is not None), key=attrgetter("behind")
     ):
@@ -245,7 +245,7 @@ def passes(coming: Iterable[Newcomer]) -> list[list[Newcomer]]:
     return found
 
 
-def low_water_of(together: Iterable[Newcomer]) -> dict[TopicPartition, int]:
+def low_water_of(together: Iterable[JoiningSpan]) -> dict[TopicPartition, int]:
     """Where the reading of one pass begins."""
     return lowest([each.low_water for each in together])
 

@@ -10,7 +10,7 @@ offsets of the first messages that it has not applied. From there any capture ca
 
 Three threads use it. The worker begins newcomers and reads their earlier rows; the reading thread
 asks which rows are wanted; the applying thread does all else. The first two share their data with
-the applying thread in `Newcomers`.
+the applying thread in `JoiningSpans`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from streaming.changefeed.replicated_table import ReplicatedTable, span_of
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.source.positions import Offsets, texts
 from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
-from streaming.spans.joining_spans import Newcomer, Newcomers, stored_low_water, wanted_of
+from streaming.spans.joining_spans import JoiningSpan, JoiningSpans, stored_low_water, wanted_of
 from streaming.spans.log_lines import SpanLog
 from streaming.spans.schema_cache import OlderShapes
 from streaming.spans.span_guard import SpanPermit
@@ -82,7 +82,7 @@ class SpanWriter(StreamRole):
         )
         self._applier = context.applier(self._spans, self._dead_letters, self._permit, self._older)
         self._troubled = TroubledTables(context.concerns)
-        self.newcomers = Newcomers(self._stream)
+        self.newcomers = JoiningSpans(self._stream)
         self.has_lost_rows = False  # then another writer must read everything again
         self._seen: tuple[object, ...] | None = None  # the inputs of the last `apply_due`
         self._taken = 0  # how many reads
@@ -116,7 +116,7 @@ class SpanWriter(StreamRole):
             if table is None:
                 raise TryAgain(f"table {each.name} was dropped: its span will be taken away")
             low_water = stored_low_water(row, rows.get(each.name))
-            coming.append(Newcomer(assignment=each, table=table, low_water=low_water))
+            coming.append(JoiningSpan(assignment=each, table=table, low_water=low_water))
         self.newcomers.begin(coming)
 
     def _table(

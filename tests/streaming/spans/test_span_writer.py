@@ -21,7 +21,7 @@ from streaming.apply.row_block import RowBlock
 from streaming.protocols.contract import Block
 from streaming.source.positions import TopicPartition
 from streaming.spans.assigned_spans import AssignedSpans, Assignment
-from streaming.spans.joining_spans import Newcomer, low_water_of, passes
+from streaming.spans.joining_spans import JoiningSpan, low_water_of, passes
 from streaming.spans.span_writer import SpanWriter, _Joined
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read
@@ -113,7 +113,7 @@ class Ground:
         (assignment,) = self.held.assignments()
         return assignment
 
-    def begin(self, assignment: Assignment, at: int) -> Newcomer:
+    def begin(self, assignment: Assignment, at: int) -> JoiningSpan:
         """It joins, and the stream's next read begins at ``at``."""
         table: Any = SimpleNamespace(
             name=A,
@@ -130,13 +130,13 @@ class Ground:
         )
         low_water: Mapping[TopicPartition, int] = {PARTITION: 0}
         self.writer.newcomers.begin(
-            [Newcomer(assignment=assignment, table=table, low_water=low_water)]
+            [JoiningSpan(assignment=assignment, table=table, low_water=low_water)]
         )
         self.writer.submit({**self.position, PARTITION: at})
         (joining,) = self.writer.newcomers.coming()
         return joining
 
-    def catch_up(self, joining: Newcomer) -> threading.Thread:
+    def catch_up(self, joining: JoiningSpan) -> threading.Thread:
         step = Watchdog(SystemClock()).watch("the worker", 60.0)
         thread = threading.Thread(
             target=self.writer.newcomers.catch_up,
@@ -301,10 +301,12 @@ def test_a_partition_that_was_added_is_read_from_its_beginning_for_a_newcomer(gr
     assert joining.behind == 80
 
 
-def joining(*, behind: int, at: int = 1_000_000) -> Newcomer:
+def joining(*, behind: int, at: int = 1_000_000) -> JoiningSpan:
     nothing: Any = None
     low_water = {PARTITION: at - behind}
-    return Newcomer(assignment=nothing, table=nothing, low_water=low_water, since={PARTITION: at})
+    return JoiningSpan(
+        assignment=nothing, table=nothing, low_water=low_water, since={PARTITION: at}
+    )
 
 
 def test_newcomers_whose_rows_begin_near_each_other_are_read_in_one_pass():
