@@ -18,7 +18,7 @@ APPLIED_EVERY_S: Final = 5.0
 LOOK_EVERY_S = 10.0
 
 
-class SpanLog:
+class SpanLogLines:
     """For one thread (the applying thread)."""
 
     def __init__(self, name: str, *, carry_warn_rows: int) -> None:

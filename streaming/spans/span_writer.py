@@ -37,7 +37,7 @@ from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.source.positions import Offsets, texts
 from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
 from streaming.spans.joining_spans import JoiningSpan, JoiningSpans, stored_low_water, wanted_of
-from streaming.spans.log_lines import SpanLog
+from streaming.spans.log_lines import SpanLogLines
 from streaming.spans.schema_cache import OlderShapes
 from streaming.spans.span_guard import SpanPermit
 from streaming.spans.troubled_tables import TroubledTables, opened_or_held
@@ -75,7 +75,7 @@ class SpanWriter(StreamRole):
         self._dead_letters = context.dead_letters(row)
         self._permit = SpanPermit(context, held, self.applied)
         self._carry = context.carry()
-        self._log = SpanLog(self._stream.name, carry_warn_rows=context.batch.carry_warn_rows)
+        self._log = SpanLogLines(self._stream.name, carry_warn_rows=context.batch.carry_warn_rows)
         self._older = OlderShapes(
             context.changefeed,
             lambda name: context.tables.schemas.of_table(context.changefeed.id, name),

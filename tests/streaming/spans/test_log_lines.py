@@ -8,7 +8,7 @@ from sinks.control.changefeeds import RecordedWatermark
 from streaming.apply.carry import Carry
 from streaming.source.positions import TopicPartition
 from streaming.spans import log_lines
-from streaming.spans.log_lines import SpanLog
+from streaming.spans.log_lines import SpanLogLines
 from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import Row, block_of
 
@@ -20,7 +20,7 @@ def test_many_waiting_rows_are_a_warning_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(log_lines, "LOOK_EVERY_S", 0.0)
-    carry, log = Carry(tmp_path), SpanLog("stream", carry_warn_rows=2)
+    carry, log = Carry(tmp_path), SpanLogLines("stream", carry_warn_rows=2)
     with caplog.at_level(logging.INFO):
         log.look_at_carry(carry, Ts(10), MARKS)
         carry.add(block_of([Row(op="INSERT", ts=ts, data={"id": "1"}) for ts in (20, 21, 22)]))
