@@ -54,7 +54,7 @@ from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.operations.letters import Chosen, Row, chosen, dead_letters_of, now_of, operator_name
 from streaming.operations.progress_report import changefeed_rows
-from streaming.spans.schema_cache import OlderShapes
+from streaming.spans.schema_cache import PastSchemaCache
 
 LetterId = tuple[Any, ...]  # of LETTER
 NO_TABLE = "which table it is of cannot be read"
@@ -134,7 +134,9 @@ class TableReplay:
         self._rules = change_rules(changefeed)
         self._span, self._target = _opened(changefeed, row, name)
         tables = ControlTables.of(sink)
-        older = OlderShapes(changefeed, lambda of: tables.schemas.of_table(row.changefeed_id, of))
+        older = PastSchemaCache(
+            changefeed, lambda of: tables.schemas.of_table(row.changefeed_id, of)
+        )
         self._task = TableTask(
             name=name,
             schema=self._target.schema,

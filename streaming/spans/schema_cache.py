@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 ReadRows = Callable[[TableName], Sequence[SchemaRow]]
 
 
-class OlderShapes:
+class PastSchemaCache:
     """Reads them when they are first needed. For one thread."""
 
     def __init__(self, changefeed: Changefeed, read: ReadRows) -> None:

@@ -38,7 +38,7 @@ from streaming.source.positions import Offsets, texts
 from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
 from streaming.spans.joining_spans import JoiningSpan, JoiningSpans, stored_low_water, wanted_of
 from streaming.spans.log_lines import SpanLogLines
-from streaming.spans.schema_cache import OlderShapes
+from streaming.spans.schema_cache import PastSchemaCache
 from streaming.spans.span_guard import SpanPermit
 from streaming.spans.troubled_tables import TroubledTables, opened_or_held
 from streaming.stream.read import Read
@@ -76,7 +76,7 @@ class SpanWriter(StreamRole):
         self._permit = SpanPermit(context, held, self.applied)
         self._carry = context.carry()
         self._log = SpanLogLines(self._stream.name, carry_warn_rows=context.batch.carry_warn_rows)
-        self._older = OlderShapes(
+        self._older = PastSchemaCache(
             context.changefeed,
             lambda name: context.tables.schemas.of_table(context.changefeed.id, name),
         )

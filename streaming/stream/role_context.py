@@ -27,7 +27,7 @@ from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.source.kafka.broker import KafkaSource
 from streaming.source.kafka.message_bytes import values_at
-from streaming.spans.schema_cache import OlderShapes
+from streaming.spans.schema_cache import PastSchemaCache
 from streaming.spark.session import compiling
 from streaming.stream.retry import PASSING, RetryBackoff
 from streaming.stream.shared_stream import SharedStream
@@ -128,7 +128,7 @@ class RoleContext:
         spans: TableRegistry,
         dead_letters: DeadLetterWriter,
         permit: CommitGuard,
-        older: OlderShapes,
+        older: PastSchemaCache,
     ) -> Applier:
         return Applier(
             changefeed=self.changefeed,

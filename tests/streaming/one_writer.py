@@ -46,7 +46,7 @@ from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.positions import TopicPartition
 from streaming.spans.joining_spans import wanted_of
-from streaming.spans.schema_cache import OlderShapes
+from streaming.spans.schema_cache import PastSchemaCache
 from streaming.stream.watermarks import Watermarks
 from tests.shop.feed import Message
 from tests.shop.history import START_TS
@@ -123,7 +123,7 @@ class OneWriter:
         for name, table in self._spans.items():
             self._progress[name] = resumed_progress(table, self._progress[name], self._row)
             self._note_shape(table)
-        self._older = OlderShapes(self._changefeed, self._shapes_of)
+        self._older = PastSchemaCache(self._changefeed, self._shapes_of)
         self._carry = Carry(folder=self._folder.with_name("carry"))
         self._ddls: dict[DdlKey, DdlEvent] = {}
         self._permit = Permit()

@@ -32,7 +32,7 @@ from streaming.changefeed.replicated_table import schema_row
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
 from streaming.owner.progress_rows import first_progress
-from streaming.spans.schema_cache import OlderShapes
+from streaming.spans.schema_cache import PastSchemaCache
 from tests.sinks.merge_on_write.altering import chosen_seeds
 from tests.streaming.apply.blocks import A, Row, blocks_of
 from tests.streaming.apply.resolved import schema
@@ -61,7 +61,7 @@ class Life:
     def _begin(self) -> None:
         sink = self._changefeed.sink
         self.spans = TableRegistry(sink, self.row, WriteModes(sink.tables))
-        self.older = OlderShapes(self._changefeed, lambda *_: self.shapes)
+        self.older = PastSchemaCache(self._changefeed, lambda *_: self.shapes)
         self.problems: list[Any] = []
 
     def make(self, of: TableSchema, ts: int) -> None:
