@@ -11,7 +11,7 @@ from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignmen
 from streaming.stream.role_context import RoleContext
 
 
-class SpanPermit:
+class SpanGuard:
     """Implements ``streaming.apply.commit_guard.CommitGuard``. ``grant`` tells it under which
     assignments the next writes were planned. A write whose assignment or fence is not the span's
     current one any more is dropped (CommitWithdrawn), even if the span is here again.

@@ -39,7 +39,7 @@ from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignmen
 from streaming.spans.joining_spans import JoiningSpan, JoiningSpans, stored_low_water, wanted_of
 from streaming.spans.log_lines import SpanLogLines
 from streaming.spans.schema_cache import PastSchemaCache
-from streaming.spans.span_guard import SpanPermit
+from streaming.spans.span_guard import SpanGuard
 from streaming.spans.troubled_tables import TroubledTables, opened_or_held
 from streaming.stream.read import Read
 from streaming.stream.role import StreamRole
@@ -73,7 +73,7 @@ class SpanWriter(StreamRole):
         self._stream = context.stream
         self._spans = context.spans(row)
         self._dead_letters = context.dead_letters(row)
-        self._permit = SpanPermit(context, held, self.applied)
+        self._permit = SpanGuard(context, held, self.applied)
         self._carry = context.carry()
         self._log = SpanLogLines(self._stream.name, carry_warn_rows=context.batch.carry_warn_rows)
         self._older = PastSchemaCache(
