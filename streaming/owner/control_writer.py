@@ -29,7 +29,7 @@ from streaming.owner.control_rows import ControlRows
 from streaming.owner.ddl.plan import HeldTable
 from streaming.owner.ddl.refusal import DdlNotSupported, refusal
 from streaming.owner.ddl.steps import DdlKey, DdlStep
-from streaming.owner.ddl_reader import OwnersReader
+from streaming.owner.ddl_reader import DdlReader
 from streaming.owner.ddl_reading import OwnersReading
 from streaming.owner.ddl_run import carry_out, noted
 from streaming.owner.ddl_scan import Known, pending_ddls
@@ -56,7 +56,7 @@ class _ClaimedTerm:
 
     rows: ControlRows
     blocked: BlockedTables
-    reader: OwnersReader
+    reader: DdlReader
     retention: RetentionWatch
     reading: OwnersReading
     outlook: OwnersOutlook
@@ -207,7 +207,7 @@ class DeltaControlWriter(RoleWorker):
         rows.save(row)
         rows.resume(context.progress(), lambda: context.dead_letters(row, term=row.term))
         blocked = BlockedTables(context)
-        reader = OwnersReader(
+        reader = DdlReader(
             context, rows, blocked, on_known=partial(self._on_known, rows), on_failed=self._fail
         )
         retention = RetentionWatch(

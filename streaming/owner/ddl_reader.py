@@ -58,7 +58,7 @@ class _FirstRow:
     whole_from_ts: Ts | None
 
 
-class OwnersReader(StreamRole):
+class DdlReader(StreamRole):
     """``blocked``: DDLs that cannot run. ``on_known`` gets each step forward, in order."""
 
     def __init__(

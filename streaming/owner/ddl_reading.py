@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from streaming.owner.control_rows import ControlRows
-from streaming.owner.ddl_reader import OwnersReader
+from streaming.owner.ddl_reader import DdlReader
 from streaming.source.positions import Offsets, parsed, texts
 from streaming.stream.backlog import BacklogMeter
 from streaming.stream.retention_watch import RetentionWatch
@@ -25,7 +25,7 @@ class OwnersReading:
         self,
         context: RoleContext,
         rows: ControlRows,
-        reader: OwnersReader,
+        reader: DdlReader,
         *,
         meter: BacklogMeter,
         retention: RetentionWatch,

@@ -39,7 +39,7 @@ from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import HeldTable
 from streaming.owner.ddl.refusal import DdlNotSupported, refusal, way_past
 from streaming.owner.ddl.steps import PARTITIONS_OF_LATER, DdlStep
-from streaming.owner.ddl_reader import OwnersReader
+from streaming.owner.ddl_reader import DdlReader
 from streaming.owner.rewrite_on_spark import RewriteMapper
 from streaming.stream.retry import PASSING, RetryBackoff
 from streaming.stream.role_context import RoleContext
@@ -325,7 +325,7 @@ class DdlRun:
 
 
 def carry_out(
-    context: RoleContext, rows: ControlRows, reader: OwnersReader, step: DdlStep, closing: Event
+    context: RoleContext, rows: ControlRows, reader: DdlReader, step: DdlStep, closing: Event
 ) -> None:
     """On one table after the other, but for those that are renamed, until it is done or ``closing``
     is set. Raises DdlNotSupported."""

@@ -24,7 +24,7 @@ from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.schema_file import Definitions, read_definitions
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.control_rows import EndedSpan
-from streaming.owner.ddl_reader import Known, OwnersReader, in_pairs
+from streaming.owner.ddl_reader import DdlReader, Known, in_pairs
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
 from streaming.source.positions import Offsets, TopicPartition
 from streaming.stream.read import Read
@@ -153,7 +153,7 @@ class Ground:
             filter=TableFilter(FilterSettings()), trust=nothing, stream=self
         )
         self.blocked: Any = SimpleNamespace(orders={}, failed={})
-        self.reader = OwnersReader(
+        self.reader = DdlReader(
             context, rows, self.blocked, on_known=self.known.append, on_failed=self.failures.append
         )
 

@@ -12,7 +12,7 @@ from coordination.scheduler.messages import TableState
 from sinks.target.engine_port import app_id
 from sinks.target.target_table import seal
 from streaming.apply.carry import Carry
-from streaming.owner.ddl_reader import OwnersReader
+from streaming.owner.ddl_reader import DdlReader
 from streaming.protocols.contract import Block
 from streaming.stream import retry
 from streaming.stream.shared_stream import SharedStream
@@ -149,23 +149,23 @@ def test_what_failed_goes_on_where_it_was(
 ):
     """The owner's role and the replica's: once each, and neither needs a new epoch for it. The
     writer has lost what it was given: another one reads it again."""
-    advance, add, failed = OwnersReader.apply_due, Carry.add, set()
+    advance, add, failed = DdlReader.apply_due, Carry.add, set()
 
     def fails_once(name: str) -> None:
         if name not in failed:
             failed.add(name)
             raise ConnectionError(f"{name} lost its storage")
 
-    def advances(reader: OwnersReader) -> None:
+    def advances(reader: DdlReader) -> None:
         if reader.low_water:
-            fails_once("OwnersReader")
+            fails_once("DdlReader")
         advance(reader)
 
     def adds(carry: Carry, block: Block) -> None:
         add(carry, block)
         fails_once("SpanWriter")
 
-    monkeypatch.setattr(OwnersReader, "apply_due", advances)
+    monkeypatch.setattr(DdlReader, "apply_due", advances)
     monkeypatch.setattr(Carry, "add", adds)
     tries = []
     lost = retry.RetryBackoff.next_s
@@ -175,7 +175,7 @@ def test_what_failed_goes_on_where_it_was(
         lambda self, error: tries.append(str(error)) or lost(self, error),
     )
     one_capture_takes_all(stage, feed)
-    assert sorted(tries) == ["OwnersReader lost its storage", "SpanWriter lost its storage"]
+    assert sorted(tries) == ["DdlReader lost its storage", "SpanWriter lost its storage"]
 
 
 def test_a_table_that_was_sealed_under_its_writer_is_an_error_and_not_a_silence(stage: Stage):
