@@ -32,7 +32,7 @@ from streaming.owner.ddl.steps import DdlKey, DdlStep
 from streaming.owner.ddl_reader import DdlReader
 from streaming.owner.ddl_reading import OwnersReading
 from streaming.owner.ddl_run import carry_out, noted
-from streaming.owner.ddl_scan import Known, pending_ddls
+from streaming.owner.ddl_scan import DdlScanResult, pending_ddls
 from streaming.owner.outlook import OwnersOutlook
 from streaming.owner.progress_rows import merged, registered
 from streaming.owner.shown_state import as_ended, as_running
@@ -73,7 +73,7 @@ class DeltaControlWriter(RoleWorker):
         self._term: _ClaimedTerm | None = None  # None until the term is claimed
         self._claim: Claim | None = None
         self._scan = self._next_scan = DdlScan(position_ts=NO_TS)
-        self._known: Known | None = None
+        self._known: DdlScanResult | None = None
         self._added: list[RegisteredTable] = []
         self._removed: list[int] = []
         self._published_ts: Ts | None = None
@@ -294,7 +294,7 @@ class DeltaControlWriter(RoleWorker):
         self._raise_failure()
         term.reading.go_on()
 
-    def _on_known(self, rows: ControlRows, known: Known) -> None:
+    def _on_known(self, rows: ControlRows, known: DdlScanResult) -> None:
         """On the applying thread, with each step of the owner's reader. The progress rows of new
         tables are written before the coordination thread hears of the tables (docs/cluster.md
         10)."""

@@ -35,7 +35,7 @@ from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan
 from streaming.owner.ddl.steps import DdlEvent, DdlKey
-from streaming.owner.ddl_scan import Known, MadeTable
+from streaming.owner.ddl_scan import DdlScanResult, NewTable
 from streaming.owner.far_watermarks import FarWatermarks
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
 from streaming.source.positions import Offsets, texts
@@ -67,7 +67,7 @@ class DdlReader(StreamRole):
         rows: ControlRows,
         blocked: BlockedTables,
         *,
-        on_known: Callable[[Known], None],
+        on_known: Callable[[DdlScanResult], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
         super().__init__(on_failed)
@@ -90,7 +90,7 @@ class DdlReader(StreamRole):
         self._first_rows: dict[TableName, _FirstRow] = {}
         self._bad: list[Block] = []
         self._waiting: list[tuple[Ts, Offsets]] = []  # of reads with rows above what is planned
-        self._unreported: list[MadeTable] = []
+        self._unreported: list[NewTable] = []
         self._removed: list[int] = []  # and not reported either
         self._ran: deque[ReplicatedTable | EndedSpan | RenamedSpans | None] = deque()
         self._has_run = False  # a DDL, and what comes behind it is not planned yet
@@ -223,7 +223,7 @@ class DdlReader(StreamRole):
         made = {each.name: each for each in done.made if self._id(each) not in old}
         left = {each.table.name for each in ended} | self._spans.ended.keys()
         begun = [
-            MadeTable(table=table, low_water=self._low_water(name, is_again=name in left))
+            NewTable(table=table, low_water=self._low_water(name, is_again=name in left))
             for name, table in made.items()
         ]
         self._rows.add([(each.table, texts(each.low_water)) for each in begun])
@@ -256,7 +256,7 @@ class DdlReader(StreamRole):
         altered = planned.runs.names if planned.runs is not None else ()
         self._make_found(planned.limit, altered=altered)
         self._on_known(
-            Known(
+            DdlScanResult(
                 position_ts=position,
                 made=tuple(self._unreported),
                 removed=tuple(self._removed),
@@ -375,10 +375,10 @@ class DdlReader(StreamRole):
                 "with [filter] rules"
             )
 
-    def _made(self, name: TableName) -> MadeTable:
+    def _made(self, name: TableName) -> NewTable:
         low_water = self._low_water(name, is_again=name in self._spans.ended)
         self._first_rows.pop(name, None)
-        return MadeTable(table=self._spans[name], low_water=low_water)
+        return NewTable(table=self._spans[name], low_water=low_water)
 
     def _low_water(self, name: TableName, *, is_again: bool) -> Offsets:
         """Rows of a name that was another table's before may have come while that was here."""

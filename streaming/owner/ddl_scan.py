@@ -13,7 +13,7 @@ from streaming.source.positions import Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeTable:
+class NewTable:
     """A table that was made, and from where its rows must be read."""
 
     table: ReplicatedTable
@@ -21,12 +21,12 @@ class MadeTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class DdlScanResult:
     """Every DDL at or below ``position_ts`` is behind us, but for the blocked one and what follows
     it."""
 
     position_ts: Ts
-    made: tuple[MadeTable, ...]
+    made: tuple[NewTable, ...]
     removed: tuple[int, ...]  # table IDs of spans that a DDL has ended
     plan: DdlPlan
 
@@ -37,7 +37,9 @@ class Known:
         return Ts(blocked.commit_ts - 1) if blocked is not None else None
 
 
-def pending_ddls(known: Known, spans: TableRegistry, incarnation: int) -> tuple[PendingDdl, ...]:
+def pending_ddls(
+    known: DdlScanResult, spans: TableRegistry, incarnation: int
+) -> tuple[PendingDdl, ...]:
     """What tables wait for. One that runs on some tables holds those alone; all of them wait for
     the next, and for one that brings a table back. A table that waits for an operator holds no
     other one."""

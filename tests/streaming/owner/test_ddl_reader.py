@@ -24,7 +24,7 @@ from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.schema_file import Definitions, read_definitions
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.control_rows import EndedSpan
-from streaming.owner.ddl_reader import DdlReader, Known, in_pairs
+from streaming.owner.ddl_reader import DdlReader, DdlScanResult, in_pairs
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
 from streaming.source.positions import Offsets, TopicPartition
 from streaming.stream.read import Read
@@ -133,7 +133,7 @@ class Ground:
         self.resolved = Ts(0)
         self.between: Sequence[tuple[Offsets, Offsets, Row]] = ()
         self.asked: list[Offsets] = []
-        self.known: list[Known] = []
+        self.known: list[DdlScanResult] = []
         self.failures: list[BaseException] = []
         self.spans = _Made()
         self.buried: list[Block] = []
@@ -182,7 +182,7 @@ class Ground:
         first, _ = PARTITIONS
         self.between = [({first: at}, {first: at + 1}, row(at)) for at in range(READS)]
 
-    def resolve(self) -> Known:
+    def resolve(self) -> DdlScanResult:
         self.resolved = Ts(1_000)
         self.reader.apply_due()
         assert not self.failures

@@ -31,7 +31,7 @@ from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import DdlNotSupported
 from streaming.owner.ddl.steps import DdlEvent, DdlStep
 from streaming.owner.ddl_run import HELD_S, carry_out
-from streaming.owner.ddl_scan import Known, pending_ddls
+from streaming.owner.ddl_scan import DdlScanResult, pending_ddls
 from streaming.owner.progress_rows import first_progress
 from streaming.stream.lasting_warnings import LastingWarnings
 from tests.services.delta_rows import read_rows
@@ -191,7 +191,7 @@ def table(ground: Ground, name: str) -> dict[int, str | None]:
 def test_a_dropped_table_is_a_span_again(ground: Ground, tmp_path: Path) -> None:
     ground.run(NAME, 100, "DROP TABLE `orders`")
     planned = ground.plan(NAME, 200, "RECOVER TABLE `orders`")
-    known = Known(position_ts=Ts(300), made=(), removed=(), plan=planned)
+    known = DdlScanResult(position_ts=Ts(300), made=(), removed=(), plan=planned)
     (pending,) = pending_ddls(known, ground.owner.spans, ground.owner.rows.row.incarnation)
     assert (pending.commit_ts, pending.table_ids) == (199, None), "all tables wait for it"
     ground.run(NAME, 200, "RECOVER TABLE `orders`")
