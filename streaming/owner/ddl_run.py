@@ -40,7 +40,7 @@ from streaming.owner.ddl.plan import HeldTable
 from streaming.owner.ddl.refusal import DdlNotSupported, refusal, way_past
 from streaming.owner.ddl.steps import PARTITIONS_OF_LATER, DdlStep
 from streaming.owner.ddl_reader import DdlReader
-from streaming.owner.rewrite_on_spark import RewriteMapper
+from streaming.owner.rewrite_on_spark import SparkRewriter
 from streaming.stream.retry import PASSING, RetryBackoff
 from streaming.stream.role_context import RoleContext
 
@@ -116,7 +116,7 @@ class DdlRun:
             "%s a DDL table=%s commit_ts=%d sql=%s", does, name, event.commit_ts, event.query
         )
         if self._order is not None:
-            mapper = RewriteMapper(self._context, name, closing)
+            mapper = SparkRewriter(self._context, name, closing)
             self._order = replace(self._order, map_parts=mapper)
         with suppress(Stop):
             while (done := self._tried()) is None:

@@ -49,7 +49,7 @@ _OF_STORES: Final = ("AWS_", "AZURE_", "GOOGLE_")
 _numbers = count()
 
 
-class RewriteMapper:
+class SparkRewriter:
     """A ``sinks.merge_on_write.alter.rewrite.PartMapper`` for one table of a changefeed."""
 
     def __init__(

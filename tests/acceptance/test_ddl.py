@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.failpoint import Failpoint
-from streaming.owner.rewrite_on_spark import RewriteMapper
+from streaming.owner.rewrite_on_spark import SparkRewriter
 from tests.acceptance.one_process import Lives
 from tests.acceptance.reshaped import NAME, Reshaped
 from tests.acceptance.small_tables import (
@@ -98,8 +98,8 @@ def test_a_ddl_runs_once_whoever_dies_over_it(new_lives: MakeLives) -> None:
 def test_executors_write_rows_anew_whoever_dies_over_it(
     new_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by_spark = partial(RewriteMapper, large_bytes=0)
-    monkeypatch.setattr("streaming.owner.ddl_run.RewriteMapper", by_spark)
+    by_spark = partial(SparkRewriter, large_bytes=0)
+    monkeypatch.setattr("streaming.owner.ddl_run.SparkRewriter", by_spark)
     monkeypatch.setattr("sinks.merge_on_write.alter.rewrite.SLICE_ROWS", 2)
     lives, history = new_lives(max_messages=40), Reshaped(7, steps=80, ddl_every=4)
     lives.produce(history.messages)

@@ -16,7 +16,7 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from sinks.merge_on_write.alter.rewrite import Part, Result
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from streaming.owner.rewrite_on_spark import RewriteMapper
+from streaming.owner.rewrite_on_spark import SparkRewriter
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.session import spark_session
 from tests.benchmarks.ddl import KINDS, order_of
@@ -34,7 +34,7 @@ def main(table: str, way: str) -> None:
         watch=lambda what: Watchdog(SystemClock()).watch(what, 600.0),
     )
     large_bytes = 0 if way == "Spark" else sys.maxsize
-    mapper = RewriteMapper(context, order.target.name, Event(), large_bytes=large_bytes)
+    mapper = SparkRewriter(context, order.target.name, Event(), large_bytes=large_bytes)
     count = 0
 
     def counted(

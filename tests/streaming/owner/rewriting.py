@@ -27,7 +27,7 @@ from coordination.trust.watchdog import Watchdog
 from sinks.merge_on_write.alter import rewrite
 from sinks.merge_on_write.alter.rewrite import Part, Result
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from streaming.owner.rewrite_on_spark import RewriteMapper
+from streaming.owner.rewrite_on_spark import SparkRewriter
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl
 from tests.sinks.merge_on_write.orders import NAME
 
@@ -51,8 +51,8 @@ class Ground:
             watch=lambda what: self.watchdog.watch(what, 60.0),
         )
 
-    def mapper(self, large_bytes: int = 0) -> RewriteMapper:
-        return RewriteMapper(self.context, NAME, self.stopping, large_bytes=large_bytes)
+    def mapper(self, large_bytes: int = 0) -> SparkRewriter:
+        return SparkRewriter(self.context, NAME, self.stopping, large_bytes=large_bytes)
 
     def doing(self, wrap: Callable[[Any], Callable[[Any], Any]], large_bytes: int = 0) -> Any:
         """A mapper whose work is wrapped."""
