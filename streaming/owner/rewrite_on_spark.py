@@ -29,7 +29,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from sinks.merge_on_write.alter.rewrite import Part, Result, one_by_one
 from sinks.spark.jvm_errors import line
-from streaming.owner.rewrite_task import PartFailure, PartTask
+from streaming.owner.rewrite_task import RewriteFailure, RewriteTask
 from streaming.spark.executors import ExecutorsUnfit, unfit
 from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.spark_conf import is_within
@@ -146,7 +146,7 @@ class SparkRewriter:
             self._check()
             wait([begun[0]], LOOK_S)
         found = begun.popleft().result()
-        if isinstance(found, PartFailure):
+        if isinstance(found, RewriteFailure):
             raise found.error
         return found
 
@@ -176,8 +176,8 @@ class _PartJobs:
         self._empty: RDD[int] = context.parallelize([], 1)
 
     def run(self, part: Any, place: str) -> Any:
-        """What comes of the part, or a PartFailure. Raises ExecutorsUnfit and TryAgain."""
-        task = PartTask(work=self._work, part=part, environment=self._environment)
+        """What comes of the part, or a RewriteFailure. Raises ExecutorsUnfit and TryAgain."""
+        task = RewriteTask(work=self._work, part=part, environment=self._environment)
         for tag in self._tags:  # of this thread
             self._context.addJobTag(tag)
         self._context.setJobDescription(f"{self._what}: part {place}")

@@ -12,7 +12,7 @@ from streaming.spark.python_worker import settle
 
 
 @dataclass(frozen=True, slots=True)
-class PartFailure:
+class RewriteFailure:
     """What the work has raised. A task returns it and does not raise: it would come as a stack
     trace of two languages, and Spark would try again what fails again."""
 
@@ -20,7 +20,7 @@ class PartFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartTask:
+class RewriteTask:
     """The function for ``mapPartitionsWithIndex`` on an RDD of one partition.
 
     ``environment``: what the driver has to reach the storage, where the executor has nothing.
@@ -43,7 +43,7 @@ class PartTask:
         except Exception as error:
             if not _is_sendable(error):
                 raise
-            yield PartFailure(error)
+            yield RewriteFailure(error)
 
 
 def _is_sendable(error: Exception) -> bool:
