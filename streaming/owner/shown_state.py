@@ -64,7 +64,7 @@ def as_ended(row: ChangefeedRow, standing: Standing) -> ChangefeedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandingUpdate:
+class StateUpdate:
     """The standing of a changefeed that is to be written: to which warehouse, and by which
     owner. ``wake`` is called when it is written or cannot be."""
 
@@ -106,7 +106,7 @@ class StandingUpdate:
         return is_same_etcd and row.owner_revision <= self.ownership.election_revision
 
 
-class StandingUpdates:
+class StateUpdates:
     """The updates of all changefeeds of a process. Thread-safe; nothing blocks: each update is
     written on a thread of its own."""
 
@@ -115,10 +115,10 @@ class StandingUpdates:
         self._lock = threading.Lock()  # of `_waiting`
         # One update is written at a time, so that a changefeed's newest is also written last.
         self._writing = threading.Lock()
-        self._waiting: dict[ChangefeedID, StandingUpdate] = {}
-        self._refreshed: dict[ChangefeedID, StandingUpdate] = {}
+        self._waiting: dict[ChangefeedID, StateUpdate] = {}
+        self._refreshed: dict[ChangefeedID, StateUpdate] = {}
 
-    def put(self, update: StandingUpdate) -> None:
+    def put(self, update: StateUpdate) -> None:
         with self._lock:
             self._waiting[update.changefeed_id] = update
             self._refreshed.pop(update.changefeed_id, None)
@@ -133,7 +133,7 @@ class StandingUpdates:
         with self._lock:
             return changefeed_id in self._waiting
 
-    def _write(self, update: StandingUpdate) -> None:
+    def _write(self, update: StateUpdate) -> None:
         """Try until it is written, refused, withdrawn or replaced by a newer update."""
         again, is_late, is_written = threading.Event(), False, False
         while self._waiting.get(update.changefeed_id) is update:
@@ -161,7 +161,7 @@ class StandingUpdates:
         update.wake()
         self._refresh(update)
 
-    def _refresh(self, update: StandingUpdate) -> None:
+    def _refresh(self, update: StateUpdate) -> None:
         """Write it again, each time when it is due, while it is the newest one."""
         again = threading.Event()
         while self._refreshed.get(update.changefeed_id) is update:

@@ -23,7 +23,7 @@ from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watchdog, Watched
 from streaming.changefeed.settings_in_etcd import changefeed_settings
 from streaming.owner.control_writer import DeltaControlWriter
-from streaming.owner.shown_state import StandingUpdate, StandingUpdates
+from streaming.owner.shown_state import StateUpdate, StateUpdates
 from streaming.spans.replica import StreamReplica
 from streaming.spark.jvm_watch import JvmWatch
 from streaming.spark.session import OwnSession, SparkOnDemand
@@ -64,7 +64,7 @@ class SparkDataPlane:
         self._watchdog = watchdog
         answers = watchdog.watch("Spark's JVM", session.answer_timeout_s)
         self._pulse = JvmWatch(spark, answers, self.check_jvm)
-        self._updates = StandingUpdates()
+        self._updates = StateUpdates()
         self._shown: dict[ChangefeedID, FeedState] = {}
         # By changefeed settings and capture session: when either changes, the changefeed gets a
         # new stream. A stream lives as long as a role refers to it.
@@ -95,7 +95,7 @@ class SparkDataPlane:
             logger.debug("no control tables are known changefeed_id=%s: %s", info.id, error)
         else:
             self._updates.put(
-                StandingUpdate(
+                StateUpdate(
                     changefeed_id=info.id,
                     sink=changefeed.sink,
                     ownership=ownership,

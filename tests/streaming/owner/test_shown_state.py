@@ -19,7 +19,7 @@ from coordination.trust.fence import CaptureIdentity, Fence, Trust
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from sinks.control.progress import Progress, ProgressRow
 from sinks.storage.errors import StorageAway
-from streaming.owner.shown_state import StandingUpdate, StandingUpdates
+from streaming.owner.shown_state import StateUpdate, StateUpdates
 
 FEED = ChangefeedID("shop")
 WHY = "DDL at commit-ts 40 is not supported yet"
@@ -64,14 +64,12 @@ class Place:
         )
         self.progress.advance([table], row.term)
 
-    def update(
-        self, standing: Standing = PENDING, owner: Ownership | None = None
-    ) -> StandingUpdate:
+    def update(self, standing: Standing = PENDING, owner: Ownership | None = None) -> StateUpdate:
         owner = owner or ownership()
         fence = Fence(SystemClock())
         fence.open(owner, time.monotonic() + 100)
         identity = CaptureIdentity(capture_id=owner.capture_id, epoch=owner.epoch, address="")
-        return StandingUpdate(
+        return StateUpdate(
             changefeed_id=FEED,
             sink=DeltaSink(warehouse=self.warehouse),
             ownership=owner,
@@ -123,7 +121,7 @@ def test_it_is_said_as_soon_as_storage_lets_it(
         return show(self, *args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Changefeeds, "show", away)
-    updates = StandingUpdates(again_s=0.02)
+    updates = StateUpdates(again_s=0.02)
     updates.put(place.update())
     for _ in range(500):
         if place.shown[2] == {"stopped"}:
@@ -139,12 +137,12 @@ def test_it_is_said_as_soon_as_storage_lets_it(
 def test_what_is_withdrawn_is_not_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     tries = threading.Semaphore(0)
 
-    def away(self: StandingUpdate) -> None:  # noqa: ARG001
+    def away(self: StateUpdate) -> None:  # noqa: ARG001
         tries.release()
         raise StorageAway("cannot save: the disk is full")
 
-    monkeypatch.setattr(StandingUpdate, "write", away)
-    updates = StandingUpdates(again_s=0.01)
+    monkeypatch.setattr(StateUpdate, "write", away)
+    updates = StateUpdates(again_s=0.01)
     updates.put(place.update())
     assert tries.acquire(timeout=60)
     updates.withdraw(FEED)
