@@ -36,7 +36,7 @@ from streaming.owner.ddl_scan import DdlScanResult, pending_ddls
 from streaming.owner.outlook import OwnersOutlook
 from streaming.owner.progress_rows import merged, registered
 from streaming.owner.shown_state import as_ended, as_running
-from streaming.owner.start_point import KeptFresh, claimed_row
+from streaming.owner.start_point import KeptFresh, claim_term
 from streaming.source.positions import texts
 from streaming.stream.backlog import BacklogMeter
 from streaming.stream.lasting_warnings import etcd_concern
@@ -197,7 +197,7 @@ class DeltaControlWriter(RoleWorker):
 
     def _begin(self, kept: KeptFresh) -> _ClaimedTerm:
         context = self._context
-        row = claimed_row(context, self._ownership, self._closing, kept, self._say)
+        row = claim_term(context, self._ownership, self._closing, kept, self._say)
         rows = ControlRows(
             context.tables,
             row,

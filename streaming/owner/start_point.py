@@ -84,7 +84,7 @@ def first_row(changefeed: Changefeed, start_id: str | None = None) -> Changefeed
     )
 
 
-def settle(
+def settled_row(
     stored: ChangefeedRow,
     changefeed: Changefeed,
     shape: SourceShape,
@@ -250,7 +250,7 @@ class KeptFresh:
             logger.debug("the claimed row is not refreshed: %s", error)
 
 
-def claimed_row(
+def claim_term(
     context: RoleContext,
     ownership: Ownership,
     closing: threading.Event,
@@ -261,7 +261,7 @@ def claimed_row(
     changefeed's row as this owner is to use it; it is not saved yet. ``on_wait`` gets a sentence
     where it waits for an owner that may be alive.
 
-    Raises what ``Changefeeds.claim`` and ``settle`` raise, and SourceLost for offsets that are
+    Raises what ``Changefeeds.claim`` and ``settled_row`` raise, and SourceLost for offsets that are
     gone."""
     changefeed, start_id = context.changefeed, _start_id(context, ownership)
     failpoint(Failpoint.BEFORE_CLAIM)
@@ -277,7 +277,7 @@ def claimed_row(
     context.tables.progress.claim(changefeed.id, claimed.term)
     context.tables.snapshots.claim(changefeed.id, claimed.term)
     failpoint(Failpoint.AFTER_CLAIM)
-    row = settle(claimed, changefeed, context.source.shape(), context.source, start_id)
+    row = settled_row(claimed, changefeed, context.source.shape(), context.source, start_id)
     if row.state != "finished":  # a finished one reads nothing more: Kafka may delete its data
         context.source.check_offsets(parsed(row.source_offsets), row.checkpoint_ts)
     else:

@@ -13,7 +13,7 @@ from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from streaming.changefeed.earlier_filters import refuse_left_out_tables
-from streaming.owner.start_point import first_row, settle
+from streaming.owner.start_point import first_row, settled_row
 from streaming.source.kafka.broker import SourceLost, SourceShape
 from streaming.source.kafka.deleted_messages import CLOCKS_MS
 from streaming.source.positions import TopicPartition
@@ -73,13 +73,13 @@ def ran_to(checkpoint: int, changefeed: Changefeed = CHANGEFEED) -> ChangefeedRo
 def test_a_first_start_begins_where_kafka_begins() -> None:
     for begins, start_ts in ((0, 0), (5, certain_ts(70))):
         started = replace(CHANGEFEED, start_ts=start_ts)
-        row = settle(first_row(started), started, SHAPE, Log(begins, 70))
+        row = settled_row(first_row(started), started, SHAPE, Log(begins, 70))
         assert row.source_offsets == {"shop/0": begins, "shop/1": begins}
         assert (row.incarnation, row.state, row.checkpoint_ts) == (1, "running", start_ts)
 
 
 def test_a_restart_resumes_whatever_start_ts_says() -> None:
-    row = settle(ran_to(100), replace(CHANGEFEED, start_ts=7), SHAPE, LOG)
+    row = settled_row(ran_to(100), replace(CHANGEFEED, start_ts=7), SHAPE, LOG)
 
     assert row.checkpoint_ts == 100
     assert row.source_offsets == {"shop/0": 40, "shop/1": 50}
@@ -87,13 +87,17 @@ def test_a_restart_resumes_whatever_start_ts_says() -> None:
 
 
 def test_a_reached_target_is_finished_before_reading_and_a_later_one_goes_on() -> None:
-    assert settle(ran_to(100), replace(CHANGEFEED, target_ts=100), SHAPE, LOG).state == ("finished")
-    assert settle(ran_to(100), replace(CHANGEFEED, target_ts=101), SHAPE, LOG).state == ("running")
+    assert settled_row(ran_to(100), replace(CHANGEFEED, target_ts=100), SHAPE, LOG).state == (
+        "finished"
+    )
+    assert settled_row(ran_to(100), replace(CHANGEFEED, target_ts=101), SHAPE, LOG).state == (
+        "running"
+    )
 
 
 def test_a_rewind_is_a_new_incarnation_that_reads_from_kafkas_beginning() -> None:
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
-    row = settle(ran_to(100), rewound, SHAPE, LOG)
+    row = settled_row(ran_to(100), rewound, SHAPE, LOG)
 
     assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 60, "rewinding")
     assert row.max_published_ts == 100
@@ -102,56 +106,56 @@ def test_a_rewind_is_a_new_incarnation_that_reads_from_kafkas_beginning() -> Non
 
 def test_who_drops_unknown_columns_is_another_writer() -> None:
     drops = replace(CHANGEFEED, on_unknown_column="drop")
-    assert settle(ran_to(100), CHANGEFEED, SHAPE, LOG).incarnation == 1
-    assert settle(ran_to(100), drops, SHAPE, LOG).incarnation == 2
+    assert settled_row(ran_to(100), CHANGEFEED, SHAPE, LOG).incarnation == 1
+    assert settled_row(ran_to(100), drops, SHAPE, LOG).incarnation == 2
 
 
 def test_the_same_rewind_again_resumes() -> None:
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
-    done = replace(settle(ran_to(100), rewound, SHAPE, LOG), checkpoint_ts=80)
+    done = replace(settled_row(ran_to(100), rewound, SHAPE, LOG), checkpoint_ts=80)
 
-    again = settle(done, rewound, SHAPE, LOG)
+    again = settled_row(done, rewound, SHAPE, LOG)
 
     assert (again.incarnation, again.checkpoint_ts, again.state) == (2, 80, "rewinding")
 
 
 def test_the_same_rewind_again_is_said_to_be_none(caplog: pytest.LogCaptureFixture) -> None:
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
-    done = replace(settle(ran_to(100), rewound, SHAPE, LOG), checkpoint_ts=120)
-    settle(done, rewound, SHAPE, LOG)
+    done = replace(settled_row(ran_to(100), rewound, SHAPE, LOG), checkpoint_ts=120)
+    settled_row(done, rewound, SHAPE, LOG)
     assert "the rewind to 60 was made already checkpoint_ts=120: it goes on" in caplog.text
 
 
 def test_of_a_cluster_each_word_about_the_start_begins_anew_once() -> None:
     started = replace(CHANGEFEED, start_ts=60)
     first = first_row(started, "etcd/1/60")
-    settled = settle(first, started, SHAPE, LOG, "etcd/1/60")
+    settled = settled_row(first, started, SHAPE, LOG, "etcd/1/60")
     assert (settled.incarnation, settled.start_id) == (1, "etcd/1/60")
     ran = replace(settled, checkpoint_ts=100, source_offsets={"shop/0": 40, "shop/1": 50})
-    assert settle(ran, started, SHAPE, LOG, "etcd/1/60").checkpoint_ts == 100
+    assert settled_row(ran, started, SHAPE, LOG, "etcd/1/60").checkpoint_ts == 100
 
     for said in ("etcd/7/60", "other-etcd/1/60"):  # made anew, or resumed from there; etcd is new
-        row = settle(ran, started, SHAPE, LOG, said)
+        row = settled_row(ran, started, SHAPE, LOG, said)
         assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 60, "rewinding")
         assert row.start_id == said
         assert row.source_offsets == {"shop/0": 0, "shop/1": 0}
         further = replace(row, checkpoint_ts=80)
-        assert settle(further, started, SHAPE, LOG, said).checkpoint_ts == 80
+        assert settled_row(further, started, SHAPE, LOG, said).checkpoint_ts == 80
 
 
 def test_a_cluster_takes_up_what_a_run_has_begun() -> None:
     started = replace(CHANGEFEED, start_ts=60)
     ran = ran_to(100, started)
-    row = settle(ran, started, SHAPE, LOG, "etcd/7/60")
+    row = settled_row(ran, started, SHAPE, LOG, "etcd/7/60")
     assert (row.incarnation, row.checkpoint_ts, row.start_id) == (1, 100, "etcd/7/60")
     elsewhere = replace(CHANGEFEED, start_ts=70)
-    row = settle(ran, elsewhere, SHAPE, LOG, "etcd/7/70")
+    row = settled_row(ran, elsewhere, SHAPE, LOG, "etcd/7/70")
     assert (row.incarnation, row.checkpoint_ts) == (2, 70)
 
 
 def test_a_changed_filter_is_a_new_incarnation_that_goes_on() -> None:
     filtered = replace(CHANGEFEED, filter=FilterSettings(rules=("shop.*",)))
-    row = settle(ran_to(100), filtered, SHAPE, LOG)
+    row = settled_row(ran_to(100), filtered, SHAPE, LOG)
 
     assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 100, "running")
     assert row.source_offsets == {"shop/0": 40, "shop/1": 50}
@@ -161,20 +165,20 @@ def test_a_topic_that_was_made_again_is_refused() -> None:
     other = SourceShape({"shop": "id-2"}, SHAPE.partitions)
 
     with pytest.raises(SourceLost, match="topic shop was deleted and made again"):
-        settle(ran_to(100), CHANGEFEED, other, LOG)
+        settled_row(ran_to(100), CHANGEFEED, other, LOG)
 
 
 def test_a_new_partition_is_read_from_its_beginning() -> None:
     grown = SourceShape({"shop": "id-1"}, SHAPE.partitions | {TopicPartition("shop", 2)})
 
-    assert settle(ran_to(100), CHANGEFEED, grown, LOG).source_offsets["shop/2"] == 0
+    assert settled_row(ran_to(100), CHANGEFEED, grown, LOG).source_offsets["shop/2"] == 0
 
 
 def test_a_rewind_to_where_it_first_started_is_a_rewind() -> None:
     started = replace(CHANGEFEED, start_ts=60)
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
 
-    row = settle(ran_to(100, started), rewound, SHAPE, LOG)
+    row = settled_row(ran_to(100, started), rewound, SHAPE, LOG)
 
     assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 60, "rewinding")
 
@@ -182,7 +186,7 @@ def test_a_rewind_to_where_it_first_started_is_a_rewind() -> None:
 def test_a_first_start_with_a_rewind_is_not_rewound_when_it_is_retried() -> None:
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
 
-    row = settle(ran_to(100, rewound), rewound, SHAPE, LOG)
+    row = settled_row(ran_to(100, rewound), rewound, SHAPE, LOG)
 
     assert (row.incarnation, row.checkpoint_ts) == (1, 100)
 
@@ -234,7 +238,7 @@ def test_where_kafka_begins_too_late_is_refused(
     with pytest.raises(
         SourceLost, match=f"topic {topic} partition 0 begins at offset 5"
     ) as refused:
-        settle(stored, changefeed, shape, Log(5, first_ms))
+        settled_row(stored, changefeed, shape, Log(5, first_ms))
     assert f"changes above {checkpoint_ts} may have been deleted" in str(refused.value)
     assert says in str(refused.value)
 
@@ -245,36 +249,38 @@ def test_the_age_of_kafkas_first_message_decides_and_no_watermark() -> None:
     week_ms = 7 * 24 * 60 * minute_ms
     five_minutes_ago = replace(CHANGEFEED, start_ts=(now_ms - 5 * minute_ms) << TSO_LOGICAL_BITS)
     first = first_row(five_minutes_ago)
-    assert settle(first, five_minutes_ago, SHAPE, Log(5, now_ms - week_ms)).source_offsets
+    assert settled_row(first, five_minutes_ago, SHAPE, Log(5, now_ms - week_ms)).source_offsets
     with pytest.raises(
         SourceLost, match=r"sent before its first message \(2023-11-14 22:09:20 UTC"
     ):
-        settle(first, five_minutes_ago, SHAPE, Log(5, now_ms - 4 * minute_ms))  # as in a replay
+        settled_row(
+            first, five_minutes_ago, SHAPE, Log(5, now_ms - 4 * minute_ms)
+        )  # as in a replay
     limit = replace(CHANGEFEED, start_ts=certain_ts(now_ms))
-    assert settle(first_row(limit), limit, SHAPE, Log(5, now_ms)).source_offsets
+    assert settled_row(first_row(limit), limit, SHAPE, Log(5, now_ms)).source_offsets
     below = replace(CHANGEFEED, start_ts=certain_ts(now_ms) - 1)
     with pytest.raises(SourceLost, match=f"--start-ts {certain_ts(now_ms)} at least"):
-        settle(first_row(below), below, SHAPE, Log(5, now_ms))
+        settled_row(first_row(below), below, SHAPE, Log(5, now_ms))
 
 
 def test_what_a_topic_lost_comes_by_another_one() -> None:
     """As SourceLost advises: where the changefeed is, from the new topic's beginning."""
     other = SourceShape({"again": "id-7"}, frozenset({TopicPartition("again", 0)}))
     advised = replace(CHANGEFEED, overwrite_checkpoint_ts=100)
-    row = settle(ran_to(100), advised, other, LOG)
+    row = settled_row(ran_to(100), advised, other, LOG)
     assert (row.checkpoint_ts, row.incarnation) == (100, 2)
     assert (row.source_offsets, row.topic_ids) == ({"again/0": 0}, {"again": "id-7"})
 
 
 def test_who_reads_nothing_more_may_have_lost_everything() -> None:
     ended = replace(CHANGEFEED, target_ts=100)
-    assert settle(ran_to(100), ended, NEW_TOPIC, Log(5, 170)).state == "finished"
+    assert settled_row(ran_to(100), ended, NEW_TOPIC, Log(5, 170)).state == "finished"
 
 
 def test_a_refused_first_start_may_begin_elsewhere() -> None:
     claimed = replace(first_row(replace(CHANGEFEED, start_ts=60)), term=1, state="failed")
     for start_ts, incarnation in ((80, 1), (40, 2)):
-        row = settle(claimed, replace(CHANGEFEED, start_ts=start_ts), SHAPE, LOG)
+        row = settled_row(claimed, replace(CHANGEFEED, start_ts=start_ts), SHAPE, LOG)
         assert (row.start_ts, row.checkpoint_ts, row.incarnation) == (
             start_ts,
             start_ts,
@@ -287,7 +293,7 @@ def filtered(*rules: str) -> Changefeed:
 
 
 def settled(stored: ChangefeedRow, changefeed: Changefeed) -> ChangefeedRow:
-    return settle(stored, changefeed, SHAPE, LOG)
+    return settled_row(stored, changefeed, SHAPE, LOG)
 
 
 def test_a_table_whose_rows_were_passed_over_is_refused_until_a_rewind() -> None:
@@ -329,11 +335,11 @@ def test_rules_of_how_tables_are_written_are_configuration() -> None:
     """A table that comes later is made by them: another incarnation, as for any other change."""
     logs = DeltaSink(warehouse="/w", tables=(TableRule(matcher=("a.*",), write_mode="append"),))
     changed = replace(CHANGEFEED, sink=logs)
-    assert settle(ran_to(100), changed, SHAPE, LOG).incarnation == 2
-    assert settle(ran_to(100, changed), changed, SHAPE, LOG).incarnation == 1
+    assert settled_row(ran_to(100), changed, SHAPE, LOG).incarnation == 2
+    assert settled_row(ran_to(100, changed), changed, SHAPE, LOG).incarnation == 1
     (rule,) = logs.tables
     assert "key" not in rule.told()  # as programs that did not know it have told it
     by_all = replace(changed, sink=replace(logs, tables=(replace(rule, write_mode="upsert"),)))
     keyed = replace(rule, write_mode="upsert", key="all-columns")
     chosen = replace(changed, sink=replace(logs, tables=(keyed,)))
-    assert settle(ran_to(100, by_all), chosen, SHAPE, LOG).incarnation == 2
+    assert settled_row(ran_to(100, by_all), chosen, SHAPE, LOG).incarnation == 2
