@@ -30,7 +30,7 @@ from streaming.owner.ddl.plan import HeldTable
 from streaming.owner.ddl.refusal import DdlNotSupported, refusal
 from streaming.owner.ddl.steps import DdlKey, DdlStep
 from streaming.owner.ddl_reader import DdlReader
-from streaming.owner.ddl_reading import OwnersReading
+from streaming.owner.ddl_reading import DdlReading
 from streaming.owner.ddl_run import carry_out, noted
 from streaming.owner.ddl_scan import DdlScanResult, pending_ddls
 from streaming.owner.outlook import OwnersOutlook
@@ -58,7 +58,7 @@ class _ClaimedTerm:
     blocked: BlockedTables
     reader: DdlReader
     retention: RetentionWatch
-    reading: OwnersReading
+    reading: DdlReading
     outlook: OwnersOutlook
 
 
@@ -221,7 +221,7 @@ class DeltaControlWriter(RoleWorker):
             reader=reader,
             retention=retention,
             outlook=OwnersOutlook(context),
-            reading=OwnersReading(
+            reading=DdlReading(
                 context, rows, reader, meter=self._meter, retention=retention, fail=self._fail
             ),
         )

@@ -18,7 +18,7 @@ from streaming.stream.retention_watch import RetentionWatch
 from streaming.stream.role_context import RoleContext
 
 
-class OwnersReading:
+class DdlReading:
     """Of one term; used by the control writer's thread."""
 
     def __init__(
