@@ -1,7 +1,7 @@
 """Where the values of a column come from when a DDL has run, for rows of before it. Pure.
 
 Rows that are stored are written anew by it (``merge_on_write.rewrite``), and rows that come again
-after a rewind are brought into the table's present columns by it (``older_shapes``).
+after a rewind are brought into the table's present columns by it (``past_schemas``).
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def partitions_then(
 ) -> Partitioning | None:
     """How the table was partitioned right below ``ddl_ts``, by the present names of its columns.
     None: it is not known, or one of these columns is gone, or has other values since. Arguments as
-    of ``older_shapes``."""
+    of ``past_schemas``."""
     rows = [row for row in rows if row.commit_ts >= made_ts]
     before = [row for row in rows if row.commit_ts < ddl_ts]
     if not before:

@@ -2,7 +2,7 @@
 
 A write brings one table from its checkpoint to a limit in one Delta commit that carries the
 transaction identity ``(app_id, limit)`` (rule 4). Two engines keep the promise:
-``merge_on_write`` (our own commits of Arrow) and ``spark_engine`` (Spark's MERGE). The contract
+``merge_on_write`` (our own commits of Arrow) and ``merge_engine`` (Spark's MERGE). The contract
 suite in ``tests/contracts`` holds both to it."""
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ class TableProperties:
 
 def ownership(*, changefeed_id: str, incarnation: int, ddl: DdlIdentity) -> dict[str, str]:
     """The properties that say to which changefeed a table belongs and which DDL made it, for
-    ``creation.create``.
+    ``create``.
     """
     return {
         CHANGEFEED: changefeed_id,

@@ -1,7 +1,7 @@
 """From blocks of rows to commits, table by table.
 
-carry, row_block, joining   keep rows that are read and not applied yet
-shape                       columns and key of a table whose CREATE TABLE was not read
-due_rows ► typed_rows ► last_change ► changes   make one typed change per key, or row_errors
-applier, table_task         bring tables to a limit; dead_letter_writer: what cannot be applied
+carry, row_block ─► rows_to_apply ─► changes ─┬─ last_change, typed_rows ─► applier ─► engine
+                           change_log ────────┴─ row_errors ─► dead_letter_writer
+table_task, commit_guard      a table's part of a batch; asked right before each commit
+newest_whole_row              tells the columns of a table whose CREATE TABLE was not read
 """

@@ -16,7 +16,7 @@ one exception: as long as all rows that are written are good, the values of rows
 replaces are not cast, so errors in them are not found.
 
 Rows that come again after a rewind are cast by the shape of their commit-ts, and brought into the
-table's present columns (``older_shapes``). A key may have no place there, if its whole numbers have
+table's present columns (``past_schemas``). A key may have no place there, if its whole numbers have
 become narrower. No row of the table can have it, since its last change below that DDL was a DELETE:
 its changes are left out.
 """

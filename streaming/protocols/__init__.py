@@ -1,0 +1,1 @@
+"""From messages to blocks of rows: ``contract`` says how, each protocol's folder does so."""

@@ -1,8 +1,6 @@
-"""Kafka: the driver asks for metadata and offsets, Spark's executors read the messages.
+"""What is read, and how far.
 
-kafka, refusal, librdkafka_settings   ask the broker; why it refuses us; how to connect
-ranges                                which offsets are read next, and in which task
-range_reader ► read_task ► reading ► consumer   a read: job, task, ranges, librdkafka
-message_reader                        read a few messages without Spark
-worker_daemon                         Spark's Python daemon, with all of this imported
+positions                      a part of a source, and a position in it
+kafka/                         Kafka: asked by the driver, read by Spark's executors
+body_files, worker_daemon      blocks pass by the JVM; a worker's imports, made once
 """

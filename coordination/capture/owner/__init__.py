@@ -1,8 +1,5 @@
-"""What the elected capture does: it owns every changefeed.
+"""The owner of all changefeeds: which run, from where, and up to where they may go.
 
-owner        all changefeeds, tick by tick, and the changefeeds that dead captures owned
-changefeed   one changefeed: launched, run, stopped, released
-term         one run of a changefeed: what to send to the captures, and to record in Delta
-sync_point   the timestamps at which all tables of a changefeed stop for a snapshot
-jobs         requests of operators
+owner ── changefeed_owner ── term ── sync_point      one changefeed; its term; its snapshots
+   └──── operator_jobs                               what operators have asked for
 """

@@ -73,8 +73,8 @@ class TableDdl:
     DROP TABLE, which empties the table and marks it; with ``keep`` its files stay, under the name
     ``kept_uri``; with ``rename`` too, for the name that a RENAME TABLE gives them (``renamed``).
     ``makes_again``: a CREATE TABLE in a dropped one's place. ``comes``: the rows that come instead
-    of those that go, by column names and in slices (``exchanged``). ``null_dates``: columns
-    of before in which dates that Delta does not have are NULL (``zero-date``).
+    of those that go, by column names and in slices (``exchange_partition``). ``null_dates``:
+    columns of before in which dates that Delta does not have are NULL (``zero-date``).
     """
 
     target: Target

@@ -1,9 +1,9 @@
 """Of rows of files that were just written one of each key stays, where all columns are the key, or
 where rows that were deleted upstream give way to what has their new key now.
 
-They are found share by share, as doubles are (``double_keys``), and taken out in vectors. Where the
-table's form has marks of its own, the row stays that is there rather than deleted, and then the one
-that changed last.
+They are found share by share, as doubles are (``duplicate_keys``), and taken out in vectors. Where
+the table's form has marks of its own, the row stays that is there rather than deleted, and then the
+one that changed last.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def take_equal_out(
     map_parts: PartMapper,
 ) -> None:
     """Puts files with vectors in the place of files that have rows to go. The arguments are those
-    of ``double_keys.share_of``."""
+    of ``duplicate_keys.share_of``."""
     by_name = {column.name: column for column in work.new.shape.columns}
     marks = tuple(by_name[name] for name in (ROW_DELETED, ROW_TS) if name in by_name)
     surplus = SurplusOfShare(

@@ -3,8 +3,8 @@ name.
 
 TiDB recovers what the newest DROP TABLE or TRUNCATE TABLE of a name took away, and sends no rows.
 A DROP TABLE with ``on-drop = "keep"`` leaves a table of its own (``kept``), which changes no more:
-its version comes to the name in one commit, as that of a RENAME TABLE does (``arrived``). It stays
-there too: both name the same files, which nobody deletes.
+its version comes to the name in one commit, as that of a RENAME TABLE does (``shallow_clone``). It
+stays there too: both name the same files, which nobody deletes.
 """
 
 from __future__ import annotations

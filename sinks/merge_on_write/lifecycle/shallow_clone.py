@@ -2,7 +2,7 @@
 
 The files stay where they are, and are named absolutely, as a shallow clone does. A RENAME TABLE
 brings what has left the old name (``renamed``), a RECOVER TABLE what a DROP TABLE has kept
-(``recovered``). What comes changes no more, so whoever commits it, once or late, commits the same.
+(``recover``). What comes changes no more, so whoever commits it, once or late, commits the same.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def read_log(
     Raises VersionGone, TidelakeError for a log with holes or damage, TryAgain for one that is
     cleaned while it is read.
 
-    ``forget_vectors_within_ms``: see ``forgotten``; with None all tombstones are kept.
+    ``forget_vectors_within_ms``: see ``tombstones``; with None all tombstones are kept.
     """
     gone: FileNotFoundError | None = None
     for _ in range(TRIES):

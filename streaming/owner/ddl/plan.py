@@ -240,7 +240,7 @@ class _Planning:
         return replace(self._wall(event), why=why)
 
     def _step(self, event: DdlEvent, statement: Statement) -> DdlStep | str | None:
-        """As ``ddl_steps.step_of``."""
+        """As ``steps.step_of``."""
         schemas, seen, ignores = self.schemas, self.seen, self.table_filter.ignores_ddl
         if is_rename(statement):
             return rename_step_of(event, statement, schemas, seen, self.table_filter.selects)
