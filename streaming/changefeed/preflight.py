@@ -22,8 +22,8 @@ from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.changefeed.far_ts import refuse_far_ahead
 from streaming.changefeed.filter import TableFilter, WriteModes
+from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.schema_file import definitions_of
-from streaming.operations.freshness import Freshness
 from streaming.source.kafka.broker import KafkaSource, SourceLost
 from streaming.source.kafka.deleted_messages import refuse_a_hole
 

@@ -210,10 +210,10 @@ def progress(
         if max_lag is not None and not check:
             raise SettingError("--max-lag is for --check")
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
+        from streaming.changefeed.freshness import Freshness
         from streaming.cli import terminal
         from streaming.operations import progress_report
         from streaming.operations.check import verdict
-        from streaming.operations.freshness import Freshness
 
         freshness, as_json = Freshness(), output_format == "json"
 

@@ -22,8 +22,8 @@ from coordination.errors import TidelakeError
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import DROPPED, ProgressRow
 from streaming.changefeed.awaited import awaited
+from streaming.changefeed.freshness import NOT_RUNNING, why_not_running
 from streaming.operations import changed, progress_report
-from streaming.operations.freshness import NOT_RUNNING, why_not_running
 from streaming.operations.progress_report import ProgressReport
 from streaming.operations.snapshots import SnapshotReport, select_text
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
+from streaming.changefeed.freshness import why_not_running
 from streaming.operations import progress_report
-from streaming.operations.freshness import why_not_running
 from streaming.operations.progress_report import ProgressReport
 
 

@@ -36,11 +36,11 @@ from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ts, tso_time
 from coordination.secrets import revealed_options
 from streaming.changefeed.admission import refuse_a_runs
+from streaming.changefeed.freshness import NOT_RUNNING
 from streaming.changefeed.settings_in_etcd import changefeed_settings, described, updated, uris
 from streaming.operations.captures import CaptureOperations, Row, table_name
 from streaming.operations.changed import CHANGED, between, setting_changes
 from streaming.operations.findings import DryRunRefused, findings, refuse
-from streaming.operations.freshness import NOT_RUNNING
 from streaming.operations.owner_calls import OwnerCalls
 
 GO_ON: Final = (

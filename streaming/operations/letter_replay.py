@@ -54,7 +54,7 @@ from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.operations.letters import Chosen, Row, chosen, dead_letters_of, now_of, operator_name
 from streaming.operations.progress_report import changefeed_rows
-from streaming.spans.schema_cache import PastSchemaCache
+from streaming.stream.schema_cache import PastSchemaCache
 
 LetterId = tuple[Any, ...]  # of LETTER
 NO_TABLE = "which table it is of cannot be read"

@@ -16,7 +16,7 @@ from sinks.control.dead_letters import DeadLetters
 from sinks.control.progress import DROPPED, STOPPED, ProgressRow
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.awaited import awaited, without_watermark
-from streaming.operations.freshness import NOT_RUNNING, Freshness, refresh_age_s
+from streaming.changefeed.freshness import NOT_RUNNING, Freshness, refresh_age_s
 from streaming.owner.progress_rows import with_letters
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)  # the time of TSO 0; a start-ts of 0 or 1 is no time

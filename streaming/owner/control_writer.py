@@ -26,13 +26,13 @@ from coordination.scheduler.barrier import PendingDdl
 from sinks.spark.jvm_errors import line
 from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows
+from streaming.owner.ddl.ddl_scan import DdlScanResult, pending_ddls
 from streaming.owner.ddl.plan import HeldTable
 from streaming.owner.ddl.refusal import DdlNotSupported, refusal
 from streaming.owner.ddl.steps import DdlKey, DdlStep
 from streaming.owner.ddl_reader import DdlReader
 from streaming.owner.ddl_reading import DdlReading
 from streaming.owner.ddl_run import carry_out, noted
-from streaming.owner.ddl_scan import DdlScanResult, pending_ddls
 from streaming.owner.outlook import OwnersOutlook
 from streaming.owner.progress_rows import merged, registered
 from streaming.owner.shown_state import as_ended, as_running

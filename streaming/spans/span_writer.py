@@ -38,12 +38,12 @@ from streaming.source.positions import Offsets, texts
 from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
 from streaming.spans.joining_spans import JoiningSpan, JoiningSpans, stored_low_water, wanted_of
 from streaming.spans.log_lines import SpanLogLines
-from streaming.spans.schema_cache import PastSchemaCache
 from streaming.spans.span_guard import SpanGuard
 from streaming.spans.troubled_tables import TroubledTables, opened_or_held
 from streaming.stream.read import Read
 from streaming.stream.role import StreamRole
 from streaming.stream.role_context import RoleContext
+from streaming.stream.schema_cache import PastSchemaCache
 
 logger = logging.getLogger(__name__)
 Rows = Mapping[TableName, ProgressRow]

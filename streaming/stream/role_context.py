@@ -27,9 +27,9 @@ from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.source.kafka.broker import KafkaSource
 from streaming.source.kafka.message_bytes import values_at
-from streaming.spans.schema_cache import PastSchemaCache
 from streaming.spark.session import compiling
 from streaming.stream.retry import PASSING, RetryBackoff
+from streaming.stream.schema_cache import PastSchemaCache
 from streaming.stream.shared_stream import SharedStream
 
 

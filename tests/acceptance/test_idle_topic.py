@@ -14,8 +14,8 @@ from coordination.metadata.lookup import read_changefeed
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID
 from sinks.control.changefeeds import ChangefeedRow
+from streaming.changefeed.freshness import Freshness
 from streaming.cli import terminal
-from streaming.operations.freshness import Freshness
 from streaming.operations.progress_report import read_progress
 from tests.acceptance.one_process import CHANGEFEED, Lives
 from tests.acceptance.reported import at, ddl, mark, row

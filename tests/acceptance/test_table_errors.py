@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sinks.control.progress import ProgressRow
+from streaming.changefeed.freshness import Freshness
 from streaming.cli import terminal
 from streaming.operations.check import Finding, verdict
-from streaming.operations.freshness import Freshness
 from streaming.operations.progress_report import read_progress
 from tests.acceptance.one_process import Life, Lives
 from tests.acceptance.reported import at, ddl, mark, row

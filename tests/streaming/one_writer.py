@@ -46,7 +46,7 @@ from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.positions import TopicPartition
 from streaming.spans.joining_spans import wanted_of
-from streaming.spans.schema_cache import PastSchemaCache
+from streaming.stream.schema_cache import PastSchemaCache
 from streaming.stream.watermarks import Watermarks
 from tests.shop.feed import Message
 from tests.shop.history import START_TS

@@ -27,11 +27,11 @@ from streaming.changefeed.filter import TableFilter
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
+from streaming.owner.ddl.ddl_scan import DdlScanResult, pending_ddls
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import DdlNotSupported
 from streaming.owner.ddl.steps import DdlEvent, DdlStep
 from streaming.owner.ddl_run import HELD_S, carry_out
-from streaming.owner.ddl_scan import DdlScanResult, pending_ddls
 from streaming.owner.progress_rows import first_progress
 from streaming.stream.lasting_warnings import LastingWarnings
 from tests.services.delta_rows import read_rows

@@ -32,7 +32,7 @@ from streaming.changefeed.replicated_table import schema_row
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
 from streaming.owner.progress_rows import first_progress
-from streaming.spans.schema_cache import PastSchemaCache
+from streaming.stream.schema_cache import PastSchemaCache
 from tests.sinks.merge_on_write.altering import chosen_seeds
 from tests.streaming.apply.blocks import A, Row, blocks_of
 from tests.streaming.apply.resolved import schema

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from coordination.model import TSO_LOGICAL_BITS, Ownership
 from sinks.control.changefeeds import FRESH_TTLS, ChangefeedRow, Changefeeds
 from sinks.control.progress import BLOCKED, DROPPED, Progress, ProgressRow
+from streaming.changefeed.freshness import Freshness
 from streaming.cli.main import main
-from streaming.operations.freshness import Freshness
 
 OWNER = Ownership(capture_id="c-1", epoch="e", etcd_cluster_id="etcd/uuid", election_revision=7)
 KILLED_S, HOUR_S = 3 * 3600, 3600.0
