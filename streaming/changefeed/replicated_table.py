@@ -11,6 +11,7 @@ from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
 from sinks.control.schemas import SchemaRow, columns_of, partitioning_of
 from sinks.target.engine_port import GENERATION, LastSeen, Target
 from sinks.target.table_properties import DdlIdentity
+from sinks.types.table_schema import TableSchema
 
 REPLICATING = "replicating"
 WARNING = "warning"
@@ -43,6 +44,12 @@ class ReplicatedTable:
     dropped: Mapping[str, int] = field(default_factory=dict)  # column that it lacks -> values
     null_dates: Mapping[str, int] = field(default_factory=dict)  # column -> written as NULL
     error: str = ""  # why it cannot be written now
+
+    @property
+    def schema_or_empty(self) -> TableSchema:
+        """The schema that its rows are cast by; without columns for a table whose rows are dead
+        letters."""
+        return self.target.schema if self.target else TableSchema(columns=(), key=())
 
     @property
     def version_at_checkpoint(self) -> int | None:

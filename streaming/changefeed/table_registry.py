@@ -116,8 +116,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
 
     def resume(self, rows: Mapping[TableName, ProgressRow]) -> None:
         """Take up the tables of these progress rows; those of an older incarnation are sealed
-        first. Raises where one of them cannot go on.
-        """
+        first. Raises where one of them cannot go on."""
         for name, row in sorted(rows.items()):
             span = self._resumed(name, row, lengthens=True)
             if span.is_dropped:
@@ -128,8 +127,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
 
     def opened(self, name: TableName, row: ProgressRow, at_least: Ts) -> ReplicatedTable:
         """The table as its log has it now, to go on above the greatest of its identity, its row and
-        ``at_least`` (docs/cluster.md 9). Not put yet. Raises where it cannot go on.
-        """
+        ``at_least`` (docs/cluster.md 9). Not put yet. Raises where it cannot go on."""
         span = self._resumed(name, row)
         return replace(span, checkpoint=Ts(max(span.checkpoint, at_least)))
 
@@ -392,12 +390,6 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
 
     def _app_id(self, name: TableName, incarnation: int) -> str:
         return app_id(self._row.changefeed_id, incarnation, name)
-
-    def schema_or_empty(self, name: TableName) -> TableSchema:
-        """The schema that its rows are cast by; without columns for a table whose rows are dead
-        letters."""
-        target = self[name].target
-        return target.schema if target else TableSchema(columns=(), key=())
 
     def idle_to(self, limit: Ts, names: Iterable[TableName]) -> None:
         """Every span of these without an unapplied change is at ``limit`` too: no commit, only

@@ -53,7 +53,7 @@ class OwnersOutlook:
 
 def _has_read_all(context: RoleContext) -> bool:
     """Whether the stream has read what Kafka had when it was asked last."""
-    ends = context.stream.context.backlog.look().ends
+    ends = context.stream.backlog.look().ends
     position = texts(context.stream.position)  # empty while it is idle
     is_known = bool(position) and ends.keys() >= position.keys()
     return is_known and all(at >= ends[each] for each, at in position.items())

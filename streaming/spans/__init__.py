@@ -2,5 +2,5 @@
 
 replica ─┬─ assigned_spans ── joining_spans      which are ours, in which state
          └─ span_writer ── span_guard            writes what is due; asked before each commit
-schema_cache, log_lines
+log_lines
 """

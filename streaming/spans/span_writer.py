@@ -7,10 +7,8 @@
 
 Only rows of these spans are decoded (docs/cluster.md 3). Each span has its own low water: the
 offsets of the first messages that it has not applied. From there any capture can take it over.
-
-Three threads use it. The worker begins newcomers and reads their earlier rows; the reading thread
-asks which rows are wanted; the applying thread does all else. The first two share their data with
-the applying thread in `JoiningSpans`.
+Three threads use it. The worker begins newcomers and reads their earlier rows, the reading thread
+asks which rows are wanted (both by `JoiningSpans`), and the applying thread does all else.
 """
 
 from __future__ import annotations
@@ -351,7 +349,7 @@ class SpanWriter(StreamRole):
             ignored |= {"delete"}
         task = TableTask(
             name=name,
-            schema=self._spans.schema_or_empty(name),
+            schema=self._spans[name].schema_or_empty,
             checkpoint=span.checkpoint,
             ignored_events=ignored,
             form=UPSERT if span.target is None else span.target.form,

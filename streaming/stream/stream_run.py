@@ -47,10 +47,7 @@ LOOK_EVERY_S = 2.0  # between two looks whether the query still runs
 LEASE_S = 30.0  # of one batch of the query: each batch costs Spark as much as a small read
 HELD_WAIT_S = 0.2  # between two looks at a table that could not be committed
 REST_S = 1.0  # ... of the applying thread when nothing wakes it; then a target-ts may be reached
-# After a read that reached the ends, reading pauses as long as the read took, at most this long: a
-# job costs the same for one message as for a thousand, and where messages trickle in, reading would
-# take the time that applying needs.
-PAUSE_S = 0.1
+PAUSE_S = 0.1  # at most, after a read that reached the ends: few messages cost as much as many
 
 
 class StreamRun:

@@ -320,7 +320,7 @@ class OneWriter:
             if blocks := self._carry.due(name, span.checkpoint, limit):
                 task = TableTask(
                     name=name,
-                    schema=self._spans.schema_or_empty(name),
+                    schema=self._spans[name].schema_or_empty,
                     checkpoint=span.checkpoint,
                     form=self._spans.forms.of(name),
                     older=self._older.of(span),
