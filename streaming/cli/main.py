@@ -197,7 +197,7 @@ def progress(
     rows any more, the state is `not running`; to find that out may take some seconds.
 
     Exit codes with --check, the worst of all tables and changefeeds: 0 fresh (or finished),
-    3 late, 4 nobody there (killed, or stopped), 5 failed, or a table is blocked by a DDL.
+    3 late, 4 nobody there (killed, or stopped), 5 failed, or a table is blocked.
 
     Examples:
       tidelake progress --sink-uri delta:///data/lake --watch

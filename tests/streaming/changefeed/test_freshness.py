@@ -183,7 +183,7 @@ OLD_TS = 1 << 40
         ([{"state": "finished", "age_s": KILLED_S, "lag_s": 75}], 0, "shop has finished"),
         ([{"state": "failed", "error": "no such\ntopic"}], 5, "failed: shop has failed (no such t"),
         ([{"state": "pending", "error": "why", "ttl_s": 10}], 5, "is tried again (why)"),
-        ([{"tables": {"a": {}, "b": {"state": BLOCKED}}}], 5, "table shop.b is blocked by a DDL"),
+        ([{"tables": {"a": {}, "b": {"state": BLOCKED}}}], 5, "table shop.b is blocked and waits"),
         ([{"name": "a", "lag_s": 75}, {"name": "b", "age_s": 30}, {"name": "c"}], 4, "there: b:"),
         ([{"name": "a", "lag_s": 75}, {"name": "b", "state": "failed"}], 5, "failed: b has"),
     ],
