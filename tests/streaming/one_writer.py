@@ -46,6 +46,7 @@ from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.positions import TopicPartition
 from streaming.spans.joining_spans import wanted_of
+from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.schema_cache import PastSchemaCache
 from streaming.stream.watermarks import Watermarks
 from tests.shop.feed import Message
@@ -341,13 +342,14 @@ class OneWriter:
     def _carry_out(self, step: DdlStep) -> None:
         nothing = lambda: None  # noqa: E731
         schemas = SimpleNamespace(of_table=lambda _, name: self._shapes_of(name))
-        context: Any = SimpleNamespace(
-            changefeed=self._changefeed,
-            trust=self._permit,
-            tables=SimpleNamespace(schemas=schemas),
-            watch=watch,
-        )
-        rows: Any = SimpleNamespace(spans=self._spans, save_schemas=nothing, dead_letters=Letters)
+        told = {
+            "tables": SimpleNamespace(schemas=schemas),
+            "concerns": LastingWarnings(),
+            "watch": watch,
+        }
+        context: Any = SimpleNamespace(changefeed=self._changefeed, trust=self._permit, **told)
+        of_owner = {"dead_letters": Letters, "progress": self._progress}
+        rows: Any = SimpleNamespace(spans=self._spans, save_schemas=nothing, **of_owner)
         for name in step.turns:
             with DdlRun(context, rows, step, name) as run:
                 done = run.until_done(Event())

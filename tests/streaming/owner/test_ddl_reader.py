@@ -27,6 +27,7 @@ from streaming.owner.control_rows import EndedSpan
 from streaming.owner.ddl_reader import DdlReader, DdlScanResult, in_pairs
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
 from streaming.source.positions import Offsets, TopicPartition
+from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read
 from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import A, Row, block_of
@@ -150,7 +151,10 @@ class Ground:
             add=self.add,
         )
         context: Any = SimpleNamespace(
-            filter=TableFilter(FilterSettings()), trust=nothing, stream=self
+            filter=TableFilter(FilterSettings()),
+            trust=nothing,
+            stream=self,
+            concerns=LastingWarnings(),
         )
         self.blocked: Any = SimpleNamespace(orders={}, failed={})
         self.reader = DdlReader(
