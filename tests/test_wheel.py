@@ -68,7 +68,7 @@ def test_what_executors_need_comes_with_the_wheel(installed: Path):
 def test_the_program_runs_from_the_wheel(installed: Path, tmp_path: Path):
     code = "import streaming.cli.main; print(streaming.cli.main.__file__)"
     ended = run([sys.executable, "-c", code], cwd=tmp_path, path=installed)
-    assert ended.stdout.strip() == str(installed / "streaming" / "main.py")
+    assert ended.stdout.strip() == str(installed / "streaming" / "cli" / "main.py")
     program = installed / "bin" / "tidelake"
     ended = run([sys.executable, program, "--help"], cwd=tmp_path, path=installed)
     assert ended.returncode == 0, ended.stderr

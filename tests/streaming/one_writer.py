@@ -340,7 +340,6 @@ class OneWriter:
             self._carry.drop_applied(name, limit)
 
     def _carry_out(self, step: DdlStep) -> None:
-        nothing = lambda: None  # noqa: E731
         schemas = SimpleNamespace(of_table=lambda _, name: self._shapes_of(name))
         told = {
             "tables": SimpleNamespace(schemas=schemas),
@@ -349,12 +348,11 @@ class OneWriter:
         }
         context: Any = SimpleNamespace(changefeed=self._changefeed, trust=self._permit, **told)
         of_owner = {"dead_letters": Letters, "progress": self._progress}
-        rows: Any = SimpleNamespace(spans=self._spans, save_schemas=nothing, **of_owner)
+        rows: Any = SimpleNamespace(spans=self._spans, save_schemas=dict, **of_owner)
         for name in step.turns:
             with DdlRun(context, rows, step, name) as run:
                 done = run.until_done(Event())
-            assert done is not None
-            for each in done:
+            for each in done or ():
                 if isinstance(each, RenamedSpans):
                     self._rename(each)
                 elif isinstance(each, EndedSpan):

@@ -150,12 +150,8 @@ class Ground:
             end=self.end,
             add=self.add,
         )
-        context: Any = SimpleNamespace(
-            filter=TableFilter(FilterSettings()),
-            trust=nothing,
-            stream=self,
-            concerns=LastingWarnings(),
-        )
+        told = {"trust": nothing, "stream": self, "concerns": LastingWarnings()}
+        context: Any = SimpleNamespace(filter=TableFilter(FilterSettings()), **told)
         self.blocked: Any = SimpleNamespace(orders={}, failed={})
         self.reader = DdlReader(
             context, rows, self.blocked, on_known=self.known.append, on_failed=self.failures.append
