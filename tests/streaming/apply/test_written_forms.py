@@ -38,7 +38,11 @@ class Written:
         self.spans.create(A, PLAIN, ddl, Ts(5))
         source = SimpleNamespace(time_zone="UTC")
         changefeed: Any = SimpleNamespace(
-            sink=self.sink, source=source, zero_date="null", on_unknown_column="dead-letter"
+            sink=self.sink,
+            source=source,
+            ddl_time_zone=None,
+            zero_date="null",
+            on_unknown_column="dead-letter",
         )
         nothing: Any = lambda *_: None  # noqa: E731
         permit: Any = SimpleNamespace(
