@@ -125,8 +125,10 @@ class Cluster:
             server = self.servers[name] = Server(name, len(self.servers))
         folder = self._folder / f"{len(self.lives) + 1}-{name}"
         folder.mkdir()
+        has_rooms = (code / "streaming" / "cli" / "main.py").exists()  # earlier ones had not
+        program = "streaming.cli.main" if has_rooms else "streaming.cli"
         command = [
-            *(sys.executable, "-m", "streaming.cli.main", "server"),
+            *(sys.executable, "-m", program, "server"),
             *("--etcd", self._etcd.endpoints[0], "--cluster-id", self.topic),
             *("--addr", server.target, "--advertise-addr", server.proxy.address),
         ]
