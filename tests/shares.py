@@ -25,7 +25,7 @@ from xdist.workermanage import WorkerController
 ROOT = Path(__file__).resolve().parents[1]
 FROM_THE_HEAD = 2  # workers
 LIVES, QUERIES = "lives over Spark", "the rest of Spark"
-LONGEST = ("tests/acceptance/test_cluster.py", "tests/acceptance/test_versions.py")
+LONGEST = ("tests/acceptance/test_cluster.py",)
 LAST = "tests/simulation/test_simulation.py"
 
 

@@ -22,7 +22,7 @@ from coordination.etcd import keys
 from coordination.etcd.client import Compare, Delete, EtcdClient
 from coordination.metadata.changefeed_writes import anew_writes
 from coordination.metadata.feed_state import known_state
-from coordination.metadata.lookup import find_changefeed, read_changefeeds
+from coordination.metadata.lookup import captures_before, find_changefeed, read_changefeeds
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import CaptureID, Revision
 from coordination.orchestrator.commit_once import commit_once
@@ -46,11 +46,11 @@ class RunAdmission:
         *,
         ttl_s: float,
         clock: Clock,
-        refuse: Callable[[], None] = lambda: None,
+        refuse: Callable[[Revision], None] = lambda _registered: None,
         on_join: Callable[[], None] = lambda: None,
         is_answered: Callable[[str], bool] = lambda _address: True,
     ) -> None:
-        """``refuse`` raises if this process may not take part, whatever others there are;
+        """``refuse`` raises if this process may not take part whatever its arguments are;
         ``on_join`` is called when it joins captures that were first. ``is_answered``: whether
         anybody is at an address."""
         self._client = client
@@ -67,8 +67,9 @@ class RunAdmission:
         """Whether the capture takes part now; False: ask again. `registered` is the create-revision
         of its key. Raises ConfigError if other captures run the changefeed with other arguments,
         ``TryAgain``, and what ``refuse`` raises."""
-        self._refuse()
-        others = self._registered_before(registered)
+        self._refuse(registered)
+        before = captures_before(self._client, self._scope, registered)
+        others = {info.id: info.address for info in before}
         found = find_changefeed(self._client, self._scope, self._info.name)
         if not others:
             reporting = found.task_positions if found is not None else ()
@@ -88,14 +89,6 @@ class RunAdmission:
                 "same"
             )
         return self._join(others)
-
-    def _registered_before(self, registered: Revision) -> dict[CaptureID, str]:
-        """The captures that registered before this one: their IDs and addresses."""
-        found = self._client.range(keys.capture_prefix(self._scope), prefix=True).kvs
-        infos = [
-            keys.load_capture_info(kv.value) for kv in found if kv.create_revision < registered
-        ]
-        return {info.id: info.address for info in infos}
 
     def _begin_anew(
         self, capture_id: CaptureID, registered: Revision, reporting: Iterable[CaptureID]

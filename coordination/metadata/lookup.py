@@ -11,7 +11,7 @@ from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.errors import ChangefeedNotFound, OwnerNotFound
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.model import CaptureID, CaptureInfo
+from coordination.model import CaptureID, CaptureInfo, Revision
 
 
 def read_changefeeds(client: EtcdClient, cluster_id: str) -> Sequence[ChangefeedReactorState]:
@@ -65,3 +65,11 @@ def read_captures(
     found = client.range(keys.capture_prefix(cluster_id), prefix=True).kvs
     infos = [keys.load_capture_info(kv.value) for kv in found]
     return [each for each in infos if not capture_ids or each.id in capture_ids]
+
+
+def captures_before(
+    client: EtcdClient, cluster_id: str, registered: Revision
+) -> Sequence[CaptureInfo]:
+    """The captures that are registered now and registered below this revision."""
+    found = client.range(keys.capture_prefix(cluster_id), prefix=True).kvs
+    return [keys.load_capture_info(kv.value) for kv in found if kv.create_revision < registered]

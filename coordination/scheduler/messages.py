@@ -6,10 +6,6 @@
 The messages are TiCDC's. Added are a fence in dispatches (docs/cluster.md 2), sequence numbers, so
 that a heartbeat carries only changes (docs/cluster.md 17), and how far a capture has read. A span
 is a whole table; on the wire its table ID stands for it.
-
-Captures of other versions read these bytes (`coordination.metadata.version`). So unknown fields are
-ignored, of a list only the known elements are read, and a field that a message can do without has a
-default.
 """
 
 from __future__ import annotations
@@ -171,7 +167,6 @@ _DISPATCH_REQUEST, _DISPATCH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = 1, 2, 3
 _STATES: Final = tuple(TableState)  # by number: calling the enum is ten times slower
 # Of a row's fields.
 _DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None, False, None, False, None)
-_ENDING: Final = (TableState.STOPPING, TableState.STOPPED)
 
 
 def encode(message: Message) -> bytes:
@@ -189,8 +184,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """The message in the bytes; fields that this version does not know are ignored. Raises
-    MalformedMessage."""
+    """The message in the bytes. Raises MalformedMessage."""
     try:
         document = json.loads(data)
         return Message(
@@ -218,7 +212,6 @@ def _dump_body(body: Body) -> tuple[int, dict[str, Any]]:
         case DispatchTableResponse():
             return _DISPATCH_RESPONSE, {
                 "status": _dump_status(body.status, 0),
-                "is_remove": body.status.state in _ENDING,  # the release before wants to read it
                 "sequence": body.sequence,
             }
         case Heartbeat(table_ids=table_ids, barrier=barrier):
@@ -237,22 +230,22 @@ def _load_body(kind: int, body: dict[str, Any]) -> Body:
     match kind:
         case 1 if "add" in body:
             return AddTable(
-                span=Span(*body["add"][:3]),
+                span=Span(*body["add"]),
                 is_secondary=body["is_secondary"],
-                checkpoint=Checkpoint(*body["checkpoint"][:2]),
+                checkpoint=Checkpoint(*body["checkpoint"]),
                 fence=body["fence"],
             )
         case 1:
             return RemoveTable(table_id=body["remove"], fence=body["fence"])
         case 2:
-            (status,) = _load_statuses([body["status"]], 0, body.get("more", {}))
+            (status,) = _load_statuses([body["status"]], 0)
             return DispatchTableResponse(status=status, sequence=body["sequence"])
         case 3:
             barrier = body.get("barrier")
             return Heartbeat(
-                seen=body.get("seen", 0),
+                seen=body["seen"],
                 table_ids=tuple(body.get("table_ids", ())),
-                is_stopping=body.get("is_stopping", False),
+                is_stopping=body["is_stopping"],
                 barrier=barrier and Barrier(barrier["global"], dict(barrier["tables"])),
             )
         case 4:
@@ -271,25 +264,25 @@ def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
         "base_ts": base_ts,  # rows carry differences to it: shorter than whole timestamps
         "statuses": [_dump_status(status, base_ts) for status in body.statuses],
     }
-    if body.read_offsets is not None:  # the release before wants to read the other one
-        dumped["scan"] = {"source_offsets": body.read_offsets, "scanned_to_ts": 0}
+    if body.read_offsets is not None:
+        dumped["read_offsets"] = body.read_offsets
     return dumped
 
 
 def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
     return HeartbeatResponse(
-        statuses=_load_statuses(body["statuses"], body.get("base_ts", 0), body.get("more", {})),
-        liveness=Liveness(body.get("liveness", Liveness.ALIVE)),
+        statuses=_load_statuses(body["statuses"], body["base_ts"]),
+        liveness=Liveness(body["liveness"]),
         sequence=body["sequence"],
         since=body["since"],
-        checksum=body.get("checksum", 0),
-        read_offsets=(body.get("scan") or {}).get("source_offsets"),
+        checksum=body["checksum"],
+        read_offsets=body.get("read_offsets"),
     )
 
 
 def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
     """A status as a row without the defaults at its end. The checkpoint is relative to `base_ts`,
-    the other timestamps to the checkpoint; the release before does not read the identity's."""
+    the other timestamps to the checkpoint."""
     table_id, state, checkpoint_ts, resolved_ts, identity_ts, *rest = status
     row = [
         table_id,
@@ -305,19 +298,15 @@ def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
     return row[:last]
 
 
-def _load_statuses(
-    rows: list[list[Any]], base_ts: int, more: Mapping[str, Any]
-) -> tuple[TableStatus, ...]:
+def _load_statuses(rows: list[list[Any]], base_ts: int) -> tuple[TableStatus, ...]:
     """The statuses in the rows. One pass without a call per field, since the owner reads a row for
-    every change of every span. ``more``: where the release before has `is_paused`."""
-    states, status, known = _STATES, TableStatus, len(_DEFAULTS)
+    every change of every span."""
+    states, status = _STATES, TableStatus
     loaded = []
     for row in rows:
         if len(row) < 5:
             row += (0, 0, 0)[len(row) - 2 :]
         at = row[2] + base_ts
         identity_ts = Ts(at + 1 - row[4]) if row[4] else NO_TS
-        loaded.append(status(row[0], states[row[1]], at, at + row[3], identity_ts, *row[5:known]))
-    if paused := dict(more.get("is_paused", ())):
-        loaded = [s._replace(is_paused=paused.get(s.table_id, s.is_paused)) for s in loaded]
+        loaded.append(status(row[0], states[row[1]], at, at + row[3], identity_ts, *row[5:]))
     return tuple(loaded)

@@ -1,7 +1,7 @@
 """Messages between captures: the `Transport` that a capture uses, and a batch of them as bytes.
 
     batch   one line of JSON (from, address, to), then for each message:
-            a zero (8 bytes), length (4 bytes), the message as `messages.encode` gives it
+            length (4 bytes), the message as `messages.encode` gives it
     answer  JSON: {}, or {"rejected": true}
 
 A message arrives once or never; in rare cases twice, or after later ones. That is enough: owners
@@ -33,8 +33,7 @@ MAX_INBOX_COUNT: Final = 102_400
 MAX_INBOX_BYTES: Final = 256 * MIB
 MAX_BATCH_RECEIVED_BYTES: Final = 256 * MIB
 
-_FRAME: Final = struct.Struct(">QI")  # the first was a number once
-_FORMER: Final = {"session": 0, "base": 0}  # the release before wants to read them
+_FRAME: Final = struct.Struct(">I")  # the length of the message behind it
 
 
 class Transport(Protocol):
@@ -72,10 +71,10 @@ class Batch:
 
 
 def dump_batch(batch: Batch) -> bytes:
-    header = {"from": batch.sender, "address": batch.address, "to": batch.to, **_FORMER}
+    header = {"from": batch.sender, "address": batch.address, "to": batch.to}
     parts = [json.dumps(header, separators=(",", ":")).encode(), b"\n"]
     for data in batch.messages:
-        parts += (_FRAME.pack(0, len(data)), data)
+        parts += (_FRAME.pack(len(data)), data)
     return b"".join(parts)
 
 
@@ -87,7 +86,7 @@ def load_batch(data: bytes) -> Batch:
         messages: list[bytes] = []
         at = end + 1
         while at < len(data):
-            _, length = _FRAME.unpack_from(data, at)
+            (length,) = _FRAME.unpack_from(data, at)
             messages += struct.unpack_from(f"{length}s", data, at + _FRAME.size)
             at += _FRAME.size + length
         return Batch(

@@ -2,8 +2,8 @@
 warehouse.
 
 Each would take the term away from the other again and again. So the second one is refused: by this
-module if both use the same etcd and cluster ID, else by the claim in Delta. Captures of versions
-that are too far apart are refused here too.
+module if both use the same etcd and cluster ID, else by the claim in Delta. A capture of another
+version than the others' is refused here too.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from coordination.errors import ConfigError
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.keys import ChangefeedName
-from coordination.metadata.lookup import find_changefeed, read_captures
+from coordination.metadata.lookup import captures_before, find_changefeed, read_captures
 from coordination.metadata.records import ChangefeedInfo, rfc3339
-from coordination.metadata.version import tidelake_version, work_together
-from coordination.model import ChangefeedID, Ts
+from coordination.metadata.version import tidelake_version
+from coordination.model import ChangefeedID, Revision, Ts
 from streaming.changefeed.schema_file import definitions_of, digest
 from streaming.changefeed.settings_in_etcd import DELTA_URI
 
@@ -59,7 +59,7 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
         "on-drop": changefeed.on_drop,
     }
     if changefeed.sink.tables:
-        agreed["sink.tables"] = [each.told() for each in changefeed.sink.tables]
+        agreed["sink.tables"] = [asdict(each) for each in changefeed.sink.tables]
     as_text = {name: None if value is None else str(value) for name, value in agreed.items()}
     return ChangefeedInfo(
         id=ChangefeedID(changefeed.id),
@@ -87,15 +87,16 @@ def refuse_a_clusters(
         )
 
 
-def refuse_beside_other_versions(client: EtcdClient, cluster_id: str) -> None:
-    """Raise ConfigError if a live capture has a version that does not work together with ours."""
+def refuse_beside_other_versions(client: EtcdClient, cluster_id: str, registered: Revision) -> None:
+    """Raise ConfigError if a capture that registered before this one has another version.
+    ``registered``: the create-revision of this capture's key."""
     ours = tidelake_version()
-    for each in read_captures(client, cluster_id):
-        if not work_together(ours, each.version):
+    for each in captures_before(client, cluster_id, registered):
+        if each.version != ours:
             raise ConfigError(
-                f"this is version {ours}, and capture {each.id} at {each.address} is of version "
-                f"{each.version}: captures work together with those of the release before and of "
-                "the one after. Replace all by the release between first, or stop them all"
+                f"this is version {ours}, and capture {each.id} at {each.address} has version "
+                f"{each.version}: all captures of a cluster have one version. Stop the others "
+                "first. A capture that was killed counts until its lease ends"
             )
 
 

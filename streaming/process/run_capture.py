@@ -176,9 +176,9 @@ class RunCapture:
             self._end(error)
             return False
 
-    def _refuse(self) -> None:
+    def _refuse(self, registered: Revision) -> None:
         refuse_a_clusters(self._client, self._cluster_id, self._info.id, self._warehouse)
-        refuse_beside_other_versions(self._client, self._scope)
+        refuse_beside_other_versions(self._client, self._scope, registered)
 
     def _look(self, capture: Capture) -> None:
         """Called after each pass: end this capture when the changefeed has ended. If it has failed

@@ -14,9 +14,9 @@ from coordination.capture.capture import Capture
 from coordination.capture.context import CaptureContext
 from coordination.capture.owner.operator_jobs import JobContext, OwnerJob
 from coordination.capture.server import CaptureServer
-from coordination.errors import TidelakeError, TryAgain
+from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.etcd.keys import ChangefeedName
-from coordination.model import CaptureID, ChangefeedID, TableName
+from coordination.model import CaptureID, ChangefeedID, Revision, TableName
 from coordination.transport.grpc_calls import CallRefused, check_free
 from coordination.transport.grpc_transport import GrpcTransport
 from coordination.trust.clock import SystemClock
@@ -49,7 +49,6 @@ def serve(settings: CaptureSettings) -> int:
                 "from this machine alone; its changefeeds are forgotten when the server ends",
                 etcd.endpoints[0],
             )
-        refuse_beside_other_versions(client, etcd.cluster_id)
         spark = SparkOnDemand()
         stack.callback(spark.stop)
         spark()  # start it now, so that an error in its setup is seen at once
@@ -57,12 +56,20 @@ def serve(settings: CaptureSettings) -> int:
         running: list[CaptureServer] = []  # the transport and the server need each other
         ended: list[TidelakeError] = []
 
-        def jvm_ended() -> None:
-            """End in order, so that other captures take the spans. Where a stop was asked for, it
-            has ended the JVM too."""
+        def end(error: TidelakeError) -> None:
+            """End in order, so that other captures take the spans. Where a stop was asked for
+            already, the error comes of that stop."""
             if running and not running[0].is_stopping:
-                ended.append(TidelakeError(JVM_ENDED))
+                ended.append(error)
                 running[0].request_stop()
+
+        def admit(_capture_id: CaptureID, registered: Revision) -> bool:
+            try:
+                refuse_beside_other_versions(client, etcd.cluster_id, registered)
+            except ConfigError as error:
+                end(error)
+                return False
+            return True
 
         context = CaptureContext(
             client=client,
@@ -84,9 +91,10 @@ def serve(settings: CaptureSettings) -> int:
                 batch=settings.batch,
                 session=settings.session,
                 watchdog=watchdog,
-                jvm_ended=jvm_ended,
+                jvm_ended=lambda: end(TidelakeError(JVM_ENDED)),
             ),
             address=transport.start(),
+            admit=admit,
         )
         stack.callback(transport.close)
         server = CaptureServer(context, on_reset=_identify)

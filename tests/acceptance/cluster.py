@@ -118,22 +118,20 @@ class Cluster:
 
     # What is started.
 
-    def start(self, name: str, *, code: Path = REPOSITORY, **settings: object) -> Server:
-        """A life in this place, of the program in that folder."""
+    def start(self, name: str, **settings: object) -> Server:
+        """A life in this place."""
         server = self.servers.get(name)
         if server is None:
             server = self.servers[name] = Server(name, len(self.servers))
         folder = self._folder / f"{len(self.lives) + 1}-{name}"
         folder.mkdir()
-        has_rooms = (code / "streaming" / "cli" / "main.py").exists()  # earlier ones had not
-        program = "streaming.cli.main" if has_rooms else "streaming.cli"
         command = [
-            *(sys.executable, "-m", program, "server"),
+            *(sys.executable, "-m", "streaming.cli.main", "server"),
             *("--etcd", self._etcd.endpoints[0], "--cluster-id", self.topic),
             *("--addr", server.target, "--advertise-addr", server.proxy.address),
         ]
         session = {"capture_session_ttl": TTL_S, "session_safety_margin_s": MARGIN_S}
-        env = environment(folder, **session | settings) | {"PYTHONPATH": str(code)}
+        env = environment(folder, **session | settings)
         server.life = Life(name, folder, command, env)
         self.lives.append(server.life)
         return server

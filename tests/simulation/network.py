@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,7 +23,6 @@ class RawNetwork:
         self.bare = 0.0  # heartbeats that come without their barrier, as TiCDC's may
         self.late_s = 4.0
         self.cuts: set[frozenset[str]] = set()
-        self.newer: set[str] = set()  # nodes of the next release
         self.now_s = 0.0
         self.nodes: dict[CaptureID, RawTransport] = {}
         self._under_way: list[tuple[float, int, str, CaptureID, bytes]] = []
@@ -50,24 +48,10 @@ class RawNetwork:
         if isinstance(message.body, Heartbeat) and rng.random() < self.bare:
             message = replace(message, body=replace(message.body, barrier=None))
         data = encode(message)
-        if sender in self.newer:
-            data = _of_the_next_release(data)
         for _ in range(1 + (rng.random() < self.double)):
             late_s = rng.random() * self.late_s if rng.random() < self.late else 0.0
             at = self.now_s + 0.01 + late_s
             heapq.heappush(self._under_way, (at, next(self._order), sender, message.to, data))
-
-
-def _of_the_next_release(data: bytes) -> bytes:
-    """With fields that this one does not know."""
-    document = json.loads(data)
-    body = document["body"]
-    for part in (document, document["header"], body, body.get("scan")):
-        if part is not None:
-            part["later"] = {"a": 1}
-    more = body.setdefault("more", {})
-    more["later"] = [[row[0], 1] for row in body.get("statuses", ())]
-    return json.dumps(document).encode()
 
 
 class RawTransport:

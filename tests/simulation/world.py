@@ -42,7 +42,6 @@ STEP_S = 0.25
 STARTED_AT = 1000.0
 SESSION = SessionSettings(ttl_s=2, safety_margin_s=0.5)
 DRIFT = 0.05  # of a node's clock, at most: the margin is there for it
-VERSIONS = ("1.0.0", "1.1.0")  # that work together
 MAX_TXN_OPS = 12  # of etcd; small, so that what a tick changes does not fit
 
 
@@ -108,9 +107,6 @@ class SimCapture:
         self.woken = threading.Event()
         self.watchdog = Watchdog(clock)
         self.transport = world.network.transport(node, self.woken.set)
-        version = rng.choice(VERSIONS)
-        if version == VERSIONS[1]:
-            world.network.newer.add(node)
         self._due_at = 0.0
         self._clock = world.clock
         self._world = world
@@ -124,7 +120,7 @@ class SimCapture:
             transport=self.transport,
             data_plane=self.plane,
             address=node,
-            version=version,
+            version="1.0.0",
             new_id=world.new_id,
             utc_now=partial(world.utc_now, timedelta(hours=rng.uniform(-24, 24))),
             rng=rng,

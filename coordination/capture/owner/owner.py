@@ -1,7 +1,6 @@
 """The owner role of the elected capture: all changefeeds of the cluster, tick by tick.
 
-    tick: bootstrap ─► jobs ─► are all captures of versions that work together?
-              ─► release what dead captures owned ─► each changefeed ─► cleanup
+    tick: bootstrap ─► jobs ─► release what dead captures owned ─► each changefeed ─► cleanup
 
 The elected capture is the controller, and launches every changefeed at itself (docs/cluster.md 12).
 The capture that is elected next takes over: it releases the schedule rows of dead captures, and
@@ -19,7 +18,6 @@ from coordination.capture.owner.operator_jobs import JobContext, OwnerJobs
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.metadata.version import work_together
 from coordination.model import CaptureID, Ownership
 from coordination.orchestrator.transaction import Patch
 from coordination.scheduler.messages import Message
@@ -52,7 +50,6 @@ class OwnerReactor:
         self._inboxes: dict[str, list[Message]] = {}
         self._outbox: list[Message] = []
         self._gone: set[CaptureID] = set()  # dead, and within their grace
-        self._misfits: list[CaptureID] = []  # captures that do not work together with this one
         self._draining: set[CaptureID] = set()  # asked for by operators
 
     @property
@@ -95,9 +92,8 @@ class OwnerReactor:
                 resign=self._resign,
             )
         )
-        if self._is_whole(state):
-            self._take_from_the_dead(state)
-            self._tick_feeds(state, now_s)
+        self._take_from_the_dead(state)
+        self._tick_feeds(state, now_s)
         self._inboxes.clear()
         state.remove_stale_positions()
         self._is_waiting = bool(self._leaving) or not state.is_settled(now_s)
@@ -110,29 +106,6 @@ class OwnerReactor:
         A version that is there already stays. In each tick: the patches of one may be lost."""
         key = keys.meta_version_key(self._role.capture.cluster_id)
         state.add_group((Patch(key, lambda old: old or keys.META_VERSION),))
-
-    def _is_whole(self, state: GlobalReactorState) -> bool:
-        """Whether all captures have versions that work together. Another one refuses to start (see
-        `streaming/changefeed/admission.py`), but it may have started at the same moment as this
-        capture."""
-        ours = self._role.info.version
-        misfits = [
-            each.id for each in state.captures.values() if not work_together(ours, each.version)
-        ]
-        if misfits != self._misfits:
-            self._misfits = misfits
-            if misfits:
-                shown = ", ".join(
-                    f"{state.captures[each].version} at {state.captures[each].address}"
-                    for each in misfits
-                )
-                logger.warning(
-                    "nothing moves: captures do not work together with this one of version %s: %s",
-                    *(ours, shown),
-                )
-            else:
-                logger.info("all captures work together again")
-        return not misfits
 
     def _take_from_the_dead(self, state: GlobalReactorState) -> None:
         """Release the changefeeds that dead captures owned. There is no need to wait: their writes

@@ -206,18 +206,9 @@ class TestBytes:
     def test_round_trips(self) -> None:
         assert load_batch(dump_batch(self.BATCH)) == self.BATCH
 
-    def test_as_captures_of_before_wrote_and_read_them(self) -> None:
-        assert dump_answer(is_rejected=True) == b'{"rejected": true}'
-        assert [is_rejected(dump_answer(is_rejected=each)) for each in (False, True)] == [
-            False,
-            True,
-        ]
-        assert not is_rejected(b'{"received": 9}')
-        header, _, frames = dump_batch(self.BATCH).partition(b"\n")
-        assert header == (
-            b'{"from":"capture-a","address":"h:1","to":"capture-b","session":0,"base":0}'
-        )
-        assert frames == bytes(8) + b"\0\0\0\x02x\n" + bytes(8) + b"\0\0\0\0"
+    @pytest.mark.parametrize("is_it", [False, True])
+    def test_an_answer_says_whether_the_batch_is_rejected(self, is_it: bool) -> None:
+        assert is_rejected(dump_answer(is_rejected=is_it)) is is_it
 
     def test_a_malformed_message_holds_nothing_up(self) -> None:
         messages = (
@@ -232,7 +223,7 @@ class TestBytes:
     def test_every_cut_off_batch_is_malformed(self) -> None:
         data = dump_batch(self.BATCH)
         ends = [data.index(b"\n") + 1]  # a batch may be empty, or end between two messages
-        ends += [ends[0] + 12 + 2]
+        ends += [ends[0] + 4 + 2]
         for end in range(len(data)):
             if end not in ends:
                 with pytest.raises(MalformedMessage):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from coordination.etcd.etcd3_client import connect
 from coordination.metadata.changefeed_writes import ChangefeedWrites
 from coordination.metadata.lookup import read_changefeeds
 from coordination.metadata.records import ChangefeedInfo
-from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
+from coordination.metadata.version import tidelake_version
+from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID, Revision
 from coordination.trust.clock import SystemClock
 from streaming.changefeed import preflight
 from streaming.changefeed.admission import info_of, refuse_a_clusters, refuse_beside_other_versions
@@ -171,15 +173,19 @@ def test_a_run_of_what_the_cluster_has_is_refused(
         refuse_a_clusters(client, "elsewhere", "shop", warehouse)
 
 
-def test_a_capture_of_a_version_too_far_away_is_refused(etcd: EmbeddedEtcd) -> None:
-    far = CaptureInfo(id=CaptureID("c1"), address="b:8300", version="7.0.0", start_timestamp=0)
+def test_a_capture_of_another_version_than_the_others_is_refused(etcd: EmbeddedEtcd) -> None:
+    first = CaptureInfo(id=CaptureID("c1"), address="b:8300", version="7.0.0", start_timestamp=0)
+    key = keys.capture_key("far", first.id)
     with client_of(etcd) as client:
-        client.put(keys.capture_key("far", far.id), keys.dump_capture_info(far))
-        with pytest.raises(
-            ConfigError, match=r"capture c1 at b:8300 is of version 7\.0\.0: .*after"
-        ):
-            refuse_beside_other_versions(client, "far")
-        refuse_beside_other_versions(client, "elsewhere")
+        client.put(key, keys.dump_capture_info(first))
+        (found,) = client.range(key).kvs
+        registered = found.create_revision
+        refuse_beside_other_versions(client, "far", registered)
+        refuse_beside_other_versions(client, "elsewhere", Revision(registered + 1))
+        with pytest.raises(ConfigError, match=r"c1 at b:8300 has version 7\.0\.0: .*Stop"):
+            refuse_beside_other_versions(client, "far", Revision(registered + 1))
+        client.put(key, keys.dump_capture_info(replace(first, version=tidelake_version())))
+        refuse_beside_other_versions(client, "far", Revision(registered + 1))
 
 
 def admit_a_run(client: EtcdClient, cluster_id: str, warehouse: str, lease: LeaseID) -> None:

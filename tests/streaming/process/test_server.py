@@ -1,4 +1,4 @@
-"""What `tidelake server` says before Spark starts, which here never does."""
+"""What `tidelake server` says before it serves; Spark never starts here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
+from conf.settings import EtcdSettings
 from coordination.errors import TidelakeError
+from coordination.etcd import keys
+from coordination.etcd.embedded import EmbeddedEtcd
+from coordination.etcd.etcd3_client import connect
+from coordination.model import CaptureID, CaptureInfo
 from streaming.cli.main import main
 from streaming.process import server as serve
 
@@ -66,3 +71,18 @@ def test_a_server_without_an_etcd_says_how_its_own_is_reached(
     (told,) = [line for line in said.splitlines() if "--etcd http" in line]
     assert re.search(r"--etcd http://127\.0\.0\.1:\d+ .*this machine", told)
     assert "forgotten" in told
+
+
+@pytest.mark.etcd
+def test_a_server_of_another_version_than_the_others_ends_with_one_line(
+    server: Callable[..., tuple[int, str]], etcd: EmbeddedEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve.SparkOnDemand, "__call__", lambda _self: None)
+    first = CaptureInfo(id=CaptureID("c1"), address="b:8300", version="7.0.0", start_timestamp=0)
+    client = connect(EtcdSettings(endpoints=(etcd.endpoint,), embedded=False))
+    client.put(keys.capture_key("versions", first.id), keys.dump_capture_info(first))
+    client.close()
+    at = ("--etcd", etcd.endpoint, "--cluster-id", "versions", "--addr", "127.0.0.1:0")
+    code, said = server(*at)
+    assert code == 2
+    assert "capture c1 at b:8300 has version 7.0.0" in said.splitlines()[-1]
