@@ -72,8 +72,10 @@ class Advance:
     resolved_ts: Ts
     spans: Sequence[SpanProgress] = ()  # those that changed since the last `record`
     # Low water of the spans without unapplied rows; the others have their own in their status.
-    source_offsets: Mapping[str, int] = field(default_factory=dict)
-    read_offsets: Mapping[str, int] = field(default_factory=dict)  # read and done with by captures
+    source_positions: Mapping[str, int] = field(default_factory=dict)
+    read_positions: Mapping[str, int] = field(
+        default_factory=dict
+    )  # read and done with by captures
     finished: bool = False
     sync_point_ts: Ts | None = None  # every span is exactly here: publish it
 

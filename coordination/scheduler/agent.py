@@ -187,7 +187,7 @@ class Agent:
             sequence=self._reports.sequence,
             since=since,
             checksum=self._reports.checksum,
-            read_offsets=self._replica.get_read_offsets(),
+            read_positions=self._replica.get_read_positions(),
         )
 
     def _to_owner(self, body: Body) -> Message:

@@ -52,7 +52,7 @@ class CaptureStatus:
     state: CaptureState = CaptureState.UNINITIALIZED
     epoch: ProcessorEpoch | None = None  # None until it has answered
     view: ReportView = field(default_factory=ReportView)
-    read_offsets: Mapping[str, int] | None = None
+    read_positions: Mapping[str, int] | None = None
 
 
 News = tuple[CaptureID, Sequence[TableStatus]]  # a capture, and its statuses that have changed
@@ -178,8 +178,8 @@ class CaptureManager:
         if statuses is None:
             return None
         capture.epoch = epoch
-        if response.read_offsets is not None:
-            capture.read_offsets = response.read_offsets
+        if response.read_positions is not None:
+            capture.read_positions = response.read_positions
         is_ending = response.liveness is Liveness.STOPPING
         capture.state = CaptureState.STOPPING if is_ending else CaptureState.INITIALIZED
         return capture.id, statuses

@@ -80,7 +80,7 @@ class TableStatus(NamedTuple):
     delta_version: int | None = None
     dead_letters: int = 0
     engine: str | None = None
-    source_offsets: Mapping[str, int] | None = None  # low water; None: as far as was read
+    source_positions: Mapping[str, int] | None = None  # low water; None: as far as was read
     dropped_columns: Mapping[str, int] | None = None  # values of columns that the table lacks
     is_paused: bool = False  # by an operator: its rows wait
     null_dates: Mapping[str, int] | None = None  # by column: dates that are NULL in the table
@@ -132,7 +132,7 @@ class HeartbeatResponse:
     sequence: int
     since: int
     checksum: int  # of all spans of the agent: see `reports.checksum`
-    read_offsets: Mapping[str, int] | None = None  # the low water of spans that hold no rows back
+    read_positions: Mapping[str, int] | None = None  # the low water of spans that hold no rows back
 
 
 DispatchTableRequest = AddTable | RemoveTable
@@ -264,8 +264,8 @@ def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
         "base_ts": base_ts,  # rows carry differences to it: shorter than whole timestamps
         "statuses": [_dump_status(status, base_ts) for status in body.statuses],
     }
-    if body.read_offsets is not None:
-        dumped["read_offsets"] = body.read_offsets
+    if body.read_positions is not None:
+        dumped["read_positions"] = body.read_positions
     return dumped
 
 
@@ -276,7 +276,7 @@ def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
         sequence=body["sequence"],
         since=body["since"],
         checksum=body["checksum"],
-        read_offsets=body.get("read_offsets"),
+        read_positions=body.get("read_positions"),
     )
 
 

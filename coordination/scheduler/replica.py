@@ -63,7 +63,7 @@ class Replica(Protocol):
         them."""
         ...
 
-    def get_read_offsets(self) -> Mapping[str, int] | None:
+    def get_read_positions(self) -> Mapping[str, int] | None:
         """How far all partitions were read (docs/cluster.md 7), which is the low water of spans
         that hold no rows back; not older than any status that was returned before."""
         ...

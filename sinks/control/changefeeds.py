@@ -52,14 +52,14 @@ NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedWatermark:
-    """A partition's watermark, and the offset of the message that carried it."""
+    """A part's watermark, and the position of the message that carried it."""
 
     ts: int
-    offset: int
+    position: int
 
 
 _NAMES = pa.map_(TEXT, TEXT)
-_WATERMARKS = pa.map_(TEXT, pa.struct([("ts", INT64), ("offset", INT64)]))
+_WATERMARKS = pa.map_(TEXT, pa.struct([("ts", INT64), ("position", INT64)]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,30 +81,32 @@ class ChangefeedRow:
     epoch: Annotated[str, "that capture's session"] = ""
     etcd_cluster_id: Annotated[str, "where it was elected"] = ""
     owner_revision: Annotated[int, "create-revision of its election key"] = 0
-    source_offsets: Annotated[Mapping[str, int], "topic/partition -> low-water offset"] = field(
+    source_positions: Annotated[Mapping[str, int], "part -> low-water position"] = field(
         default_factory=dict
     )
     watermarks: Annotated[
         Mapping[str, RecordedWatermark],
         _WATERMARKS,
-        "topic/partition -> last watermark and the offset of the message that carried it",
+        "part -> last watermark and the position of the message that carried it",
     ] = field(default_factory=dict)
-    topic_ids: Annotated[Mapping[str, str], _NAMES, "topic -> the broker's ID of it"] = field(
-        default_factory=dict
-    )
+    source_identities: Annotated[
+        Mapping[str, str], _NAMES, "part -> what it belongs to, as the topic's ID"
+    ] = field(default_factory=dict)
     fingerprint: Annotated[str, "of the configuration that decides what rows look like"] = ""
     error: Annotated[str | None, "why the changefeed failed, waits or warns"] = None
     updated_at: Annotated[datetime, "last refresh; rises with every write"] = NEVER
     start_id: Annotated[str | None, "of the creation or resume that gave start_ts; null: run"] = (
         None
     )
-    read_offsets: Annotated[
+    read_positions: Annotated[
         Mapping[str, int], "topic/partition -> everything before has been read"
     ] = field(default_factory=dict)
-    end_offsets: Annotated[
+    end_positions: Annotated[
         Mapping[str, int], "topic/partition -> Kafka's end when it was last asked"
     ] = field(default_factory=dict)
-    messages_behind: Annotated[int | None, "end_offsets minus read_offsets; null: not known"] = None
+    messages_behind: Annotated[
+        int | None, "end_positions minus read_positions; null: not known"
+    ] = None
     messages_per_s: Annotated[float | None, "read over the last minute; null: not known"] = None
     time_left_s: Annotated[float | None, "till nothing is behind; null: not known, or never"] = None
     dead_letters: Annotated[int | None, "of it all, those of no table too; null: not known"] = None

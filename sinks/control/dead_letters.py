@@ -1,6 +1,6 @@
 """``_tidelake/dead_letters``: messages that could not be decoded or applied, with their raw bytes.
 
-Rows are merged on (changefeed, topic, partition, offset), so a replay adds nothing; where a topic
+Rows are merged on (changefeed, part, position), so a replay adds nothing; where a topic
 was made again, other bytes are another message. They stay until a user deletes them; upkeep only
 joins small files. What becomes of them stands beside them (``letter_states``).
 
@@ -33,13 +33,12 @@ from sinks.control.letter_states import (
 from sinks.control.terms import check_term, claim, incarnation_app_id, incarnation_refused
 from sinks.control.upkeep import Upkeep, join_files
 
-KEY = ("changefeed_id", "topic", "partition", "offset")
+KEY = ("changefeed_id", "part", "position")
 SCHEMA = pa.schema(
     [
         column("changefeed_id", pa.string(), "the changefeed"),
-        column("topic", pa.string(), "Kafka topic"),
-        column("partition", pa.int32(), "Kafka partition"),
-        column("offset", pa.int64(), "Kafka offset"),
+        column("part", pa.string(), "of the source: a Kafka topic/partition"),
+        column("position", pa.int64(), "in that part: a Kafka offset"),
         column("value", pa.binary(), "the message as it came"),
         column("schema_name", pa.string(), "MySQL schema, where it could be read"),
         column("table_name", pa.string(), "MySQL table, where it could be read"),
@@ -185,11 +184,11 @@ class DeadLetters:
         both = numbered.join(found, list(LETTER), join_type="left outer").sort_by("at")
         return both.select([*letters.column_names, "value"])
 
-    def at(self, changefeed_id: str, places: Sequence[tuple[str, int, int]]) -> pa.Table:
-        """What is known of the letters at these places (topic, partition, offset), and perhaps of
+    def at(self, changefeed_id: str, places: Sequence[tuple[str, int]]) -> pa.Table:
+        """What is known of the letters at these places (part, position), and perhaps of
         others: ``LISTED`` without states."""
-        offsets = pa.array([offset for _, _, offset in places], pa.int64())
-        here = (pc.field("changefeed_id") == changefeed_id) & pc.field("offset").isin(offsets)
+        positions = pa.array([position for _, position in places], pa.int64())
+        here = (pc.field("changefeed_id") == changefeed_id) & pc.field("position").isin(positions)
         found = self._table.read(lambda view: view.scan(LISTED.names, here).cast(LISTED))
         return LISTED.empty_table() if found is None else found
 
@@ -211,7 +210,7 @@ class DeadLetters:
 PART_ROWS = 20_000  # so many letters are in memory with their bytes
 LISTED = pa.schema([field for field in SCHEMA if field.name != "value"])
 BY_PLACE: Sequence[tuple[str, str]] = [
-    (name, "ascending") for name in ("topic", "partition", "offset", "created_at")
+    (name, "ascending") for name in ("part", "position", "created_at")
 ]
 _VALUES = pa.schema([SCHEMA.field(name) for name in (*LETTER, "value")])
 _KEY_SCHEMA = pa.schema([SCHEMA.field(name) for name in KEY])
@@ -264,8 +263,8 @@ def _joined(
 
 
 def _others(view: TableView, rows: pa.Table) -> pa.Table:
-    """Of messages whose offset is known those that are others: the topic was made again."""
-    here = _near(rows) & pc.field("offset").isin(rows["offset"].unique())
+    """Of messages whose place is known those that are others: the topic was made again."""
+    here = _near(rows) & pc.field("position").isin(rows["position"].unique())
     kept = view.scan(_BYTES_SCHEMA.names, here).cast(_BYTES_SCHEMA).rename_columns([*KEY, "kept"])
     both = _joined(rows, kept, "left outer")
     is_same = pc.fill_null(pc.equal(both["value"], both["kept"]), True)  # bytes may have been gone
@@ -275,10 +274,10 @@ def _others(view: TableView, rows: pa.Table) -> pa.Table:
 def _near(rows: pa.Table) -> pc.Expression:
     """A condition that all stored rows with the incoming keys meet, and others may too. It is cheap
     to evaluate, since files are pruned by it."""
-    offsets = pc.min_max(rows["offset"])
+    positions = pc.min_max(rows["position"])
     return (
         pc.field("changefeed_id").isin(rows["changefeed_id"].unique())
-        & pc.field("topic").isin(rows["topic"].unique())
-        & (pc.field("offset") >= offsets["min"])
-        & (pc.field("offset") <= offsets["max"])
+        & pc.field("part").isin(rows["part"].unique())
+        & (pc.field("position") >= positions["min"])
+        & (pc.field("position") <= positions["max"])
     )

@@ -32,13 +32,12 @@ STATES: Final = (OPEN, REPLAYED, SUPERSEDED, RESOLVED)
 PASSED_NEW: Final = "new"  # of an UPDATE that changes the key: its new row was passed
 PASSED_OLD: Final = "old"
 
-LETTER: Final = ("changefeed_id", "topic", "partition", "offset", "created_at")
+LETTER: Final = ("changefeed_id", "part", "position", "created_at")
 SCHEMA: Final = pa.schema(
     [
         column("changefeed_id", pa.string(), "the changefeed"),
-        column("topic", pa.string(), "Kafka topic of the letter"),
-        column("partition", pa.int32(), "Kafka partition"),
-        column("offset", pa.int64(), "Kafka offset"),
+        column("part", pa.string(), "of the source, where the letter was"),
+        column("position", pa.int64(), "in that part"),
         column("created_at", pa.timestamp("us", tz="UTC"), "the letter's, by which it is known"),
         column("number", pa.int64(), "of a letter's rows the greatest one counts"),
         column("state", pa.string(), "open, replayed, superseded or resolved"),

@@ -46,7 +46,7 @@ class ProgressRow:
     delta_version: Annotated[int | None, "of the target table at the checkpoint"] = None
     engine: Annotated[str | None, "that made the last commit: merge-on-write or spark"] = None
     dead_letters: Annotated[int, "messages of the table that could not be applied"] = 0
-    source_offsets: Annotated[Mapping[str, int], "topic/partition -> low-water offset"] = field(
+    source_positions: Annotated[Mapping[str, int], "part -> low-water position"] = field(
         default_factory=dict
     )
     capture_id: Annotated[str, "who wrote the row"]

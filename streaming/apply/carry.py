@@ -2,7 +2,7 @@
 
 It keeps them per table in the order in which they came: compressed, and above a memory budget in
 files. A block is dropped when all of its rows are applied; if only some are, whoever reads the
-block leaves those out by their commit-ts. The low-water offsets are those of the oldest waiting
+block leaves those out by their commit-ts. The low-water positions are those of the oldest waiting
 rows, so the carry can be rebuilt from Kafka at any time.
 
     TableBlocks ──add, applied, joined──► TableBlocks      values, per table
@@ -24,7 +24,6 @@ from coordination.errors import TidelakeError
 from coordination.model import TableName
 from streaming.apply.row_block import RowBlock, Spilled
 from streaming.protocols.contract import Block, ipc
-from streaming.source.positions import TopicPartition
 
 MANY_BLOCKS: Final = 64
 SMALL_BYTES: Final = 256 << 10  # compressed; a larger block is not read again to be joined
@@ -56,14 +55,14 @@ class TableBlocks:
         kept = tuple(block for block in self.blocks if block.max_ts > checkpoint)
         return replace(self, blocks=kept, checkpoint=max(checkpoint, self.checkpoint))
 
-    def low_water(self) -> dict[TopicPartition, int]:
-        """By partition, the first offset of the blocks that hold rows above the checkpoint."""
-        offsets: dict[TopicPartition, int] = {}
+    def low_water(self) -> dict[str, int]:
+        """By part, the first position of the blocks that hold rows above the checkpoint."""
+        positions: dict[str, int] = {}
         for block in self.blocks:
             if block.max_ts > self.checkpoint:
-                known = offsets.get(block.partition, block.first)
-                offsets[block.partition] = min(known, block.first)
-        return offsets
+                known = positions.get(block.part, block.first)
+                positions[block.part] = min(known, block.first)
+        return positions
 
 
 @dataclass(slots=True, eq=False)
@@ -113,8 +112,8 @@ class Carry:
             self._replace(name, TableBlocks())
             del self._tables[name]
 
-    def low_water(self, name: TableName) -> dict[TopicPartition, int]:
-        """The offset from which a restart must read each partition that has waiting rows of the
+    def low_water(self, name: TableName) -> dict[str, int]:
+        """The position from which a restart must read each part that has waiting rows of the
         table."""
         table = self._tables.get(name)
         return table.low_water() if table else {}
@@ -205,10 +204,10 @@ def joined(blocks: Sequence[RowBlock]) -> tuple[tuple[RowBlock, ...], list[RowBl
 
     A joined block is at the place of the first block that it replaces.
     """
-    groups: dict[tuple[TopicPartition, bytes], list[RowBlock]] = {}
+    groups: dict[tuple[str, bytes], list[RowBlock]] = {}
     for block in blocks:
         if block.bytes < SMALL_BYTES:
-            shape = block.partition, block.schema().serialize().to_pybytes()
+            shape = block.part, block.schema().serialize().to_pybytes()
             groups.setdefault(shape, []).append(block)
     instead: dict[int, RowBlock | None] = {}  # by the identity of the block that is replaced
     replaced: list[RowBlock] = []
@@ -235,7 +234,7 @@ def _join(blocks: Sequence[RowBlock]) -> RowBlock:
     first = blocks[0]
     return RowBlock(
         name=first.name,
-        partition=first.partition,
+        part=first.part,
         rows=sum(block.rows for block in blocks),
         min_ts=min(block.min_ts for block in blocks),
         max_ts=max(block.max_ts for block in blocks),

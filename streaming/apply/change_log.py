@@ -101,8 +101,8 @@ class _Side:
         piece, rows = self.piece, self.rows
         is_after = np.full(len(rows), not self.is_before)
         is_delete = piece.op[rows] == OP_DELETE
-        offset, index = piece.offset[rows], piece.index[rows]
-        return [piece.commit_ts[rows], ~is_delete, piece.origin[rows], offset, index, is_after]
+        position, index = piece.position[rows], piece.index[rows]
+        return [piece.commit_ts[rows], ~is_delete, piece.origin[rows], position, index, is_after]
 
     def log_columns(self) -> dict[str, pa.Array]:
         piece, rows = self.piece, self.rows

@@ -1,7 +1,7 @@
 """Find the last change of each key, with arrays of numbers only.
 
-The order is ``(commit_ts, delete before insert, offset, index)``: TiCDC's streams are at least once
-and may swap keys within one commit-ts (rule 4). The key is a number or a hash (``key_hash``).
+The order is ``(commit_ts, delete before insert, position, index)``: TiCDC's streams are at least
+once and may swap keys within one commit-ts (rule 4). The key is a number or a hash (``key_hash``).
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def last_entries(pieces: Sequence[tuple[Piece, Keys, Rows]]) -> list[Rows]:
 
     keys = joined_keys([_picked(keys, rows) for _, keys, rows in pieces])
     order = [joined("commit_ts"), (joined("op") != OP_DELETE).view(np.int8)]
-    order += map(joined, ("offset", "index"))
-    order.append(joined("origin"))  # the partition, so that the result is unique
+    order += map(joined, ("position", "index"))
+    order.append(joined("origin"))  # the part, so that the result is unique
     last = last_per_key(keys, order)
     found, begin = [], 0
     for _, _, rows in pieces:

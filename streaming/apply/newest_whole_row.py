@@ -21,7 +21,7 @@ from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.protocols.contract import DATA, ERROR_CLASS, OP_DELETE, key_names, wire_types
 
 _MOST_DIGITS = 6
-Place = tuple[int, int, int]  # commit-ts, offset, index: the greater one is the newer row
+Place = tuple[int, int, int]  # commit-ts, position, index: the greater one is the newer row
 
 
 class NewestWholeRow:
@@ -71,15 +71,15 @@ def _newest_in(batch: pa.RecordBatch, limit: Ts) -> tuple[int | None, bool]:
     rows = np.flatnonzero(is_written & is_whole)
     if not len(rows):
         return None, has_cut
-    offset, index = batch.column("offset").to_numpy(), batch.column("index").to_numpy()
-    return int(rows[np.lexsort((index[rows], offset[rows], commit_ts[rows]))[-1]]), has_cut
+    position, index = batch.column("position").to_numpy(), batch.column("index").to_numpy()
+    return int(rows[np.lexsort((index[rows], position[rows], commit_ts[rows]))[-1]]), has_cut
 
 
 def _place(batch: pa.RecordBatch, row: int) -> Place:
-    commit_ts, offset, index = (
-        batch.column(name)[row].as_py() for name in ("commit_ts", "offset", "index")
+    commit_ts, position, index = (
+        batch.column(name)[row].as_py() for name in ("commit_ts", "position", "index")
     )
-    return commit_ts, offset, index
+    return commit_ts, position, index
 
 
 def _told(batch: pa.RecordBatch, row: int) -> WholeRow:

@@ -1,4 +1,4 @@
-"""A block of rows of one table, shape and partition as the carry keeps it: compressed."""
+"""A block of rows of one table, shape and part as the carry keeps it: compressed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pyarrow as pa
 from coordination.errors import TryAgain
 from coordination.model import TableName
 from streaming.protocols.contract import Block, Kind
-from streaming.source.positions import TopicPartition
 
 # Smaller bodies are decompressed by one thread: with several it takes ten times as long.
 THREADED_BYTES: Final = 256 << 10
@@ -47,11 +46,11 @@ class RowBlock:
     file."""
 
     name: TableName
-    partition: TopicPartition
+    part: str
     rows: int
     min_ts: int
     max_ts: int
-    first: int  # offsets, both inclusive
+    first: int  # positions, both inclusive
     last: int
     key_changes: int
     body: pa.Buffer | Spilled
@@ -64,7 +63,7 @@ class RowBlock:
         assert block.min_ts is not None and block.max_ts is not None  # noqa: PT018
         return cls(
             name=block.name,
-            partition=TopicPartition(block.topic, block.partition),
+            part=block.part,
             rows=block.rows,
             min_ts=block.min_ts,
             max_ts=block.max_ts,

@@ -18,7 +18,6 @@ from sinks.types.table_schema import MOMENTS, Column
 from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import Piece, Rows, origins_of, pieces_to_apply
 from streaming.apply.table_task import TableTask
-from streaming.source.positions import TopicPartition
 
 CAST: Final = "cast"  # error classes
 UNKNOWN_COLUMN: Final = "unknown-column"
@@ -43,9 +42,8 @@ QUOTED_CHARS: Final = 80  # of a bad value in an error message
 
 ERRORS: Final = pa.schema(
     [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
+        ("part", pa.string()),
+        ("position", pa.int64()),
         ("index", pa.int32()),
         ("commit_ts", pa.int64()),
         ("error_class", pa.string()),
@@ -139,22 +137,18 @@ def keyless_errors(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> pa
     return error_table(errors, origins_of(blocks))
 
 
-def error_table(
-    found: Sequence[tuple[Piece, RowErrors]], origins: Sequence[TopicPartition]
-) -> pa.Table:
+def error_table(found: Sequence[tuple[Piece, RowErrors]], origins: Sequence[str]) -> pa.Table:
     """The errors of all pieces as one table of schema ``ERRORS``, in no particular order."""
     if not found:
         return _NO_ERRORS
-    topics = pa.array([each.topic for each in origins], pa.string())
-    partitions = pa.array([each.partition for each in origins], pa.int32())
+    parts = pa.array(origins, pa.string())
     batches = []
     for piece, errors in found:
         at = errors.rows
         origin = pa.array(piece.origin[at])
         arrays = [
-            topics.take(origin),
-            partitions.take(origin),
-            pa.array(piece.offset[at]),
+            parts.take(origin),
+            pa.array(piece.position[at]),
             pa.array(piece.index[at]),
             pa.array(piece.commit_ts[at]),
             errors.error_class,

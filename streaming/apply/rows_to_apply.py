@@ -1,7 +1,7 @@
 """The due rows of a table's blocks, as columns: those for order and key at once, the other values
 later and only for the rows that need them.
 
-    blocks ──due? (commit-ts, event filter)──► Part: the due rows of one record batch
+    blocks ──due? (commit-ts, event filter)──► DueBatch: the due rows of one record batch
     Parts of one shape ──► Piece: their columns concatenated, rows numbered from 0
 """
 
@@ -30,7 +30,6 @@ from streaming.protocols.contract import (
     OP_INSERT,
     OP_UPDATE,
 )
-from streaming.source.positions import TopicPartition
 
 # Decompressed bytes that are kept in memory; further blocks are read again for their other values.
 HELD_BYTES: Final = 256 << 20
@@ -44,7 +43,7 @@ _EVENTS: Final = {"delete": OP_DELETE, "insert": OP_INSERT, "update": OP_UPDATE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Part:
+class DueBatch:
     """The due rows of one record batch of a block."""
 
     block: RowBlock
@@ -53,7 +52,7 @@ class Part:
     count: int
     held: pa.RecordBatch | None  # None: read the batch from the block again
 
-    def due(self, column: pa.Array) -> pa.Array:
+    def of(self, column: pa.Array) -> pa.Array:
         """The due rows of a column of the batch."""
         return column if self.rows is None else column.take(pa.array(self.rows))
 
@@ -64,12 +63,12 @@ class Part:
         if side not in batch.schema.names:
             return None
         if len(wanted) == self.count:
-            return self.due(batch.column(side))
+            return self.of(batch.column(side))
         rows = wanted if self.rows is None else self.rows[wanted]
         return batch.column(side).take(pa.array(rows))
 
 
-_Batches = Sequence[tuple[Part, pa.RecordBatch]]
+_Batches = Sequence[tuple[DueBatch, pa.RecordBatch]]
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +76,7 @@ class _Waiting:
     """Batches of one shape that are to be a piece, and their decompressed bytes."""
 
     shape: pa.StructType
-    batches: list[tuple[Part, pa.RecordBatch]] = field(default_factory=list)
+    batches: list[tuple[DueBatch, pa.RecordBatch]] = field(default_factory=list)
     size: int = 0
 
 
@@ -92,14 +91,14 @@ class Piece:
 
     of: PastSchema
     shape: pa.StructType  # of data
-    parts: tuple[Part, ...]
+    batches: tuple[DueBatch, ...]
     count: int
     moved: Rows
     op: npt.NDArray[np.int8]
     commit_ts: npt.NDArray[np.int64]
-    offset: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
     index: npt.NDArray[np.int32]
-    origin: npt.NDArray[np.int32]  # the partition, as its position in ``origins_of`` the blocks
+    origin: npt.NDArray[np.int32]  # the part, as its place in ``origins_of`` the blocks
     keys: tuple[pa.Array, ...]  # texts, one array for each key column of ``of``
     error_class: pa.Array | None  # from the decoder; None: no row has an error
     error_message: pa.Array | None
@@ -108,13 +107,13 @@ class Piece:
         """The columns of ``shape`` of these rows; ``rows`` rises. With ``side`` OLD the old values,
         null for a row that has none."""
         found = []
-        bounds = np.searchsorted(rows, np.cumsum([part.count for part in self.parts]))
+        bounds = np.searchsorted(rows, np.cumsum([due.count for due in self.batches]))
         begin = low = 0
-        for part, high in zip(self.parts, bounds.tolist(), strict=True):
+        for due, high in zip(self.batches, bounds.tolist(), strict=True):
             if high > low:
-                values = part.values(side, rows[low:high] - begin)
+                values = due.values(side, rows[low:high] - begin)
                 found.append(_shaped(values, self.shape, high - low))
-            begin, low = begin + part.count, high
+            begin, low = begin + due.count, high
         return found[0] if len(found) == 1 else pa.concat_arrays(found or [pa.nulls(0, self.shape)])
 
 
@@ -132,15 +131,15 @@ def _shaped(values: pa.StructArray | None, shape: pa.StructType, count: int) -> 
     return pa.StructArray.from_arrays(columns, fields=list(shape), mask=values.is_null())
 
 
-def origins_of(blocks: Sequence[RowBlock]) -> list[TopicPartition]:
-    """The partitions of the blocks, sorted."""
-    return sorted({block.partition for block in blocks})
+def origins_of(blocks: Sequence[RowBlock]) -> list[str]:
+    """The parts of the blocks, sorted."""
+    return sorted({block.part for block in blocks})
 
 
 def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> Iterator[Piece]:
     """The rows in ``(checkpoint, limit]`` whose events are not ignored, in pieces by shape and
     size. No piece is empty."""
-    numbers = {partition: number for number, partition in enumerate(origins_of(blocks))}
+    numbers = {part: number for number, part in enumerate(origins_of(blocks))}
     held_bytes = 0
     for above, last, of in task.ranges(limit):
         waiting: list[_Waiting] = []  # to compare shapes takes less than to hash one
@@ -151,7 +150,7 @@ def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> I
                     continue
                 size = batch.get_total_buffer_size()
                 held_bytes += size
-                part = Part(
+                due = DueBatch(
                     block=block,
                     number=number,
                     rows=rows,
@@ -163,7 +162,7 @@ def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> I
                 if here is None:
                     here = _Waiting(shape)
                     waiting.append(here)
-                here.batches.append((part, batch))
+                here.batches.append((due, batch))
                 here.size += size
                 if here.size >= PIECE_BYTES:
                     waiting.remove(here)
@@ -191,14 +190,14 @@ def _piece(
     shape: pa.StructType,
     batches: _Batches,
     task: TableTask,
-    numbers: Mapping[TopicPartition, int],
+    numbers: Mapping[str, int],
 ) -> Piece:
     schema = of.schema
-    counts = [part.count for part, _ in batches]
-    origins = np.array([numbers[part.block.partition] for part, _ in batches], np.int32)
+    counts = [due.count for due, _ in batches]
+    origins = np.array([numbers[due.block.part] for due, _ in batches], np.int32)
     entries = {
-        name: _joined([part.due(batch.column(name)).to_numpy() for part, batch in batches])
-        for name in ("op", "commit_ts", "offset", "index")
+        name: _joined([due.of(batch.column(name)).to_numpy() for due, batch in batches])
+        for name in ("op", "commit_ts", "position", "index")
     }
     entries["origin"] = np.repeat(origins, counts)
     places = {field.name: number for number, field in enumerate(shape)}
@@ -211,7 +210,7 @@ def _piece(
     return Piece(
         of=of,
         shape=shape,
-        parts=tuple(part for part, _ in batches),
+        batches=tuple(due for due, _ in batches),
         count=sum(counts),
         moved=moved,
         **entries,
@@ -227,10 +226,10 @@ def _joined(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 def _key_text(batches: _Batches, place: int | None) -> pa.Array:
     found = [
-        pa.nulls(part.count, pa.string())
+        pa.nulls(due.count, pa.string())
         if place is None
-        else part.due(batch.column(DATA).field(place))
-        for part, batch in batches
+        else due.of(batch.column(DATA).field(place))
+        for due, batch in batches
     ]
     return found[0] if len(found) == 1 else pa.concat_arrays(found)
 
@@ -239,10 +238,10 @@ def _errors(batches: _Batches, name: str) -> pa.Array | None:
     if all(name not in batch.schema.names for _, batch in batches):
         return None
     return pa.concat_arrays(
-        part.due(batch.column(name))
+        due.of(batch.column(name))
         if name in batch.schema.names
-        else pa.nulls(part.count, pa.string())
-        for part, batch in batches
+        else pa.nulls(due.count, pa.string())
+        for due, batch in batches
     )
 
 
@@ -255,16 +254,16 @@ def _old_keys(
     moved: list[Rows] = []
     found: list[list[pa.Array]] = []
     begin = 0
-    for part, batch in batches:
-        if part.block.key_changes and OLD in batch.schema.names:
+    for due, batch in batches:
+        if due.block.key_changes and OLD in batch.schema.names:
             old = batch.column(OLD)
             old_places = {field.name: number for number, field in enumerate(old.type)}
-            differs = np.zeros(part.count, np.bool_)
+            differs = np.zeros(due.count, np.bool_)
             keys = []
             for name in schema.key:
-                now = before = _key_text([(part, batch)], places.get(name))
+                now = before = _key_text([(due, batch)], places.get(name))
                 if name in old_places:  # a field of ``old`` is null where there is no old row
-                    before = part.due(pc.struct_field(old, [old_places[name]]))
+                    before = due.of(pc.struct_field(old, [old_places[name]]))
                     changed = pc.fill_null(pc.not_equal(before, now), False)
                     if schema.key_is_row:
                         changed = pc.or_(changed, pc.xor(before.is_null(), now.is_null()))
@@ -273,12 +272,12 @@ def _old_keys(
                     differs |= np.asarray(changed.to_numpy(zero_copy_only=False))
                 keys.append(before)
             if schema.key_is_row:
-                differs &= part.due(old.is_valid()).to_numpy(zero_copy_only=False)
+                differs &= due.of(old.is_valid()).to_numpy(zero_copy_only=False)
             rows = np.flatnonzero(differs)
             if len(rows):
                 moved.append(rows + begin)
                 found.append([text.take(pa.array(rows)) for text in keys])
-        begin += part.count
+        begin += due.count
     if not moved:
         return NO_ROWS, []
     return np.concatenate(moved), [pa.concat_arrays(each) for each in zip(*found, strict=True)]

@@ -30,7 +30,7 @@ def without_watermark(row: ChangefeedRow) -> list[str]:
     """
     return sorted(
         partition
-        for partition, offset in row.read_offsets.items()
-        if offset >= row.end_offsets.get(partition, offset + 1)
+        for partition, offset in row.read_positions.items()
+        if offset >= row.end_positions.get(partition, offset + 1)
         and (partition not in row.watermarks or row.watermarks[partition].ts <= 0)
     )

@@ -24,8 +24,8 @@ from streaming.changefeed.far_ts import refuse_far_ahead
 from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.schema_file import definitions_of
-from streaming.source.kafka.broker import KafkaSource, SourceLost
-from streaming.source.kafka.deleted_messages import refuse_a_hole
+from streaming.source.contract import Source, SourceLost
+from streaming.source.sources import open_source
 
 PROBE: Final = ".tidelake-probe"  # an empty file, written and deleted
 NAMED: Final = 5  # so many tables are named
@@ -71,7 +71,7 @@ def _check_sink(changefeed: Changefeed) -> None:
 
 
 def _check_source(changefeed: Changefeed) -> None:
-    with closing(KafkaSource(changefeed.source)) as source:
+    with closing(open_source(changefeed.source)) as source:
         check_clocks(changefeed, source)
         source.shape()
 
@@ -103,22 +103,22 @@ def refuse_others_warehouse(changefeed: Changefeed) -> None:
         )
 
 
-def check_clocks(changefeed: Changefeed, source: KafkaSource | None) -> None:
-    """Raise ConfigError for a start that lies ahead of the clocks. ``source``: None where the
-    broker cannot be asked."""
+def check_clocks(changefeed: Changefeed, source: Source | None) -> None:
+    """Raise ConfigError for a start that lies ahead of the clocks. ``source``: None where it
+    cannot be asked."""
     refuse_far_ahead("start-ts", changefeed.start_ts, source)
     refuse_far_ahead("overwrite-checkpoint-ts", changefeed.overwrite_checkpoint_ts, source)
 
 
 def check_beginning(changefeed: Changefeed) -> None:
-    """Raise SourceLost if Kafka may have deleted messages that a new changefeed needs. A changefeed
-    that has run is not checked here; its owner does that."""
+    """Raise SourceLost if the source may have deleted messages that a new changefeed needs. A
+    changefeed that has run is not checked here; its owner does that."""
     stored = _stored(changefeed.sink, changefeed.id)
-    if stored is not None and stored.source_offsets:
+    if stored is not None and stored.source_positions:
         return
-    with closing(KafkaSource(changefeed.source)) as source:
-        first = source.beginnings(source.shape().partitions)
-        refuse_a_hole(first, source, checkpoint_ts=changefeed.start_ts, reached_ts=None)
+    with closing(open_source(changefeed.source)) as source:
+        first = source.beginnings(source.shape().parts)
+        source.refuse_a_hole(first, checkpoint_ts=changefeed.start_ts, reached_ts=None)
 
 
 def has_finished(changefeed: Changefeed) -> bool:

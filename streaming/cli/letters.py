@@ -21,9 +21,8 @@ Table = Annotated[str | None, typer.Option("--table", help="Of this table, as sc
 Reason = Annotated[
     str | None, typer.Option(help="Of this kind: cast, unknown-column, malformed, … as `list` has.")
 ]
-Topic = Annotated[str | None, typer.Option(help="Of this Kafka topic.")]
-Partition = Annotated[int | None, typer.Option(help="Of this Kafka partition.")]
-Offset = Annotated[int | None, typer.Option(help="At this Kafka offset.")]
+Part = Annotated[str | None, typer.Option(help="Of this part of the source: topic/partition.")]
+Position = Annotated[int | None, typer.Option(help="At this position in its part: Kafka's offset.")]
 Since = Annotated[
     datetime | None, typer.Option(help="Put there at this time or later; UTC, ISO 8601.")
 ]
@@ -46,9 +45,8 @@ def list_letters(
     changefeed_id: ShownChangefeed = None,
     table: Table = None,
     reason: Reason = None,
-    topic: Topic = None,
-    partition: Partition = None,
-    offset: Offset = None,
+    part: Part = None,
+    position: Position = None,
     since: Since = None,
     until: Until = None,
     from_ts: FromTs = None,
@@ -71,9 +69,8 @@ def show(
     changefeed_id: ShownChangefeed = None,
     table: Table = None,
     reason: Reason = None,
-    topic: Topic = None,
-    partition: Partition = None,
-    offset: Offset = None,
+    part: Part = None,
+    position: Position = None,
     since: Since = None,
     until: Until = None,
     from_ts: FromTs = None,
@@ -96,9 +93,8 @@ def resolve(
     changefeed_id: ShownChangefeed = None,
     table: Table = None,
     reason: Reason = None,
-    topic: Topic = None,
-    partition: Partition = None,
-    offset: Offset = None,
+    part: Part = None,
+    position: Position = None,
     since: Since = None,
     until: Until = None,
     from_ts: FromTs = None,
@@ -111,7 +107,7 @@ def resolve(
     """Close open dead letters without applying them: what they say is not needed, or was mended.
 
     Example:
-      tidelake dead-letters resolve --sink-uri delta:///data/lake --offset 4711 --note 'test row'
+      tidelake dead-letters resolve --sink-uri delta:///data/lake --position 4711 --note 'test row'
     """
     _run(
         lambda sink, which: _letters().resolve_letters(sink, which, note),
@@ -127,9 +123,8 @@ def replay(
     changefeed_id: ShownChangefeed = None,
     table: Table = None,
     reason: Reason = None,
-    topic: Topic = None,
-    partition: Partition = None,
-    offset: Offset = None,
+    part: Part = None,
+    position: Position = None,
     since: Since = None,
     until: Until = None,
     from_ts: FromTs = None,

@@ -197,8 +197,8 @@ class TableReplay:
         passed = _passed(able, table["passed"].to_pylist())
         found = changes(task, rows.only(able), self._span.checkpoint, self._rules, passed)
         for error in found.errors.to_pylist():
-            if able[error["offset"]]:
-                why[error["offset"]] = error["message"]
+            if able[error["position"]]:
+                why[error["position"]] = error["message"]
         self._refused = {ids[n]: text for n, text in why.items() if text is not None}
         if not found.rows.num_rows or found.last is None:
             return None
@@ -230,7 +230,7 @@ def _passed(able: Mask, halves: Sequence[str | None]) -> Any:
 
     def of(piece: Piece) -> Mask:
         is_old = np.arange(len(piece.op)) >= piece.count
-        at = piece.offset
+        at = piece.position
         found: Mask = ~able[at] | (is_old & old[at]) | (~is_old & new[at])
         return found
 

@@ -35,9 +35,8 @@ class Chosen:
     changefeed_id: str | None = None
     table: str | None = None
     reason: str | None = None
-    topic: str | None = None
-    partition: int | None = None
-    offset: int | None = None
+    part: str | None = None
+    position: int | None = None
     since: datetime | None = None
     until: datetime | None = None
     from_ts: int | None = None
@@ -53,9 +52,8 @@ class Chosen:
     def among(self, letters: pa.Table) -> pa.Table:
         equals = {
             "error_class": self.reason,
-            "topic": self.topic,
-            "partition": self.partition,
-            "offset": self.offset,
+            "part": self.part,
+            "position": self.position,
             "state": self.state,
         }
         if self.table is not None:
@@ -134,9 +132,8 @@ def listed_row(letter: Mapping[str, Any]) -> Row:
     return {
         "changefeed": letter["changefeed_id"],
         "table": None if schema is None or table is None else str(TableName(schema, table)),
-        "topic": letter["topic"],
-        "partition": letter["partition"],
-        "offset": letter["offset"],
+        "part": letter["part"],
+        "position": letter["position"],
         "commit_ts": ts,
         "commit_time": None if ts is None else tso_time(ts),
         "state": letter["state"],
@@ -164,6 +161,6 @@ def refuse_unsaid(which: Chosen, *, is_all: bool, does: str) -> None:
     """ConfigError for a command that would be about all letters without saying so."""
     if which.is_said == is_all:
         raise ConfigError(
-            f"say which dead letters to {does}: --table, --reason, --offset, …, or --all for every "
-            "open one"
+            f"say which dead letters to {does}: --table, --reason, --position, …, or --all for "
+            "every open one"
         )

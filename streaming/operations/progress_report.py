@@ -132,7 +132,7 @@ def slowest_partition(row: ChangefeedRow) -> str | None:
     """The partition with the lowest watermark, which is the changefeed's. None while a partition
     has no watermark yet.
     """
-    if not row.watermarks or row.source_offsets.keys() - row.watermarks.keys():
+    if not row.watermarks or row.source_positions.keys() - row.watermarks.keys():
         return None
     return min(sorted(row.watermarks), key=lambda partition: row.watermarks[partition].ts)
 

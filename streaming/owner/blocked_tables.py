@@ -19,6 +19,7 @@ from sinks.control.blocked_ddls import BlockedDdl
 from streaming.owner.ddl.plan import HeldTable, Place
 from streaming.owner.ddl.refusal import refusal, way_past
 from streaming.owner.ddl.steps import DdlEvent
+from streaming.source.positions import Positions
 from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)
@@ -92,10 +93,10 @@ class BlockedTables:
         told = refusal(held.event, held.why, way_past(held.event, self._changefeed))
         return f"table {held.name} waits, the other tables go on: {told}"
 
-    def too_far(self, read: Mapping[str, int], low_water: Mapping[str, int]) -> str:
+    def too_far(self, read: Positions, low_water: Positions) -> str:
         """Why tables can wait no longer while others go on; empty where they can."""
         limit = self._context.batch.held_messages
-        distance = sum(max(0, at - low_water.get(each, at)) for each, at in read.items())
+        distance = self._context.source.distance(low_water, read)
         if distance <= limit:
             return ""
         return (

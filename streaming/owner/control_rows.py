@@ -38,7 +38,6 @@ from streaming.owner.progress_rows import (
     with_blocked,
     with_letters,
 )
-from streaming.source.positions import texts
 from streaming.stream.backlog import Backlog
 from streaming.stream.read import Marks
 
@@ -218,7 +217,7 @@ class ControlRows:
             reported = [each for each in advance.spans if self._is_current(each.span)]
             moved = [
                 self._with_ddl(
-                    reported_progress(self.progress[each.span.name], each, advance.source_offsets)
+                    reported_progress(self.progress[each.span.name], each, advance.source_positions)
                 )
                 for each in reported
             ]
@@ -301,8 +300,8 @@ class ControlRows:
             checkpoint_ts=checkpoint_ts,
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
             max_published_ts=self.floor_ts,
-            source_offsets=low_water(row, advance, reading, self.progress.values()),
-            watermarks=risen(row.watermarks, texts(marks)),
+            source_positions=low_water(row, advance, reading, self.progress.values()),
+            watermarks=risen(row.watermarks, marks),
             dead_letters=self._letters,
             error=None,
         )

@@ -37,7 +37,6 @@ from streaming.owner.outlook import OwnersOutlook
 from streaming.owner.progress_rows import merged, registered
 from streaming.owner.shown_state import as_ended, as_running
 from streaming.owner.start_point import KeptFresh, claim_term
-from streaming.source.positions import texts
 from streaming.stream.backlog import BacklogMeter
 from streaming.stream.lasting_warnings import etcd_concern
 from streaming.stream.retention_watch import RetentionWatch
@@ -80,7 +79,7 @@ class DeltaControlWriter(RoleWorker):
         self._advance: Advance | None = None
         self._stops_for: HeldTable | None = None  # a DDL that is due and cannot be run
         self._running: DdlKey | None = None  # the last DDL that was begun
-        self._meter = BacklogMeter()
+        self._meter = BacklogMeter(context.source.distance)
         self._trouble: str | None = None  # before the claim
         self._standing = Standing()
         self._concern: str | None = None
@@ -212,7 +211,7 @@ class DeltaControlWriter(RoleWorker):
         )
         retention = RetentionWatch(
             context.new_source,
-            lambda: rows.row.source_offsets,
+            lambda: rows.row.source_positions,
             context.concerns,
         )
         term = _ClaimedTerm(
@@ -298,7 +297,7 @@ class DeltaControlWriter(RoleWorker):
         """On the applying thread, with each step of the owner's reader. The progress rows of new
         tables are written before the coordination thread hears of the tables (docs/cluster.md
         10)."""
-        rows.add([(made.table, texts(made.low_water)) for made in known.made])
+        rows.add([(made.table, made.low_water) for made in known.made])
         pending = pending_ddls(known, rows.spans, rows.row.incarnation)
         with self._lock:
             self._known = known
@@ -338,8 +337,8 @@ class DeltaControlWriter(RoleWorker):
         rows.refresh(context.ttl_s / 3)
 
     def _write(self, term: _ClaimedTerm, advance: Advance) -> None:
-        rows, reading = term.rows, texts(term.reader.low_water)
-        read = advance.read_offsets if rows.spans else texts(self._stream.position)
+        rows, reading = term.rows, term.reader.low_water
+        read = advance.read_positions if rows.spans else self._stream.position
         now_s = time.monotonic()
         self._meter.ends_at(self._stream.backlog.look().ends, now_s)
         if read:

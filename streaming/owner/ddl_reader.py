@@ -38,7 +38,7 @@ from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan
 from streaming.owner.ddl.steps import DdlEvent, DdlKey
 from streaming.owner.far_watermarks import FarWatermarks
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
-from streaming.source.positions import Offsets, texts
+from streaming.source.positions import Positions
 from streaming.stream.read import Read
 from streaming.stream.role import StreamRole
 from streaming.stream.role_context import RoleContext
@@ -54,7 +54,7 @@ class _FirstRow:
     the table is; None: all rows so far are at or below the changefeed's start."""
 
     commit_ts: Ts
-    low_water: Offsets
+    low_water: Positions
     whole_from_ts: Ts | None
 
 
@@ -81,24 +81,24 @@ class DdlReader(StreamRole):
         self._trust = context.trust
         self._stream = context.stream
         self._on_known = on_known
-        self._far = FarWatermarks(context.concerns)
-        self.since: Offsets | None = None  # from there on the stream's reads are ours too
+        self._far = FarWatermarks(context.concerns, context.source.place)
+        self.since: Positions | None = None  # from there on the stream's reads are ours too
         self._is_caught_up = False  # what lies before has been read
         self._closing = threading.Event()
         self._position_ts = Ts(0)
-        self._ddls: dict[DdlKey, tuple[DdlEvent, Offsets]] = {}
+        self._ddls: dict[DdlKey, tuple[DdlEvent, Positions]] = {}
         self._first_rows: dict[TableName, _FirstRow] = {}
         self._bad: list[Block] = []
-        self._waiting: list[tuple[Ts, Offsets]] = []  # of reads with rows above what is planned
+        self._waiting: list[tuple[Ts, Positions]] = []  # of reads with rows above what is planned
         self._unreported: list[NewTable] = []
         self._removed: list[int] = []  # and not reported either
         self._ran: deque[ReplicatedTable | EndedSpan | RenamedSpans | None] = deque()
         self._has_run = False  # a DDL, and what comes behind it is not planned yet
-        self.low_water: Offsets = {}  # from where this reading must begin again
+        self.low_water: Positions = {}  # from where this reading must begin again
 
     # Joining: the control writer's calls.
 
-    def catch_up(self, low_water: Offsets, step: Watched) -> None:
+    def catch_up(self, low_water: Positions, step: Watched) -> None:
         """Read what lies before ``since``. After a failure it is called again and begins anew.
         ``step``: of the caller's thread; each read is one. It ends after `close`."""
         assert self.since is not None
@@ -118,7 +118,7 @@ class DdlReader(StreamRole):
         self._closing.set()
         self._far.close()
 
-    def submit(self, begin: Offsets) -> Wanted:
+    def submit(self, begin: Positions) -> Wanted:
         if self.since is None:
             self.since = dict(begin)
         return {}
@@ -160,18 +160,18 @@ class DdlReader(StreamRole):
             block.has_only_rows and bool(block.name.table) and not self._filter.selects(block.name)
         )
 
-    def _keep_ddls(self, block: Block, before: Offsets) -> None:
+    def _keep_ddls(self, block: Block, before: Positions) -> None:
         for each in block.table().to_pylist():
             name = TableName(each["schema_name"] or "", each["table_name"] or "")
             ddl = DdlEvent(
                 commit_ts=Ts(each["commit_ts"]),
-                offset=each["offset"],
+                place=each["position"],
                 name=name,
                 ddl_type=each["ddl_type"] or "",
                 query=each["query"] or "",
             )
             known, since = self._ddls.get(ddl.key, (ddl, before))
-            first = min(known, ddl, key=lambda each: each.offset)  # it comes again
+            first = min(known, ddl, key=lambda each: each.place)  # it comes again
             self._ddls[ddl.key] = first, lowest([before, since])
 
     def apply_due(self) -> None:
@@ -187,7 +187,7 @@ class DdlReader(StreamRole):
         position = self._stream.resolved_ts()
         if self._has_run or position > self._position_ts:
             self._advance_to(position)
-        held = [offsets for _, offsets in (*self._ddls.values(), *self._waiting)]
+        held = [begins for _, begins in (*self._ddls.values(), *self._waiting)]
         held += [first.low_water for first in self._first_rows.values()]
         self.low_water = lowest([self._stream.position, *held])
 
@@ -226,7 +226,7 @@ class DdlReader(StreamRole):
             NewTable(table=table, low_water=self._low_water(name, is_again=name in left))
             for name, table in made.items()
         ]
-        self._rows.add([(each.table, texts(each.low_water)) for each in begun])
+        self._rows.add([(each.table, each.low_water) for each in begun])
         for each in ended:
             if each.table.name not in made:
                 self._rows.end(each)
@@ -346,7 +346,7 @@ class DdlReader(StreamRole):
         self._unreported += [self._made(name) for name in names]
 
     def _told(
-        self, names: Sequence[TableName], since: Offsets, limit: Ts, *, above_start: bool
+        self, names: Sequence[TableName], since: Positions, limit: Ts, *, above_start: bool
     ) -> dict[TableName, WholeRow | Untold]:
         """What the newest whole rows of these tables tell. Rows at or below the start tell nothing
         of a table that the schema file defines: it may have been altered before the start."""
@@ -380,7 +380,7 @@ class DdlReader(StreamRole):
         self._first_rows.pop(name, None)
         return NewTable(table=self._spans[name], low_water=low_water)
 
-    def _low_water(self, name: TableName, *, is_again: bool) -> Offsets:
+    def _low_water(self, name: TableName, *, is_again: bool) -> Positions:
         """Rows of a name that was another table's before may have come while that was here."""
         first = self._first_rows.get(name)
         found = [self._stream.position if first is None else first.low_water]
@@ -389,7 +389,7 @@ class DdlReader(StreamRole):
         return lowest(found)
 
 
-def in_pairs(waiting: Sequence[tuple[Ts, Offsets]]) -> list[tuple[Ts, Offsets]]:
+def in_pairs(waiting: Sequence[tuple[Ts, Positions]]) -> list[tuple[Ts, Positions]]:
     """Half as many, each of two reads: it waits for the later, and is read from the earlier."""
     pairs = [waiting[at : at + 2] for at in range(0, len(waiting), 2)]
     return [(max(ts for ts, _ in pair), lowest([before for _, before in pair])) for pair in pairs]

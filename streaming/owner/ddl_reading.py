@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from streaming.owner.control_rows import ControlRows
 from streaming.owner.ddl_reader import DdlReader
-from streaming.source.positions import Offsets, parsed, texts
+from streaming.source.positions import Positions
 from streaming.stream.backlog import BacklogMeter
 from streaming.stream.retention_watch import RetentionWatch
 from streaming.stream.role_context import RoleContext
@@ -39,7 +39,7 @@ class DdlReading:
         self._retention = retention
         self._fail = fail
         self._is_joined = False
-        self._begins_at: Offsets | None = None  # from where the reader is still to catch up
+        self._begins_at: Positions | None = None  # from where the reader is still to catch up
 
     def go_on(self) -> None:
         """The next step, if there is one. Raises what ``SharedStream.join`` raises."""
@@ -59,15 +59,15 @@ class DdlReading:
         """Join the stream. The reader must read from the changefeed's low water on, wherever the
         stream is by now."""
         row = self._rows.row
-        offsets, marks = parsed(row.source_offsets), parsed(row.watermarks)
+        offsets, marks = row.source_positions, row.watermarks
         begin = self._context.stream.join(self._reader, offsets, marks)
         self._is_joined = True
         self._retention.begin()
-        self._rows.row = replace(row, source_offsets={**texts(begin), **row.source_offsets})
+        self._rows.row = replace(row, source_positions={**begin, **row.source_positions})
         self._begins_at = begin
-        self._meter.begin(texts(begin), time.monotonic())
+        self._meter.begin(begin, time.monotonic())
 
-    def _catch_up(self, begins_at: Offsets) -> None:
+    def _catch_up(self, begins_at: Positions) -> None:
         step = self._context.watch(f"catching up of {self._context.name}")
         try:
             with step:

@@ -9,32 +9,32 @@ been taken for read, and rows that come later for old.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from streaming.protocols.contract import FAR_WATERMARK, Block, Kind
-from streaming.source.positions import TopicPartition
 from streaming.stream.lasting_warnings import LastingWarnings
 
 SHOWN_S: Final = 60.0  # the least time that it is shown
 
 
 class FarWatermarks:
-    """Of the owner's reader. One thread."""
+    """Of the owner's reader. One thread. ``place``: what a sentence calls a place."""
 
-    def __init__(self, concerns: LastingWarnings) -> None:
+    def __init__(self, concerns: LastingWarnings, place: Callable[[str, int], str]) -> None:
         self._concerns = concerns
-        self._open: dict[TopicPartition, tuple[int, float]] = {}  # by offset, and until when
+        self._place = place
+        self._open: dict[str, tuple[int, float]] = {}  # position, and until when
 
     def look(self, blocks: Sequence[Block]) -> None:
         """At the blocks of a read."""
         for block in blocks:
-            where = TopicPartition(block.topic, block.partition)
+            where = block.part
             if block.kind is Kind.BAD:
                 self._look_at_bad(where, block)
             elif block.kind is Kind.WATERMARK and where in self._open:
-                offset, until_s = self._open[where]
-                if block.last > offset and time.monotonic() >= until_s:
+                position, until_s = self._open[where]
+                if block.last > position and time.monotonic() >= until_s:
                     del self._open[where]
                     self._concerns.say(_about(where), None)
 
@@ -42,17 +42,17 @@ class FarWatermarks:
         for where in list(self._open):
             self._concerns.withdraw(_about(where))
 
-    def _look_at_bad(self, where: TopicPartition, block: Block) -> None:
-        for each in block.table().select(["offset", "error_class", "error_message"]).to_pylist():
+    def _look_at_bad(self, where: str, block: Block) -> None:
+        for each in block.table().select(["position", "error_class", "error_message"]).to_pylist():
             if each["error_class"] == FAR_WATERMARK:
-                self._open[where] = each["offset"], time.monotonic() + SHOWN_S
+                self._open[where] = each["position"], time.monotonic() + SHOWN_S
                 self._concerns.say(
                     _about(where),
-                    f"topic {where.topic} partition {where.partition} offset {each['offset']}: "
+                    f"{self._place(where, each['position'])}: "
                     f"{each['error_message']}, and is in _tidelake/dead_letters. Is the clock of "
                     "TiDB's PD right, and does something else write to the topic?",
                 )
 
 
-def _about(where: TopicPartition) -> str:
+def _about(where: str) -> str:
     return f"watermark of {where}"

@@ -8,7 +8,6 @@ import time
 from sinks.spark.jvm_errors import line
 from streaming.changefeed.awaited import awaited
 from streaming.owner.control_rows import ControlRows
-from streaming.source.positions import texts
 from streaming.stream.lasting_warnings import OWNER
 from streaming.stream.role_context import RoleContext
 
@@ -54,6 +53,6 @@ class OwnersOutlook:
 def _has_read_all(context: RoleContext) -> bool:
     """Whether the stream has read what Kafka had when it was asked last."""
     ends = context.stream.backlog.look().ends
-    position = texts(context.stream.position)  # empty while it is idle
+    position = context.stream.position  # empty while it is idle
     is_known = bool(position) and ends.keys() >= position.keys()
     return is_known and all(at >= ends[each] for each, at in position.items())

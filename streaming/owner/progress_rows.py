@@ -29,7 +29,7 @@ def registered(table: ReplicatedTable, incarnation: int) -> RegisteredTable:
 
 
 def first_progress(
-    table: ReplicatedTable, row: ChangefeedRow, source_offsets: Mapping[str, int]
+    table: ReplicatedTable, row: ChangefeedRow, source_positions: Mapping[str, int]
 ) -> ProgressRow:
     """The row of a table that no capture replicates yet: it names the owner's capture, until a
     capture reports the span."""
@@ -44,7 +44,7 @@ def first_progress(
         resolved_ts=table.checkpoint,
         delta_version=table.version,
         identity_ts=table.identity,
-        source_offsets=source_offsets,
+        source_positions=source_positions,
         capture_id=row.capture_id,
         epoch=row.epoch,
         fence=fence_number(row.term),
@@ -66,7 +66,7 @@ def resumed_progress(
     """The row of a table as a new owner finds it. Capture, epoch and fence of the span stay,
     unless the incarnation is new."""
     if before.incarnation != row.incarnation:
-        fresh = first_progress(table, row, row.source_offsets)
+        fresh = first_progress(table, row, row.source_positions)
         return replace(
             fresh,
             dead_letters=before.dead_letters,
@@ -102,9 +102,9 @@ def ended_progress(before: ProgressRow, at_ts: Ts, version: int | None) -> Progr
 
 
 def reported_progress(
-    before: ProgressRow, reported: SpanProgress, source_offsets: Mapping[str, int]
+    before: ProgressRow, reported: SpanProgress, source_positions: Mapping[str, int]
 ) -> ProgressRow:
-    """The row after a capture's report; ``source_offsets`` is its low water when the capture
+    """The row after a capture's report; ``source_positions`` is its low water when the capture
     reported none for the span."""
     status, checkpoint = reported.status, reported.checkpoint
     at_ts = max(before.checkpoint_ts, checkpoint.checkpoint_ts)
@@ -118,7 +118,7 @@ def reported_progress(
         delta_version=version,
         capture_id=reported.capture_id or before.capture_id,
         epoch=reported.epoch or before.epoch,
-        source_offsets=source_offsets or before.source_offsets,
+        source_positions=source_positions or before.source_positions,
         updated_at=None,
     )
     if status is None:
@@ -127,7 +127,7 @@ def reported_progress(
         row,
         engine=status.engine or before.engine,
         fence=max(before.fence, status.fence),
-        source_offsets=status.source_offsets or row.source_offsets,
+        source_positions=status.source_positions or row.source_positions,
         dropped_columns=_greater(before.dropped_columns, status.dropped_columns or {}),
         null_dates=_greater(before.null_dates, status.null_dates or {}),
         error=status.error,
@@ -218,12 +218,12 @@ def low_water(
     owner's own reading) past that table's first row. So the low water of every progress row
     counts too, and the rows of such a table are not skipped."""
     rows = list(progress)
-    tables = [each.source_offsets for each in rows if each.state != DROPPED]
+    tables = [each.source_positions for each in rows if each.state != DROPPED]
     if rows and not tables:  # all were dropped: the owner alone reads
-        return later(row.source_offsets, [reading])
-    if not advance.source_offsets:
-        return row.source_offsets
-    return later(row.source_offsets, [advance.source_offsets, reading, *tables])
+        return later(row.source_positions, [reading])
+    if not advance.source_positions:
+        return row.source_positions
+    return later(row.source_positions, [advance.source_positions, reading, *tables])
 
 
 def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) -> dict[str, int]:

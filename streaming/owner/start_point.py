@@ -1,5 +1,5 @@
 """Where a start begins: for a new changefeed, a resumed or rewound one, and one whose configuration
-has changed. Pure, but for the questions to ``KafkaSource``.
+has changed. Pure, but for the questions to the source.
 
 A changefeed that has a row *resumes*, whatever ``--start-ts`` says. ``--overwrite-checkpoint-ts``
 and a changed fingerprint (filter, zone, casts) make a new incarnation, under which every table is
@@ -22,13 +22,8 @@ from coordination.model import Ownership
 from sinks.control.changefeeds import ChangefeedRow, ChangefeedState
 from streaming.changefeed.earlier_filters import filters_after, filters_of
 from streaming.changefeed.far_ts import refuse_far_ahead
-from streaming.source.kafka.broker import KafkaSource, SourceShape, check_topic_ids
-from streaming.source.kafka.deleted_messages import refuse_a_hole
-from streaming.source.positions import parsed
+from streaming.source.contract import Source, SourceShape
 from streaming.stream.role_context import RoleContext
-
-logger = logging.getLogger(__name__)
-
 
 logger = logging.getLogger(__name__)
 
@@ -88,32 +83,32 @@ def settled_row(
     stored: ChangefeedRow,
     changefeed: Changefeed,
     shape: SourceShape,
-    log: KafkaSource,
+    source: Source,
     start_id: str | None = None,
 ) -> ChangefeedRow:
-    """The row with which this start goes on, from the claimed one. Raises SourceLost if a topic was
-    made again, or if a partition that was not read yet no longer has everything. Asks the broker.
+    """The row with which this start goes on, from the claimed one. Raises SourceLost if a part has
+    another identity, or if one that was not read yet no longer has everything. Asks the source.
 
     ``start_id``: in a cluster, the ID of the creation or resume that said where to start; each has
     its own. With one that the row does not have yet, the changefeed goes to its start-ts."""
-    is_new = not stored.source_offsets  # claimed, but reading never began
+    is_new = not stored.source_positions  # claimed, but reading never began
     row = _begun(stored, changefeed, start_id)
-    if not row.source_offsets:  # where it begins, an operator has said
-        refuse_far_ahead("start-ts", row.checkpoint_ts, log)
-    check_topic_ids(row.topic_ids, shape.topic_ids)
+    if not row.source_positions:  # where it begins, an operator has said
+        refuse_far_ahead("start-ts", row.checkpoint_ts, source)
+    source.check_identities(row.source_identities, shape)
     state = _state(row, changefeed)
-    unknown = [p for p in shape.partitions if str(p) not in row.source_offsets]
-    first = log.beginnings(unknown) if unknown else {}  # for partitions without recorded offsets
+    unknown = shape.parts - row.source_positions.keys()
+    first = source.beginnings(unknown) if unknown else {}
     if state != "finished":  # a finished one reads nothing more, so nothing can be missing
         reached = None if is_new else stored.checkpoint_ts
-        refuse_a_hole(first, log, checkpoint_ts=row.checkpoint_ts, reached_ts=reached)
-    offsets = {str(p): at for p, at in first.items()} | dict(row.source_offsets)
+        source.refuse_a_hole(first, checkpoint_ts=row.checkpoint_ts, reached_ts=reached)
+    positions = {**first, **row.source_positions}
     return replace(
         row,
         state=state,
         target_ts=changefeed.target_ts,
-        source_offsets={str(p): offsets[str(p)] for p in sorted(shape.partitions)},
-        topic_ids=dict(shape.topic_ids),
+        source_positions={part: positions[part] for part in shape.identities},
+        source_identities=dict(shape.identities),
         error=None,
         row_rules=row_rules(changefeed),
         start_id=start_id or row.start_id,
@@ -121,7 +116,7 @@ def settled_row(
 
 
 def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) -> ChangefeedRow:
-    if not stored.source_offsets:
+    if not stored.source_positions:
         return _begun_first(stored, changefeed, start_id)
     wanted = fingerprint(changefeed)
     rewind = _rewind_ts(stored, changefeed, start_id)
@@ -137,9 +132,9 @@ def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) 
             checkpoint_ts=rewind,
             resolved_ts=rewind,
             max_published_ts=max(stored.max_published_ts, stored.checkpoint_ts),
-            source_offsets={},
+            source_positions={},
             watermarks={},
-            topic_ids={},
+            source_identities={},
         )
     if stored.fingerprint != wanted:
         logger.info("the configuration changed: a new incarnation goes on where the old one was")
@@ -211,7 +206,7 @@ def _state(row: ChangefeedRow, changefeed: Changefeed) -> ChangefeedState:
 
 class KeptFresh:
     """Refreshes the row of a claimed term from a thread of its own: before the owner writes more,
-    it asks a broker that may be away, reads dead letters, seals tables. Else the row would look as
+    it asks a source that may be away, reads dead letters, seals tables. Else the row would look as
     if its owner were gone (rule 6). A context manager."""
 
     def __init__(self, context: RoleContext) -> None:
@@ -261,8 +256,8 @@ def claim_term(
     changefeed's row as this owner is to use it; it is not saved yet. ``on_wait`` gets a sentence
     where it waits for an owner that may be alive.
 
-    Raises what ``Changefeeds.claim`` and ``settled_row`` raise, and SourceLost for offsets that are
-    gone."""
+    Raises what ``Changefeeds.claim`` and ``settled_row`` raise, and SourceLost for positions
+    that are gone."""
     changefeed, start_id = context.changefeed, _start_id(context, ownership)
     failpoint(Failpoint.BEFORE_CLAIM)
     claimed = context.tables.changefeeds.claim(
@@ -278,8 +273,8 @@ def claim_term(
     context.tables.snapshots.claim(changefeed.id, claimed.term)
     failpoint(Failpoint.AFTER_CLAIM)
     row = settled_row(claimed, changefeed, context.source.shape(), context.source, start_id)
-    if row.state != "finished":  # a finished one reads nothing more: Kafka may delete its data
-        context.source.check_offsets(parsed(row.source_offsets), row.checkpoint_ts)
+    if row.state != "finished":  # a finished one reads nothing more: its data may be deleted
+        context.source.check(row.source_positions, row.checkpoint_ts)
     else:
         logger.info("finished already checkpoint_ts=%d", row.checkpoint_ts)
     return row

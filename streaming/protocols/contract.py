@@ -4,7 +4,7 @@ Messages and blocks are pure values on Arrow, so that a decoder runs on an execu
 without Spark, a broker or a table's schema. Row values stay texts, with the names and types that
 the message tells; the driver casts them, since it knows the table's schema at each commit-ts.
 
-    Messages (one partition, a chunk) ──decode(messages, wanted)──► blocks: one per kind, table and
+    Messages (one part, a chunk) ──decode(messages, wanted)──► blocks: one per kind, table and
                                                                     shape of its rows
 """
 
@@ -33,15 +33,15 @@ class Kind(StrEnum):
 
     ROW = "row"  # ROW_FIELDS, ``data``, perhaps ``old``; no body if the table is not wanted
     DDL = "ddl"  # DDL_BODY
-    WATERMARK = "watermark"  # no body: max_ts is the greatest watermark, last its last offset
+    WATERMARK = "watermark"  # no body: max_ts is the greatest watermark, last its last position
     BAD = "bad"  # BAD_BODY
-    DONE = "done"  # no body: how far a range was read; ``last`` is that offset (exclusive)
+    DONE = "done"  # no body: how far a range was read; ``last`` is that position (exclusive)
 
 
 ROW_FIELDS: Final = (
     pa.field("op", pa.int8()),  # OP_DELETE, OP_INSERT, OP_UPDATE
     pa.field("commit_ts", pa.int64()),
-    pa.field("offset", pa.int64()),
+    pa.field("position", pa.int64()),
     pa.field("index", pa.int32()),  # of the row in its message
 )
 # Besides ROW_FIELDS a row block's body has
@@ -64,7 +64,7 @@ KEY_NAMES: Final = b"key_names"  # JSON: [column …], the key as the message sa
 DDL_BODY: Final = pa.schema(
     [
         ("commit_ts", pa.int64()),
-        ("offset", pa.int64()),
+        ("position", pa.int64()),
         ("index", pa.int32()),
         ("schema_name", pa.string()),
         ("table_name", pa.string()),
@@ -74,7 +74,7 @@ DDL_BODY: Final = pa.schema(
 )
 BAD_BODY: Final = pa.schema(
     [
-        ("offset", pa.int64()),
+        ("position", pa.int64()),
         ("index", pa.int32()),
         ("error_class", pa.string()),
         ("error_message", pa.string()),
@@ -85,16 +85,15 @@ BAD_BODY: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Messages:
-    """Messages of one partition by rising offset. Offsets may be missing (markers, compaction)."""
+    """Messages of one part of a source, by rising position. Positions may be missing."""
 
-    topic: str
-    partition: int
-    offsets: pa.Int64Array
+    part: str
+    positions: pa.Int64Array
     values: pa.Array  # binary or large_binary; null: a tombstone
     latest_ts: int = SEALED_TS  # a watermark above it is not believed (`protocols/clocks.py`)
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return len(self.positions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +116,12 @@ class Block:
     to the driver."""
 
     kind: Kind
-    topic: str
-    partition: int
+    part: str
     name: TableName = NO_TABLE
     rows: int = 0  # the number of messages for DONE and WATERMARK, else of rows or events
     min_ts: int | None = None  # commit-ts, or watermark-ts
     max_ts: int | None = None
-    first: int = 0  # offsets, both inclusive (for DONE: begin, and where reading stopped)
+    first: int = 0  # positions, both inclusive (for DONE: begin, and where reading stopped)
     last: int = 0
     key_changes: int = 0  # the number of rows that have an ``old``
     has_only_rows: bool = False  # BAD: they are surely rows of the table that is named

@@ -1,6 +1,8 @@
 """What is read, and how far.
 
-positions                      a part of a source, and a position in it
+contract, positions            what a source must do; a part of it, and a position there
+sources                        opens one, by its settings
+watermarks                     W, the least over the parts
 kafka/                         Kafka: asked by the driver, read by Spark's executors
 body_files, worker_daemon      blocks pass by the JVM; a worker's imports, made once
 """

@@ -1,38 +1,17 @@
-"""A part of a source (a partition of a Kafka topic), a position in it, and their texts in the
-control rows."""
+"""A part of a source, and positions in it.
+
+A *part* is read in order and is named by a text (of a Kafka topic: ``topic/partition``). A
+*position* in a part is one 64-bit integer that rises; only the source knows what it means (a Kafka
+offset, the line of a recording)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+
+Positions = Mapping[str, int]  # part -> position: of the next message, if nothing else is said
+Distance = Callable[[Positions, Positions], int]  # how many messages lie between, about
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """One partition of one topic; ``str()`` is its key in Delta's map columns."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}"
-
-    @staticmethod
-    def parse(text: str) -> TopicPartition:
-        topic, _, partition = text.rpartition("/")
-        return TopicPartition(topic, int(partition))
-
-
-T = TypeVar("T")
-Offsets = Mapping[TopicPartition, int]
-
-
-def texts(offsets: Mapping[TopicPartition, T]) -> dict[str, T]:
-    """Offsets (or marks) with partitions as texts, as the control rows store them."""
-    return {str(partition): each for partition, each in offsets.items()}
-
-
-def parsed(stored: Mapping[str, T]) -> dict[TopicPartition, T]:
-    """The reverse of `texts`."""
-    return {TopicPartition.parse(text): each for text, each in stored.items()}
+def counted(begin: Positions, end: Positions) -> int:
+    """The distance where positions count messages. Parts that ``begin`` lacks do not count."""
+    return sum(max(0, at - begin.get(part, at)) for part, at in end.items())

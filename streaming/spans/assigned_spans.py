@@ -56,7 +56,7 @@ class AppliedSpan(NamedTuple):
     delta_version: int | None = None
     dead_letters: int = 0
     engine: str | None = None
-    source_offsets: Mapping[str, int] | None = None
+    source_positions: Mapping[str, int] | None = None
     dropped_columns: Mapping[str, int] | None = None
     is_paused: bool = False
     null_dates: Mapping[str, int] | None = None
@@ -82,7 +82,7 @@ class AppliedSpan(NamedTuple):
             delta_version=table.version_at_checkpoint,
             dead_letters=letters.counts.get(table.name, 0),
             engine=table.engine or None,
-            source_offsets=low_water,
+            source_positions=low_water,
             dropped_columns=table.dropped or None,
             null_dates=table.null_dates or None,
             is_paused=table.state == PAUSED,
@@ -108,7 +108,7 @@ class AssignedSpans:
         self._names: set[TableName] = set()  # of the spans in `_held`
         self._changed: set[int] = set()
         self._barrier: Barrier | None = None
-        self._read_offsets: Mapping[str, int] | None = None
+        self._read_positions: Mapping[str, int] | None = None
         # Published and not adopted yet, by table ID: the assignment's ID and what was applied.
         self._new_applied: dict[int, tuple[int, AppliedSpan]] = {}
         self._new_offsets: Mapping[str, int] | None = None
@@ -197,9 +197,9 @@ class AssignedSpans:
             changed, self._changed = self._changed, set()
             return changed
 
-    def read_offsets(self) -> Mapping[str, int] | None:
+    def read_positions(self) -> Mapping[str, int] | None:
         with self._lock:
-            return self._read_offsets
+            return self._read_positions
 
     def set_barrier(self, barrier: Barrier | None) -> bool:
         """Whether this changed the barrier. None changes nothing."""
@@ -216,7 +216,7 @@ class AssignedSpans:
         for table_id, (assignment_id, applied) in news.items():
             self._adopt_one(table_id, assignment_id, applied)
         if self._new_offsets is not None:
-            self._read_offsets, self._new_offsets = self._new_offsets, None
+            self._read_positions, self._new_offsets = self._new_offsets, None
 
     def _adopt_one(self, table_id: int, assignment_id: int, applied: AppliedSpan) -> None:
         held = self._held.get(table_id)
@@ -290,7 +290,7 @@ class AssignedSpans:
                 self._leave(held)
 
     def publish(
-        self, applied: Iterable[tuple[Assignment, AppliedSpan]], read_offsets: Mapping[str, int]
+        self, applied: Iterable[tuple[Assignment, AppliedSpan]], read_positions: Mapping[str, int]
     ) -> bool:
         """Publish how far spans are, with how far was read by then. Returns whether the agent
         has anything new to report.
@@ -307,8 +307,8 @@ class AssignedSpans:
                 is_here = held is not None and held.assignment.state is not TableState.STOPPED
                 if is_here and held is not None and held.applied != each:
                     self._new_applied[assignment.span.table_id] = (assignment.id, each)
-            last = self._read_offsets if self._new_offsets is None else self._new_offsets
-            self._new_offsets = last if missing else read_offsets
+            last = self._read_positions if self._new_offsets is None else self._new_offsets
+            self._new_offsets = last if missing else read_positions
             is_news = len(self._new_applied) > before or self._new_offsets != last
             return is_news or bool(self._changed)
 

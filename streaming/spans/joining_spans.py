@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Final
 
 from coordination.model import TableName, Ts, lowest
@@ -17,7 +16,7 @@ from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.protocols.contract import Block, Wanted, WantedTable
-from streaming.source.positions import Offsets, TopicPartition, parsed
+from streaming.source.positions import Distance, Positions
 from streaming.spans.assigned_spans import Assignment
 from streaming.stream.shared_stream import SharedStream
 
@@ -30,22 +29,20 @@ NEAR_MESSAGES: Final = 50_000  # to read so many more takes no longer than one m
 class JoiningSpan:
     """A span whose unapplied rows are not all in the carry yet, with its table.
 
-    Its rows must still be read from ``low_water`` on. ``since``: the offsets from which on the
+    Its rows must still be read from ``low_water`` on. ``since``: the positions from which on the
     stream's own reads bring them; None until the next read begins. ``caught``: rows from before
     ``since`` that the worker has read, until the applying thread moves them into the carry."""
 
     assignment: Assignment
     table: ReplicatedTable
-    low_water: Offsets
-    since: Offsets | None = None
+    low_water: Positions
+    since: Positions | None = None
     caught: list[Block] = field(default_factory=list)
     is_caught_up: bool = False
 
-    @property
-    def behind(self) -> int:
+    def behind(self, distance: Distance) -> int:
         """How many messages lie between its low water and ``since``."""
-        low_water = self.low_water
-        return sum(max(0, at - low_water.get(p, at)) for p, at in (self.since or {}).items())
+        return distance(self.low_water, self.since or {})
 
 
 class JoiningSpans:
@@ -123,7 +120,7 @@ class JoiningSpans:
         self,
         together: Iterable[JoiningSpan],
         blocks: Sequence[Block],
-        position: Offsets,
+        position: Positions,
         *,
         is_last: bool,
     ) -> None:
@@ -154,7 +151,7 @@ class JoiningSpans:
 
     # Called by the reading thread.
 
-    def submit(self, begin: Offsets) -> Wanted:
+    def submit(self, begin: Positions) -> Wanted:
         """The stream's next read begins at ``begin``: returns which rows it is to decode. New
         newcomers get ``begin`` as their ``since``."""
         with self._changed:
@@ -226,17 +223,17 @@ def wanted_of(table: ReplicatedTable, above_ts: Ts) -> WantedTable:
     return WantedTable(above_ts=above_ts, key=key)
 
 
-def passes(coming: Iterable[JoiningSpan]) -> list[list[JoiningSpan]]:
+def passes(coming: Iterable[JoiningSpan], distance: Distance) -> list[list[JoiningSpan]]:
     """The newcomers that can be caught up now (their ``since`` is known), grouped into passes of
     reading. One pass serves those with the same ``since`` whose low waters are near each other. The
     shortest pass comes first."""
     found: list[list[JoiningSpan]] = []
     for newcomer in sorted(
-        (each for each in coming if each.since is not None), key=attrgetter("behind")
+        (each for each in coming if each.since is not None), key=lambda each: each.behind(distance)
     ):
         for together in found:
             first = together[0]
-            is_near = newcomer.behind - first.behind <= NEAR_MESSAGES
+            is_near = newcomer.behind(distance) - first.behind(distance) <= NEAR_MESSAGES
             if is_near and first.since == newcomer.since:
                 together.append(newcomer)
                 break
@@ -245,13 +242,13 @@ def passes(coming: Iterable[JoiningSpan]) -> list[list[JoiningSpan]]:
     return found
 
 
-def low_water_of(together: Iterable[JoiningSpan]) -> dict[TopicPartition, int]:
+def low_water_of(together: Iterable[JoiningSpan]) -> dict[str, int]:
     """Where the reading of one pass begins."""
     return lowest([each.low_water for each in together])
 
 
-def stored_low_water(row: ChangefeedRow, progress: ProgressRow | None) -> dict[TopicPartition, int]:
-    """From where a span must be read: its progress row's offsets, and for partitions that the row
+def stored_low_water(row: ChangefeedRow, progress: ProgressRow | None) -> dict[str, int]:
+    """From where a span must be read: its progress row's positions, and for parts that the row
     does not have, the changefeed's."""
-    own = progress.source_offsets if progress is not None else {}
-    return parsed({**row.source_offsets, **own})
+    own = progress.source_positions if progress is not None else {}
+    return {**row.source_positions, **own}

@@ -10,7 +10,7 @@ from typing import Final
 from coordination.model import Ts
 from streaming.apply.applier import DueTable
 from streaming.apply.carry import Carry
-from streaming.stream.watermarks import Watermarks
+from streaming.source.watermarks import Watermarks
 
 logger = logging.getLogger(__name__)
 

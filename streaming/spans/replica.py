@@ -28,7 +28,6 @@ from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableStatus
 from coordination.scheduler.replica import Trouble
 from sinks.spark.jvm_errors import line
-from streaming.source.positions import parsed
 from streaming.spans.assigned_spans import AssignedSpans, Assignment
 from streaming.spans.joining_spans import low_water_of, passes
 from streaming.spans.span_writer import SpanWriter
@@ -89,8 +88,8 @@ class StreamReplica(RoleWorker):
     def take_changed(self) -> Collection[int]:
         return self._held.take_changed()
 
-    def get_read_offsets(self) -> Mapping[str, int] | None:
-        return self._held.read_offsets()
+    def get_read_positions(self) -> Mapping[str, int] | None:
+        return self._held.read_positions()
 
     def set_barrier(self, barrier: Barrier | None) -> None:
         if self._held.set_barrier(barrier):
@@ -167,9 +166,9 @@ class StreamReplica(RoleWorker):
         coming = newcomers.coming()
         if coming and not self._is_reading:
             row = self._context.row(self._incarnation)
-            self._stream.join(writer, low_water_of(coming), parsed(row.watermarks))
+            self._stream.join(writer, low_water_of(coming), row.watermarks)
             self._is_reading = True
-        for together in passes(coming):
+        for together in passes(coming, self._stream.distance):
             newcomers.catch_up(together, self._step, self._closing)
         if coming:
             self._stream.wake()

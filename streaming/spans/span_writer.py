@@ -32,7 +32,7 @@ from streaming.apply.row_block import RowsGone
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.replicated_table import ReplicatedTable, span_of
 from streaming.protocols.contract import Block, Kind, Wanted
-from streaming.source.positions import Offsets, texts
+from streaming.source.positions import Positions
 from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
 from streaming.spans.joining_spans import JoiningSpan, JoiningSpans, stored_low_water, wanted_of
 from streaming.spans.log_lines import SpanLogLines
@@ -151,7 +151,7 @@ class SpanWriter(StreamRole):
         self.newcomers.set_failed(has_failed=True)
         self._on_failed(error)
 
-    def submit(self, begin: Offsets) -> Wanted:
+    def submit(self, begin: Positions) -> Wanted:
         return self.newcomers.submit(begin)
 
     def take(self, read: Read) -> None:
@@ -382,7 +382,7 @@ class SpanWriter(StreamRole):
     def _publish(self, resolved: Ts) -> bool:
         spans = [joined.assignment for joined in self._joined.values()]
         applied = [(each, self.applied(each, resolved)) for each in spans]
-        return self._held.publish(applied, texts(self._stream.position))
+        return self._held.publish(applied, self._stream.position)
 
     def applied(self, assignment: Assignment, resolved: Ts = NO_TS) -> AppliedSpan:
         """How far a span is. The permit also asks for it, right after a write of the span."""
@@ -395,6 +395,6 @@ class SpanWriter(StreamRole):
             table,
             at_ts=at_ts,
             resolved=Ts(max(resolved, self._stream.resolved_ts(), at_ts)),
-            low_water=None if low_water == here else texts(low_water),
+            low_water=None if low_water == here else low_water,
             letters=self._dead_letters,
         )

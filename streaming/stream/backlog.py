@@ -1,6 +1,7 @@
-"""How far reading is behind Kafka's ends, how fast it goes, and when it will have caught up. Pure.
+"""How far reading is behind the source's ends, how fast it goes, and when it will have caught
+up. Pure.
 
-Offsets are by ``topic/partition``, times are seconds of one monotonic clock. The rate is that of
+Times are seconds of one monotonic clock. The rate is that of
 reading over the last minute. Messages count when they are read and applied, not before.
 """
 
@@ -8,13 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sinks.control.changefeeds import NEARLY_S
-
-Offsets = Mapping[str, int]
+from streaming.source.positions import Distance, Positions, counted
 
 OVER_S = 60.0  # the rate is measured over this time
 LEAST_SPAN_S = 4.0  # the ends' growth is known only if they were looked at over this time
@@ -24,17 +23,18 @@ LEAST_SPAN_S = 4.0  # the ends' growth is known only if they were looked at over
 class Backlog:
     """The backlog at one moment. What is not known yet is None."""
 
-    read: Offsets = field(default_factory=dict)
-    ends: Offsets = field(default_factory=dict)
+    read: Positions = field(default_factory=dict)
+    ends: Positions = field(default_factory=dict)
     per_s: float | None = None
+    distance: Distance = counted
     growth_per_s: float | None = None  # messages per second that are produced
 
     @property
     def behind(self) -> int | None:
-        """The number of messages in Kafka that are not read yet; None if it is not known."""
+        """The number of messages in the source that are not read yet; None if it is not known."""
         if not self.read or not self.ends.keys() >= self.read.keys():
             return None
-        return sum(max(0, self.ends[partition] - at) for partition, at in self.read.items())
+        return self.distance(self.read, {part: self.ends[part] for part in self.read})
 
     @property
     def left_s(self) -> float | None:
@@ -50,8 +50,8 @@ class Backlog:
     def columns(self) -> dict[str, Any]:
         """The backlog as columns of the changefeed's row."""
         return {
-            "read_offsets": dict(self.read),
-            "end_offsets": dict(self.ends),
+            "read_positions": dict(self.read),
+            "end_positions": dict(self.ends),
             "messages_behind": self.behind,
             "messages_per_s": self.per_s,
             "time_left_s": self.left_s,
@@ -72,19 +72,20 @@ class _Stretch:
 
 
 class BacklogMeter:
-    """Measures the backlog from what the reading thread and the thread that asks the broker report.
+    """Measures the backlog from what the reading thread and the thread that asks the source report.
     Thread-safe; times are monotonic seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, distance: Distance = counted) -> None:
+        self._distance = distance
         self._lock = threading.Lock()
-        self._read: Offsets = {}
-        self._ends: Offsets = {}
+        self._read: Positions = {}
+        self._ends: Positions = {}
         self._since_s = 0.0  # the time since when the next stretch is being read
         self._stretches: deque[_Stretch] = deque()
-        self._looks: deque[tuple[float, int]] = deque()  # the time, and the sum of the ends
+        self._looks: deque[tuple[float, Positions]] = deque()  # the time, and the ends
 
-    def begin(self, read: Offsets, now_s: float) -> None:
-        """Reading begins at these offsets; what was measured before is forgotten."""
+    def begin(self, read: Positions, now_s: float) -> None:
+        """Reading begins at these positions; what was measured before is forgotten."""
         with self._lock:
             self._read, self._ends, self._since_s = dict(read), {}, now_s
             self._stretches.clear()
@@ -97,11 +98,12 @@ class BacklogMeter:
             if not self._stretches:
                 self._since_s = now_s
 
-    def read_to(self, read: Offsets, now_s: float) -> None:
-        """All messages before these offsets have been read and applied."""
+    def read_to(self, read: Positions, now_s: float) -> None:
+        """All messages before these positions have been read and applied."""
         with self._lock:
-            messages = sum(at - self._read.get(each, at) for each, at in read.items())
-            if messages < 0 or read.keys() != self._read.keys():  # reading began again elsewhere
+            went_back = any(at < self._read.get(part, at) for part, at in read.items())
+            messages = self._distance(self._read, read)
+            if went_back or read.keys() != self._read.keys():  # reading began again elsewhere
                 self._stretches.clear()
                 self._since_s = now_s
             elif messages:
@@ -109,12 +111,12 @@ class BacklogMeter:
                 self._since_s = now_s
             self._read = dict(read)
 
-    def ends_at(self, ends: Offsets, now_s: float) -> None:
+    def ends_at(self, ends: Positions, now_s: float) -> None:
         with self._lock:
             if ends.keys() != self._ends.keys():
                 self._looks.clear()
             self._ends = dict(ends)
-            self._looks.append((now_s, sum(ends.values())))
+            self._looks.append((now_s, self._ends))
             while now_s - self._looks[0][0] > OVER_S:
                 self._looks.popleft()
             if not self._backlog().behind:  # nothing to read: idle time is not reading time
@@ -125,7 +127,13 @@ class BacklogMeter:
             return self._backlog(self._rate(now_s), self._growth())
 
     def _backlog(self, per_s: float | None = None, growth_per_s: float | None = None) -> Backlog:
-        return Backlog(read=self._read, ends=self._ends, per_s=per_s, growth_per_s=growth_per_s)
+        return Backlog(
+            read=self._read,
+            ends=self._ends,
+            per_s=per_s,
+            distance=self._distance,
+            growth_per_s=growth_per_s,
+        )
 
     def _rate(self, now_s: float) -> float | None:
         """Messages per second over the last minute; over the last stretch if that ended before,
@@ -144,4 +152,4 @@ class BacklogMeter:
             return None
         (first_s, first), (last_s, last) = self._looks[0], self._looks[-1]
         span_s = last_s - first_s
-        return (last - first) / span_s if span_s >= LEAST_SPAN_S else None
+        return self._distance(first, last) / span_s if span_s >= LEAST_SPAN_S else None

@@ -1,10 +1,10 @@
-"""A thread that asks the broker for the ends of the topics while they are read, and logs the
+"""A thread that asks the source for its ends while it is read, and logs the
 backlog.
 
     begin ──► every 2 s: the ends ──► every 10 s a line, if a batch is long or the backlog large
-       batch_begins ─► batch_ends(offsets) ─► …                                       ──► close
+       batch_begins ─► batch_ends(positions) ─► …                                       ──► close
 
-If the broker does not answer for a while, that is reported as a concern: the read itself would wait
+If it does not answer for a while, that is reported as a concern: the read itself would wait
 for it in silence, for a minute. The ends that are known stay.
 """
 
@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 from coordination.trust.clock import Clock, SystemClock
 from sinks.spark.jvm_errors import line
-from streaming.source.kafka.broker import KafkaSource
-from streaming.source.positions import Offsets, TopicPartition, texts
+from streaming.source.contract import Source
+from streaming.source.positions import Distance, Positions, counted
 from streaming.stream.backlog import Backlog, BacklogMeter
 from streaming.stream.lasting_warnings import BROKER, BROKER_SILENT_S, LastingWarnings
 
@@ -29,13 +29,14 @@ WORTH_A_LINE = 10_000  # messages behind; less is read before anybody has read a
 
 
 class BacklogWatch:
-    """Watches the backlog of one stream. ``connect`` gives it a connection to the broker of its
+    """Watches the backlog of one stream. ``connect`` gives it a connection of its
     own, since it asks while other threads use theirs."""
 
     def __init__(
         self,
-        connect: Callable[[], KafkaSource],
+        connect: Callable[[], Source],
         *,
+        distance: Distance = counted,
         stream: str = "",
         clock: Clock | None = None,
         concerns: LastingWarnings | None = None,
@@ -45,20 +46,20 @@ class BacklogWatch:
         self._clock = clock or SystemClock()
         self._concerns = concerns or LastingWarnings()
         self._answered_at_s = self._clock.monotonic()
-        self._meter = BacklogMeter()
-        self._partitions: tuple[TopicPartition, ...] = ()
+        self._meter = BacklogMeter(distance)
+        self._parts: tuple[str, ...] = ()
         self._batch_since_s: float | None = None  # when the batch under way began
         self._said_at_s = 0.0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def begin(self, offsets: Offsets) -> None:
-        """Reading begins at these offsets. Blocks for one request; if the broker answers, the ends
-        are known when this returns."""
+    def begin(self, positions: Positions) -> None:
+        """Reading begins at these positions. Blocks for one request; if the source answers, the
+        ends are known when this returns."""
         self.close()
-        self._partitions = tuple(offsets)
+        self._parts = tuple(positions)
         self._said_at_s = self._answered_at_s = self._clock.monotonic()
-        self._meter.begin(texts(offsets), self._said_at_s)
+        self._meter.begin(positions, self._said_at_s)
         source, self._closing = self._connect(), threading.Event()
         self._ask(source)
         self._thread = threading.Thread(
@@ -67,7 +68,7 @@ class BacklogWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop watching. Does not wait for the thread, which may be asking the broker still."""
+        """Stop watching. Does not wait for the thread, which may be asking still."""
         self._closing.set()
         self._concerns.withdraw(BROKER)
         self._batch_since_s = None
@@ -80,9 +81,9 @@ class BacklogWatch:
             self._said_at_s = now_s
             logger.info("a batch begins", extra=self._facts(backlog))
 
-    def batch_ends(self, offsets: Offsets) -> None:
+    def batch_ends(self, positions: Positions) -> None:
         self._batch_since_s = None
-        self._meter.read_to(texts(offsets), self._clock.monotonic())
+        self._meter.read_to(positions, self._clock.monotonic())
 
     def look(self) -> Backlog:
         return self._meter.look(self._clock.monotonic())
@@ -104,24 +105,24 @@ class BacklogWatch:
     def _facts(self, backlog: Backlog) -> dict[str, object]:
         return {**self._stream, **backlog.facts()}
 
-    def _run(self, source: KafkaSource, closing: threading.Event) -> None:
+    def _run(self, source: Source, closing: threading.Event) -> None:
         while not closing.wait(ASK_EVERY_S):
             self._ask(source)
             if not closing.is_set():
                 self.say()
         source.close()
 
-    def _ask(self, source: KafkaSource) -> None:
+    def _ask(self, source: Source) -> None:
         began_at_s = self._clock.monotonic()
         try:
-            ends = source.ends(self._partitions)
+            ends = source.ends(self._parts)
         except Exception as error:  # noqa: BLE001  # the reading thread meets it too
             logger.debug("the ends are not known now: %s", error)
             silent_s = self._clock.monotonic() - self._answered_at_s
             if silent_s >= BROKER_SILENT_S and not self._closing.is_set():
-                silence = f"the broker has not answered for {BROKER_SILENT_S:g} s: {line(error)}"
-                self._concerns.say(BROKER, silence)
+                silence = f"{source.server} has not answered for {BROKER_SILENT_S:g} s"
+                self._concerns.say(BROKER, f"{silence}: {line(error)}")
         else:
             self._answered_at_s = began_at_s
             self._concerns.say(BROKER, None)
-            self._meter.ends_at(texts(ends), self._clock.monotonic())
+            self._meter.ends_at(ends, self._clock.monotonic())

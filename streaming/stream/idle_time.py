@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from streaming.source.positions import Offsets
+from streaming.source.positions import Positions
 from streaming.stream.read import Read
 
 BUSY_WAIT_S = 0.05  # between two looks at the ends while rows come: a look costs a millisecond
@@ -19,7 +19,7 @@ class IdleTime:
     def __init__(self) -> None:
         self._last_read_s = self._last_rows_s = time.monotonic()
         # Where looks, one after another, found nothing: the first one's time, and the last one's.
-        self._looks: tuple[Offsets, float, float] | None = None
+        self._looks: tuple[Positions, float, float] | None = None
 
     def came(self, read: Read) -> None:
         self._looks = None
@@ -27,7 +27,7 @@ class IdleTime:
         if read.has_more_than_watermarks:
             self._last_rows_s = self._last_read_s
 
-    def nothing_came(self, position: Offsets) -> None:
+    def nothing_came(self, position: Positions) -> None:
         """A look at the ends: all before ``position`` has been read, and there is no more."""
         now_s = time.monotonic()
         self._looks = position, self._looks[1] if self._looks else now_s, now_s
@@ -35,7 +35,7 @@ class IdleTime:
     def failed(self) -> None:
         self._looks = None
 
-    def lasts_s(self, taken: Offsets) -> float:
+    def lasts_s(self, taken: Positions) -> float:
         """For how long there has been nothing beyond ``taken``. It is not known while the broker
         does not answer, or nobody asks it, because a long commit is waited for, say."""
         position, first_s, last_s = self._looks or ({}, 0.0, 0.0)

@@ -8,31 +8,27 @@ from dataclasses import dataclass
 from coordination.model import TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
-from streaming.source.positions import Offsets, TopicPartition
-from streaming.stream.watermarks import Watermarks
+from streaming.source.positions import Positions
+from streaming.source.watermarks import Watermarks
 
-Marks = Mapping[TopicPartition, RecordedWatermark]
+Marks = Mapping[str, RecordedWatermark]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Read:
     """What one Spark job has read: complete, in order, and beginning where the read before ended.
 
-    Offsets name the next message to read: ``begin`` is included, ``end`` is not."""
+    Positions name the next message to read: ``begin`` is included, ``end`` is not."""
 
-    begin: Offsets  # of the partitions that were read
-    end: Offsets
-    position: Offsets  # of all partitions, after this read
+    begin: Positions  # of the parts that were read
+    end: Positions
+    position: Positions  # of all parts, after this read
     watermarks: Watermarks  # after this read
     blocks: tuple[Block, ...]
+    messages: int  # how many it covers, about
     rows_wait: bool  # whether there was more to read than this
     job_ms: float
-    ends_ms: float = 0.0  # time to ask the broker for the ends, before the job
-
-    @property
-    def messages(self) -> int:
-        """How many offsets it covers; some offsets may hold no message."""
-        return sum(self.end.values()) - sum(self.begin.values())
+    ends_ms: float = 0.0  # time to ask the source for the ends, before the job
 
     @property
     def has_more_than_watermarks(self) -> bool:
@@ -62,35 +58,31 @@ class Read:
         return Ts(max(rows, default=0))
 
 
-def nothing_read(position: Offsets) -> Read:
+def nothing_read(position: Positions) -> Read:
     """A read without a message, for what is known besides."""
     return Read(
         begin={},
         end={},
         position=position,
-        watermarks=Watermarks(partitions=frozenset()),
+        watermarks=Watermarks(parts=frozenset()),
         blocks=(),
+        messages=0,
         rows_wait=False,
         job_ms=0.0,
     )
 
 
-def reached(blocks: Iterable[Block]) -> dict[TopicPartition, int]:
-    """Where the next read of each partition begins, as its DONE block says."""
-    return {
-        TopicPartition(block.topic, block.partition): block.last
-        for block in blocks
-        if block.kind is Kind.DONE
-    }
+def reached(blocks: Iterable[Block]) -> dict[str, int]:
+    """Where the next read of each part begins, as its DONE block says."""
+    return {block.part: block.last for block in blocks if block.kind is Kind.DONE}
 
 
-def marks_of(blocks: tuple[Block, ...]) -> dict[TopicPartition, RecordedWatermark]:
-    """The greatest watermark of each partition, with the offset of its last one."""
-    marks: dict[TopicPartition, RecordedWatermark] = {}
+def marks_of(blocks: tuple[Block, ...]) -> dict[str, RecordedWatermark]:
+    """The greatest watermark of each part, with the position of its last one."""
+    marks: dict[str, RecordedWatermark] = {}
     for block in blocks:
         if block.kind is Kind.WATERMARK and block.max_ts is not None:
-            partition = TopicPartition(block.topic, block.partition)
-            before = marks.get(partition)
+            before = marks.get(block.part)
             if before is None or before.ts <= block.max_ts:
-                marks[partition] = RecordedWatermark(ts=block.max_ts, offset=block.last)
+                marks[block.part] = RecordedWatermark(ts=block.max_ts, position=block.last)
     return marks

@@ -5,17 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from pyspark import SparkContext
 
 from conf.settings import BatchSettings, Changefeed
 from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watch
-from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Wanted
-from streaming.source.kafka.spark_reader import SparkReader
-from streaming.source.positions import Offsets
+from streaming.source.contract import Reader, Source
+from streaming.source.positions import Positions
 from streaming.spark.session import OwnSession
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read
@@ -34,10 +32,9 @@ class StreamContext:
     check_jvm: Callable[[], None]  # raises Stop when Spark is gone
     watch: Watch
 
-    def reader(self, spark: SparkContext) -> SparkReader:
+    def reader(self, source: Source, spark: SparkContext) -> Reader:
         started_ts = max(self.changefeed.start_ts, self.changefeed.overwrite_checkpoint_ts or 0)
-        decoder = partial(decode, start_ts=started_ts)
-        return SparkReader(spark, self.changefeed.source, decoder, name=self.name)
+        return source.reader(spark, start_ts=started_ts, name=self.name)
 
 
 class StreamRole:
@@ -67,7 +64,7 @@ class StreamRole:
         """Go on after `failed`."""
         self._is_failed.clear()
 
-    def submit(self, begin: Offsets) -> Wanted:
+    def submit(self, begin: Positions) -> Wanted:
         """On the reading thread, before each read: the next read begins at ``begin``. Returns the
         rows that this role wants of it. May be called again before that read is made."""
         raise NotImplementedError

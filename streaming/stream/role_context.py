@@ -25,8 +25,8 @@ from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
-from streaming.source.kafka.broker import KafkaSource
-from streaming.source.kafka.message_bytes import values_at
+from streaming.source.contract import Source
+from streaming.source.sources import open_source
 from streaming.spark.session import compiling
 from streaming.stream.retry import PASSING, RetryBackoff
 from streaming.stream.schema_cache import PastSchemaCache
@@ -69,9 +69,9 @@ class RoleContext:
         self.filter = TableFilter(self.changefeed.filter)
         self.tables = ControlTables.of(self.changefeed.sink)
 
-    def new_source(self) -> KafkaSource:
-        """Another connection to the broker, for another thread. Its caller closes it."""
-        return KafkaSource(self.changefeed.source)
+    def new_source(self) -> Source:
+        """Another connection to the source, for another thread. Its caller closes it."""
+        return open_source(self.changefeed.source)
 
     def row(self, incarnation: int | None = None) -> ChangefeedRow:
         """The changefeed's row. Raises TryAgain before an owner has claimed the changefeed. With
@@ -114,7 +114,8 @@ class RoleContext:
                 capture_id=self.trust.identity.capture_id,
             ),
             dead_letters=dead_letters,
-            values=lambda offsets: values_at(self.changefeed.source, offsets, row.topic_ids),
+            values=lambda places: self.source.raw(places, row.source_identities),
+            place=self.source.place,
             fail=self.changefeed.on_error == "fail",
             most=self.changefeed.max_dead_letters,
             say=self.concerns.say,

@@ -1,4 +1,4 @@
-"""One capture's reading of a changefeed's topics, shared by the changefeed's roles there.
+"""One capture's reading of a changefeed's source, shared by the changefeed's roles there.
 
     idle ──a role begins (at its low water)──► reading ──the last role leaves──► idle
 
@@ -9,8 +9,8 @@ The reading thread is Spark's: a streaming query ticks, and each of its batches 
 a minute, in which reads are made one after the other: ranges are chosen, read by one Spark job, and
 handed to the applying thread. Spark's own offsets are not used. When a read fails, reading goes on
 from where it was: nothing has to be undone, since a read changes nothing before it is handed over.
-A role that joins later is told the offsets from which it gets the stream's reads (``submit``), and
-reads the messages before them by itself (``read_between``).
+A role that joins later is told the positions from which it gets the stream's reads (``submit``),
+and reads the messages before them by itself (``read_between``).
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from collections.abc import Iterator
 from coordination.errors import TryAgain
 from coordination.model import Ts
 from streaming.protocols.contract import Wanted
-from streaming.source.kafka.broker import KafkaSource
-from streaming.source.positions import Offsets, TopicPartition
+from streaming.source.positions import Distance, Positions
+from streaming.source.sources import open_source
+from streaming.source.watermarks import Watermarks
 from streaming.stream.backlog_watch import BacklogWatch
-from streaming.stream.partitions import beginning
 from streaming.stream.read import Marks, Read
 from streaming.stream.role import StreamContext, StreamRole
 from streaming.stream.stream_run import StreamRun
-from streaming.stream.watermarks import Watermarks
 
 END_TIMEOUT_S = 20.0  # how long `leave` waits for a Spark job that does not end
 
@@ -42,9 +41,10 @@ class SharedStream:
         self._lock = threading.Lock()  # held while the roles change, or the run begins or ends
         self._roles: tuple[StreamRole, ...] = ()
         self._run: StreamRun | None = None
-        self._source = KafkaSource(context.changefeed.source)
+        self._source = open_source(context.changefeed.source)
         self.backlog = BacklogWatch(
-            lambda: KafkaSource(context.changefeed.source),
+            lambda: open_source(context.changefeed.source),
+            distance=self._source.distance,
             stream=context.name,
             concerns=context.concerns,
         )
@@ -54,19 +54,23 @@ class SharedStream:
         return self.context.name
 
     @property
+    def distance(self) -> Distance:
+        return self._source.distance
+
+    @property
     def is_running(self) -> bool:
         return self._run is not None
 
     @property
-    def position(self) -> dict[TopicPartition, int]:
-        """The messages before these offsets have been handed to the roles; empty while idle."""
+    def position(self) -> dict[str, int]:
+        """The messages before these positions have been handed to the roles; empty while idle."""
         run = self._run
         return dict(run.taken_position) if run else {}
 
     @property
     def watermarks(self) -> Watermarks:
         run = self._run
-        return run.taken_watermarks if run else Watermarks(partitions=frozenset())
+        return run.taken_watermarks if run else Watermarks(parts=frozenset())
 
     def resolved_ts(self) -> Ts:
         """L = W - 1, as far as the roles have the reads; at most the target-ts. A feed that ended
@@ -81,23 +85,23 @@ class SharedStream:
             return resolved
         return Ts(target) if run.quiet_s > self.context.batch.quiet_s else resolved
 
-    def join(self, role: StreamRole, low_water: Offsets, recorded: Marks) -> Offsets:
+    def join(self, role: StreamRole, low_water: Positions, recorded: Marks) -> Positions:
         """The role gets the stream's reads from now on. An idle stream begins at the role's low
-        water, a running one goes on where it is: messages of the role before the offsets of its
+        water, a running one goes on where it is: messages of the role before the positions of its
         first ``submit`` are its own to read, by ``read_between``.
 
-        Returns the low water with all partitions of the source. ``recorded``: watermarks with the
-        offsets where they were seen; they count if the stream begins with this role. Raises
-        SourceLost where Kafka cannot go on from the low water, Fenced without trust, and TryAgain
-        where the stream has failed and its roles have not left it yet."""
+        Returns the low water with all parts of the source. ``recorded``: watermarks with the
+        positions where they were seen; they count if the stream begins with this role. Raises
+        SourceLost where the source cannot go on from the low water, Fenced without trust, and
+        TryAgain where the stream has failed and its roles have not left it yet."""
         with self._lock:
             shape = self._source.shape()
-            begin = beginning(self._source, shape, low_water)
-            self._source.check_offsets(begin)
+            begin = self._source.begin_at(shape, low_water)
+            self._source.check(begin)
             self.context.trust.check()
             self._roles = (*self._roles, role)
             if self._run is None:
-                marks = Watermarks(partitions=shape.partitions, recorded=recorded)
+                limits = self._source.limits(shape, recorded)
                 self._run = StreamRun(
                     self.context,
                     backlog=self.backlog,
@@ -105,7 +109,7 @@ class SharedStream:
                     busy=self.busy,
                     shape=shape,
                     begin=begin,
-                    watermarks=marks.advance({}, begin),
+                    watermarks=limits.advance({}, begin),
                 )
                 try:
                     self._run.start()
@@ -150,7 +154,7 @@ class SharedStream:
         if run is not None:
             run.applying.get_on()
 
-    def read_between(self, begin: Offsets, end: Offsets, wanted: Wanted) -> Iterator[Read]:
+    def read_between(self, begin: Positions, end: Positions, wanted: Wanted) -> Iterator[Read]:
         """The messages from ``begin`` to ``end``, in reads of limited size. It reads on the
         caller's thread, beside the stream, and blocks. Raises Fenced without trust."""
         position = {p: begin[p] for p, at in end.items() if begin.get(p, at) < at}

@@ -25,21 +25,19 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Wanted, WantedTable
-from streaming.source.kafka.broker import KafkaSource, SourceChanged, SourceShape
-from streaming.source.kafka.offset_ranges import cut
-from streaming.source.kafka.spark_reader import SparkReader
-from streaming.source.positions import Offsets, texts
+from streaming.source.contract import Reader, SourceChanged, SourceShape
+from streaming.source.positions import Positions
+from streaming.source.sources import open_source
+from streaming.source.watermarks import Watermarks
 from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.temporary_folder import note
 from streaming.spark.ticking_query import ticking_query
 from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.idle_time import BUSY_WAIT_S, IDLE_WAIT_S, IdleTime
 from streaming.stream.lasting_warnings import STREAM
-from streaming.stream.partitions import beginning, past_strays, tell_of_strays
 from streaming.stream.read import Read, marks_of, nothing_read, reached
 from streaming.stream.retry import PASSING, RetryBackoff
 from streaming.stream.role import StreamContext, StreamRole
-from streaming.stream.watermarks import Watermarks
 
 logger = logging.getLogger(__name__)
 
@@ -61,18 +59,18 @@ class StreamRun:
         roles: Callable[[], tuple[StreamRole, ...]],
         busy: threading.Lock,
         shape: SourceShape,
-        begin: Offsets,
+        begin: Positions,
         watermarks: Watermarks,
     ) -> None:
         self._context = context
         self._backlog_watch = backlog
         self._roles = roles
         self._busy = busy
-        self._source = KafkaSource(context.changefeed.source)
+        self._source = open_source(context.changefeed.source)
         self._shape = shape
         self._position = dict(begin)  # where the next read begins; the reading thread's
         self._watermarks = watermarks
-        self.taken_position: Offsets = dict(begin)
+        self.taken_position: Positions = dict(begin)
         self.taken_watermarks = watermarks
         self._quiet = IdleTime()
         self._reads: queue.Queue[Read] = queue.Queue(1)
@@ -84,9 +82,9 @@ class StreamRun:
         self._reading = context.watch(f"reading of {context.name}")
         self.applying = context.watch(f"applying of {context.name}")
         self._jobs: SparkContext | None = None
-        self._reader: SparkReader | None = None
+        self._reader: Reader | None = None
         self._beside = threading.Lock()
-        self._beside_reader: SparkReader | None = None
+        self._beside_reader: Reader | None = None
         self._ready = threading.Event()  # there is a reader, or there will be none
         self._ticks = threading.Event()  # the query has begun a batch
         self._leased = threading.Lock()
@@ -96,12 +94,12 @@ class StreamRun:
 
     def start(self) -> None:
         failpoint(Failpoint.BEFORE_STREAM)
-        tell_of_strays(self._source, self._shape, self._position)
+        self._source.tell_of(self._shape, self._position)
         self._backlog_watch.begin(self._position)
         self._applier.start()
         self._reading_first.start()
         self._keeping.start()
-        logger.info("stream started name=%s offsets=%s", self._context.name, texts(self._position))
+        logger.info("stream started name=%s positions=%s", self._context.name, self._position)
 
     def stop(self) -> None:
         """Begin to end, without waiting; the read that is under way is cancelled."""
@@ -145,7 +143,7 @@ class StreamRun:
                 if self._stopping.wait(LOOK_EVERY_S):
                     return None
         try:
-            self._reader = self._context.reader(self._jobs)
+            self._reader = self._context.reader(self._source, self._jobs)
         except BaseException as error:  # noqa: BLE001 - every role gets it
             return self._fail(error)
         self._ready.set()
@@ -203,18 +201,18 @@ class StreamRun:
                     self._fail(error)
 
     def _reshape(self) -> None:
-        """Partitions were added to the topics: they are read from their beginning, and all others
+        """Parts were added to the source: they are read from their beginning, and all others
         from where reading is."""
         try:
             shape = self._source.shape()
-            added = beginning(self._source, shape, self._position)
-            tell_of_strays(self._source, shape, added)
+            added = self._source.begin_at(shape, self._position)
+            self._source.tell_of(shape, added)
         except PASSING as error:
             return self._wait_after(error)
         except BaseException as error:  # noqa: BLE001 - every role gets it
             return self._fail(error)
         self._shape, self._position = shape, added
-        self._watermarks = self._watermarks.with_partitions(shape.partitions)
+        self._watermarks = self._watermarks.with_parts(shape.parts)
         return None
 
     def _wait_after(self, error: BaseException) -> None:
@@ -254,13 +252,13 @@ class StreamRun:
             return
         failpoint(Failpoint.BATCH_START)
         begun_s = time.monotonic()
-        ends = self._source.ends(self._shape.partitions)
+        ends = self._source.ends(self._shape.parts)
         ends_ms = (time.monotonic() - begun_s) * 1e3
         first_messages = context.batch.first_messages if self._is_first else 0
         self._is_first = False
         assert self._reader is not None
         read = self._read(self._reader, self._position, ends, wanted, first_messages=first_messages)
-        read = self._with_strays(read)
+        read = self._settled(read)
         if read is not None:
             self._source.check_unchanged(self._shape)
         self._backoff.reset()  # the broker answers, be it that nothing has come
@@ -283,7 +281,7 @@ class StreamRun:
             wanted.update(role.submit(self._position))
         return wanted
 
-    def read_beside(self, begin: Offsets, ends: Offsets, wanted: Wanted) -> Read | None:
+    def read_beside(self, begin: Positions, ends: Positions, wanted: Wanted) -> Read | None:
         """One read from ``begin`` towards ``ends``, on the caller's thread; None where nothing lies
         between. It blocks, and one such read is made at a time. Raises Stop where the stream ended
         before Spark was up."""
@@ -292,31 +290,31 @@ class StreamRun:
             raise Stop("stopped before Spark was up")
         with self._beside:
             if self._beside_reader is None:
-                self._beside_reader = self._context.reader(self._jobs)
+                self._beside_reader = self._context.reader(self._source, self._jobs)
             return self._read(self._beside_reader, begin, ends, wanted)
 
     def _read(
         self,
-        reader: SparkReader,
-        begin: Offsets,
-        ends: Offsets,
+        reader: Reader,
+        begin: Positions,
+        ends: Positions,
         wanted: Wanted,
         *,
         first_messages: int = 0,
     ) -> Read | None:
         """Read with one Spark job; None where nothing lies between."""
-        if all(ends.get(partition, at) <= at for partition, at in begin.items()):
-            return None  # without asking the JVM how much a read can hold
-        context = self._context
-        ranges = cut(
+        if all(ends.get(part, at) <= at for part, at in begin.items()):
+            return None
+        begun_s = time.monotonic()
+        found = reader.read(
             begin,
             ends,
-            self._shape.topic_ids,
-            messages=min(reader.messages, context.batch.max_messages),
+            wanted,
+            identities=self._shape.identities,
+            messages=self._context.batch.max_messages,
             first_messages=first_messages,
         )
-        begun_s = time.monotonic()
-        blocks = tuple(reader.read(ranges, wanted))
+        blocks = tuple(found)
         end = reached(blocks)
         position = {**begin, **end}
         return Read(
@@ -324,17 +322,18 @@ class StreamRun:
             end=end,
             position=position,
             watermarks=self._watermarks.advance(marks_of(blocks), position),
+            messages=self._source.distance({p: begin[p] for p in end}, end),
             blocks=blocks,
             rows_wait=any(position[p] < at for p, at in ends.items()),
             job_ms=(time.monotonic() - begun_s) * 1e3,
         )
 
-    def _with_strays(self, read: Read | None) -> Read | None:
-        """The read, with what is known after it of partitions that the sink may not use. Where it
+    def _settled(self, read: Read | None) -> Read | None:
+        """The read, with what is known after it that only the source can tell. Where it
         is None and that is news, it is a read of nothing."""
         marks = self._watermarks if read is None else read.watermarks
         position = self._position if read is None else read.position
-        known = past_strays(self._source, self._shape, marks, position)
+        known = self._source.settled(self._shape, marks, position)
         if known == marks:
             return read
         return replace(read or nothing_read(position), watermarks=known)

@@ -285,7 +285,7 @@ class Lives:
     def dead_letters(self) -> list[dict[str, Any]]:
         uri = f"{self.uri}/_tidelake/dead_letters"
         rows = read_rows(uri) if DeltaTable.is_deltatable(uri) else []
-        return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+        return sorted(rows, key=lambda row: (row["part"], row["position"]))
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         rows = read_rows(f"{self.uri}/shop/{table}")

@@ -125,7 +125,7 @@ class ProgressWatch:
             checkpoint = (row["incarnation"], row["checkpoint_ts"])
             self._highest.see("checkpoint of the changefeed", checkpoint, where)
             self._highest.see("term", row["term"], where)
-            for partition, offset in dict(row["source_offsets"]).items():
+            for partition, offset in dict(row["source_positions"]).items():
                 low_water = (row["incarnation"], offset)
                 self._highest.see(f"low-water offset of {partition}", low_water, where)
             self._see_owner(row["term"], row, where)

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from conf.settings import EventFilter, FilterSettings
 from streaming.operations.progress_report import without_watermark
-from streaming.source.kafka.broker import KafkaSource, SourceAway
+from streaming.source.contract import SourceAway
+from streaming.source.kafka.source import KafkaSource
 from tests.acceptance.one_process import Feed, shop_feed
 from tests.acceptance.small_tables import (
     IDLE,
@@ -158,7 +159,7 @@ def test_a_broker_that_is_away_for_a_moment_is_waited_for(
         return answer
 
     monkeypatch.setattr(KafkaSource, "check_unchanged", missing_at("check_unchanged", 1))
-    monkeypatch.setattr(KafkaSource, "check_offsets", missing_at("check_offsets", 2))
+    monkeypatch.setattr(KafkaSource, "check", missing_at("check", 2))
     lives.finish(target_ts=40)
     assert values(lives, "a") == {1: "x"}
     assert calls["check_unchanged"] >= 2

@@ -42,7 +42,7 @@ def test_what_cannot_be_applied_is_kept_with_its_bytes(new_lives: MakeLives) -> 
 
     assert values(lives, "a") == {1: "good", 3: "good too"}
     found = [
-        (each["partition"], each["offset"], each["error_class"], each["value"])
+        (int(each["part"][-1]), each["position"], each["error_class"], each["value"])
         for each in lives.dead_letters()
     ]
     assert found == [
@@ -83,7 +83,7 @@ def test_ignored_events_of_a_table_without_a_key_are_no_dead_letters(
     lives.produce([*((1, None, encode_change(change, 20, 0)) for change in changes), *marks(50)])
     rule = EventFilter(matcher=("shop.log",), ignore_event=("delete",))
     lives.finish(target_ts=40, filter=FilterSettings(event_filters=(rule,)))
-    assert [letter["offset"] for letter in lives.dead_letters()] == [0]
+    assert [letter["position"] for letter in lives.dead_letters()] == [0]
 
 
 def test_what_is_of_a_table_that_the_filter_leaves_out_is_no_dead_letter(

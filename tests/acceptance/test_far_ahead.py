@@ -31,13 +31,13 @@ def test_a_watermark_of_the_stream_does_not_lift_the_checkpoint_past_later_rows(
         lives.finish(target_ts=at(4) - 1)
     assert [each["id"] for each in lives.rows("t")] == [1, 2]
     letters = lives.dead_letters()
-    assert [(each["partition"], each["error_class"]) for each in letters] == [
+    assert [(int(each["part"][-1]), each["error_class"]) for each in letters] == [
         (0, "far-watermark"),
         (1, "far-watermark"),
     ]
     assert all(str(far).encode() in each["value"] for each in letters)
     for each in letters:
-        where = f"topic {lives.topics[0]} partition {each['partition']} offset {each['offset']}"
+        where = f"topic {lives.topics[0]} partition {each['part'][-1]} offset {each['position']}"
         assert f"{where}: watermark {far}" in caplog.text
     found = lives.changefeed()
     assert found is not None
@@ -54,7 +54,7 @@ def test_rows_and_ddls_hold_nothing(new_lives: MakeLives) -> None:
     assert [each["error_class"] for each in lives.dead_letters()] == ["far-commit-ts"] * 2
     found = lives.changefeed()
     assert found is not None
-    assert found.source_offsets == {f"{lives.topics[0]}/0": 5}  # nothing below is needed
+    assert found.source_positions == {f"{lives.topics[0]}/0": 5}  # nothing below is needed
 
 
 @pytest.mark.parametrize("name", ["start_ts", "overwrite_checkpoint_ts"])

@@ -51,7 +51,7 @@ def bad(ts: int, id: int, v: str, **more: Any) -> bytes:
 def states(tidelake: Callable[..., Any], lives: Lives, *which: str) -> dict[int, str]:
     """By offset in partition 1."""
     _, found = tidelake(lives, "dead-letters", "list", "--partition", "1", *which)
-    return {each["offset"]: each["state"] for each in found["rows"]}
+    return {each["position"]: each["state"] for each in found["rows"]}
 
 
 def test_what_is_replayed_is_there_once_and_never_over_a_newer_change(
@@ -92,9 +92,9 @@ def test_what_is_replayed_is_there_once_and_never_over_a_newer_change(
     version = lives.versions()["a"]
     tidelake(lives, "dead-letters", "replay", "--table", "shop.a")
     assert lives.versions()["a"] == version
-    code, found = tidelake(lives, "dead-letters", "show", "--offset", "4")
+    code, found = tidelake(lives, "dead-letters", "show", "--position", "4")
     assert found["rows"][0]["value_base64"]
-    code, found = tidelake(lives, "dead-letters", "resolve", "--offset", "4", "--note", "junk")
+    code, found = tidelake(lives, "dead-letters", "resolve", "--position", "4", "--note", "junk")
     assert (found["rows"][0]["state"], found["rows"][0]["note"]) == ("resolved", "junk")
     assert "operator" in found["rows"][0]["state_by"]
     lives.produce([(1, None, row(80, 1, "after")), *marks(90)])
@@ -118,13 +118,13 @@ def test_a_replay_beside_a_life_and_who_dies_over_it(
         failpoint.configure(f"{step}=raise:1")
         with pytest.raises(FailpointHit):
             app(
-                ["dead-letters", "replay", "--offset", "0", "--sink-uri", f"delta://{lives.uri}"],
+                ["dead-letters", "replay", "--position", "0", "--sink-uri", f"delta://{lives.uri}"],
                 standalone_mode=False,
             )
         failpoint.configure("")
     assert states(tidelake, lives) == {0: "open", 1: "open"}
     assert values(lives, "a") == {1: "one"}
-    code, _ = tidelake(lives, "dead-letters", "replay", "--offset", "1")
+    code, _ = tidelake(lives, "dead-letters", "replay", "--position", "1")
     assert code == 0
     lives.produce([(1, None, row(50, 1, "newer")), (1, None, row(51, 3, "new")), *marks(60)])
     life.wait_until(lambda: lives.progress()["shop.a"].checkpoint_ts >= 59)
@@ -158,20 +158,20 @@ def test_a_delete_is_replayed_and_a_rewind_closes_what_it_brings_in(
     assert states(tidelake, lives) == {1: "open"}
     gone = row(24, 1, "x", op="DELETE")
     letter = {
-        "changefeed_id": CHANGEFEED, "topic": lives.topics[0], "partition": 1, "offset": 77,
+        "changefeed_id": CHANGEFEED, "part": f"{lives.topics[0]}/1", "position": 77,
         "value": gone, "schema_name": "shop", "table_name": "a", "commit_ts": 24,
         "error_class": "malformed", "message": "of an older build",
     }  # fmt: skip
     import pyarrow as pa
 
     DeadLetters(str(lives.warehouse)).merge(pa.Table.from_pylist([letter]))
-    code, found = tidelake(lives, "dead-letters", "replay", "--offset", "77")
+    code, found = tidelake(lives, "dead-letters", "replay", "--position", "77")
     assert (code, found["rows"][0]["state"]) == (0, "replayed")
     assert values(lives, "a") == {}
 
     lives.finish(overwrite_checkpoint_ts=15, target_ts=25, on_unknown_column="drop")
     assert values(lives, "a") == {1: "x", 4: "w"}
-    _, found = tidelake(lives, "dead-letters", "list", "--offset", "1")
+    _, found = tidelake(lives, "dead-letters", "list", "--position", "1")
     assert found["rows"][0]["state"] == "replayed"
     assert "rewind" in found["rows"][0]["state_by"]
 
@@ -203,7 +203,7 @@ def test_a_table_with_too_many_stops_until_they_are_handled(
     feed = lives.changefeed()
     assert feed is not None
     assert "max-dead-letters" in str(feed.error)
-    tidelake(lives, "dead-letters", "resolve", "--offset", "0")
+    tidelake(lives, "dead-letters", "resolve", "--position", "0")
     life.wait_until(lambda: lives.progress()["shop.a"].checkpoint_ts >= 49)
     assert values(lives, "a") == {3: "x"}
     life.wait_until(lambda: lives.progress()["shop.a"].state == "warning")

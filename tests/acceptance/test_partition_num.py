@@ -82,7 +82,7 @@ def test_those_beyond_need_no_watermark(new_lives: MakeLives) -> None:
     found = lives.changefeed()
     assert found is not None
     assert without_watermark(found) == []
-    assert sorted(found.source_offsets) == [f"{lives.topics[0]}/{n}" for n in range(4)]
+    assert sorted(found.source_positions) == [f"{lives.topics[0]}/{n}" for n in range(4)]
 
     lives.produce([*rows(10, 0, 3), *mark(at(12), 0, 1)])
     lives.finish(target_ts=at(12) - 1)

@@ -106,7 +106,7 @@ class FakeCapture:
             sequence=self.reports.sequence,
             since=heartbeat.seen,
             checksum=self.reports.checksum,
-            read_offsets={},
+            read_positions={},
         )
         return encode(
             Message(

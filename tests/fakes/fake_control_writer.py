@@ -22,8 +22,8 @@ from coordination.ports import (
 from coordination.scheduler.barrier import PendingDdl
 from coordination.trust.fence import Trust
 from streaming.owner.progress_rows import merged
-from streaming.source.positions import Offsets, TopicPartition, texts
-from tests.fakes.fake_topic import Reading, parsed
+from streaming.source.positions import Positions
+from tests.fakes.fake_topic import Reading
 from tests.fakes.fake_warehouse import Start
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class FakeControlWriter:
         self._is_dropped = False
         self._start = Start(info.start_epoch, info.start_ts)
         self._reading: Reading | None = None  # from the claim on
-        self._first_rows: dict[int, Offsets] = {}  # of tables that nobody has: before they came
+        self._first_rows: dict[int, Positions] = {}  # of tables that nobody has: before they came
         self._begin("claim", self._do_claim)
 
     def claimed(self) -> Claim | None:
@@ -200,7 +200,7 @@ class FakeControlWriter:
 
     def _low_water_of(self, table_id: int) -> dict[str, int]:
         assert self._reading is not None
-        return texts(self._first_rows.get(table_id, self._reading.position))
+        return self._first_rows.get(table_id, self._reading.position)
 
     @property
     def _term(self) -> int:
@@ -210,8 +210,7 @@ class FakeControlWriter:
     def _do_claim(self) -> None:
         self._claim = self._warehouse.claim(self._ownership, self._start, self._plane.now())
         row = self._warehouse.row
-        marks = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
-        self._reading = Reading(self._source.topic, parsed(row.source_offsets), marks)
+        self._reading = Reading(self._source.topic, row.source_positions, row.watermarks)
 
     def _do_record(self) -> None:
         advance, self._advance = self._advance, None
@@ -220,7 +219,7 @@ class FakeControlWriter:
             return
         before = [reading.position, *self._first_rows.values()]
         marks = reading.watermarks.to_record()
-        self._warehouse.record(self._term, advance, texts(lowest(before)), marks)
+        self._warehouse.record(self._term, advance, lowest(before), marks)
 
     def _begin(self, key: object, job: Callable[[], None]) -> None:
         if key not in self._keys:

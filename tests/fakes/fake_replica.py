@@ -31,11 +31,11 @@ from coordination.trust.fence import Trust
 from streaming.apply.carry import TableBlocks
 from streaming.apply.commit_guard import CommitWithdrawn
 from streaming.apply.row_block import RowBlock
-from streaming.source.positions import Offsets, TopicPartition, texts
+from streaming.source.positions import Positions
 from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
 from streaming.spans.joining_spans import stored_low_water
 from tests.fakes.fake_source import ts_at
-from tests.fakes.fake_topic import Reading, Row, parsed
+from tests.fakes.fake_topic import Reading, Row
 from tests.fakes.fake_warehouse import FakeWarehouse, Landed, Landing, Start
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class FakeReplica:
         self._held = AssignedSpans()
         self._joined: dict[int, _Joined] = {}  # by assignment
         self._is_closing = False
-        self._reading = self._begun(parsed(self._warehouse.row.source_offsets))
+        self._reading = self._begun(self._warehouse.row.source_positions)
         self.warnings: list[RunningError] = []  # to be told at the next look
         self._trouble: list[RunningError] = []
 
@@ -112,8 +112,8 @@ class FakeReplica:
     def take_changed(self) -> Collection[int]:
         return self._held.take_changed()
 
-    def get_read_offsets(self) -> Mapping[str, int] | None:
-        return self._held.read_offsets()
+    def get_read_positions(self) -> Mapping[str, int] | None:
+        return self._held.read_positions()
 
     def set_barrier(self, barrier: Barrier | None) -> None:
         self._held.set_barrier(barrier)
@@ -205,13 +205,12 @@ class FakeReplica:
         for assignment in coming:
             self._joined[assignment.id] = self._new(assignment)
 
-    def _begun(self, begin: Offsets) -> Reading:
+    def _begun(self, begin: Positions) -> Reading:
         """The watermarks that are recorded may have been seen beyond where it begins."""
         row = self._warehouse.row
-        marks = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
-        return Reading(self._source.topic, begin, marks)
+        return Reading(self._source.topic, begin, row.watermarks)
 
-    def _low_water_of(self, table_id: int) -> Offsets:
+    def _low_water_of(self, table_id: int) -> Positions:
         return stored_low_water(self._warehouse.row, self._warehouse.progress[table_id])
 
     def _new(self, assignment: Assignment) -> _Joined:
@@ -303,7 +302,7 @@ class FakeReplica:
 
     def _publish(self) -> None:
         applied = [(each.assignment, self._applied(each)) for each in self._joined.values()]
-        self._held.publish(applied, texts(self._reading.position))
+        self._held.publish(applied, dict(self._reading.position))
 
     def _applied(self, joined: _Joined) -> AppliedSpan:
         """Of a span that was not opened, no more is known than what its owner has said."""
@@ -315,7 +314,7 @@ class FakeReplica:
             checkpoint_ts=Ts(at.identity_ts),
             resolved_ts=resolved_ts,
             delta_version=at.version,
-            source_offsets=None if low_water == position else texts(low_water),
+            source_positions=None if low_water == position else dict(low_water),
         )
 
     def _may_write(self) -> bool:
@@ -341,7 +340,7 @@ def _carried(joined: _Joined, rows: Iterable[Row]) -> TableBlocks:
         if row.ts > carry.checkpoint:
             block = RowBlock(
                 name=name,
-                partition=row.partition,
+                part=row.partition,
                 rows=1,
                 min_ts=row.ts,
                 max_ts=row.ts,

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.source.positions import Offsets, TopicPartition
+from streaming.source.positions import Positions
+from streaming.source.watermarks import Watermarks
 from streaming.stream.read import Marks
-from streaming.stream.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from tests.fakes.fake_source import FakeSource
 
-PARTITIONS: Final = tuple(TopicPartition("shop", number) for number in range(2))
+PARTITIONS: Final = tuple(f"shop/{number}" for number in range(2))
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """A change, where it lies."""
 
-    partition: TopicPartition
+    partition: str
     offset: int
     table_id: int
     ts: int
@@ -33,10 +33,10 @@ class FakeTopic:
     """A table's rows are in all partitions, in the order of their commit-ts."""
 
     def __init__(self, source: FakeSource) -> None:
-        self.logs: dict[TopicPartition, list[Row | int]] = {each: [] for each in PARTITIONS}
+        self.logs: dict[str, list[Row | int]] = {each: [] for each in PARTITIONS}
         self._source = source
         self._sent_ts = int(source.start_ts)
-        self._rows: dict[tuple[TopicPartition, int], list[Row]] = {}
+        self._rows: dict[tuple[str, int], list[Row]] = {}
 
     def send_to(self, ts: int) -> None:
         """All that is at or below ``ts`` is sent, then a watermark in each partition."""
@@ -53,7 +53,7 @@ class FakeTopic:
             log.append(ts)
         self._sent_ts = ts
 
-    def rows(self, table_id: int, begin: Offsets, end: Offsets) -> Iterator[Row]:
+    def rows(self, table_id: int, begin: Positions, end: Positions) -> Iterator[Row]:
         """Of one table, between these offsets."""
         for partition in PARTITIONS:
             for row in self._rows.get((partition, table_id), ()):
@@ -71,9 +71,9 @@ class FakeTopic:
 class Reading:
     """One reader's way through a topic; a partition may lag behind the others."""
 
-    def __init__(self, topic: FakeTopic, begin: Offsets, recorded: Marks) -> None:
+    def __init__(self, topic: FakeTopic, begin: Positions, recorded: Marks) -> None:
         self.position = {each: begin.get(each, 0) for each in PARTITIONS}
-        marks = Watermarks(partitions=frozenset(PARTITIONS), recorded=recorded)
+        marks = Watermarks(parts=frozenset(PARTITIONS), recorded=recorded)
         self.watermarks = marks.advance({}, self.position)
         self._topic = topic
 
@@ -84,7 +84,7 @@ class Reading:
     def read(self, rng: random.Random, most: int) -> list[Row]:
         """Of each partition ``most`` messages."""
         rows: list[Row] = []
-        seen: dict[TopicPartition, RecordedWatermark] = {}
+        seen: dict[str, RecordedWatermark] = {}
         for partition, log in self._topic.logs.items():
             begin = self.position[partition]
             end = begin if rng.random() < 0.2 else min(begin + most, len(log))
@@ -92,11 +92,7 @@ class Reading:
                 if isinstance(message, Row):
                     rows.append(message)
                 else:
-                    seen[partition] = RecordedWatermark(ts=message, offset=offset)
+                    seen[partition] = RecordedWatermark(ts=message, position=offset)
             self.position[partition] = end
         self.watermarks = self.watermarks.advance(seen, self.position)
         return rows
-
-
-def parsed(offsets: Mapping[str, int]) -> dict[TopicPartition, int]:
-    return {TopicPartition.parse(text): offset for text, offset in offsets.items()}

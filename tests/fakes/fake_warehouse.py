@@ -98,7 +98,7 @@ class FakeWarehouse:
             start_ts=source.start_ts,
             checkpoint_ts=source.start_ts,
             resolved_ts=source.start_ts,
-            source_offsets={str(each): 0 for each in PARTITIONS},
+            source_positions={str(each): 0 for each in PARTITIONS},
         )
         self.checkpoint_ts = source.start_ts
         self.start: Start | None = None  # as it was last said
@@ -156,7 +156,7 @@ class FakeWarehouse:
         """Its tables stay as they are, and go on from there: what lies beyond comes again."""
         self.checkpoint_ts = ts
         self.row = replace(
-            self.row, source_offsets={str(each): 0 for each in PARTITIONS}, watermarks={}
+            self.row, source_positions={str(each): 0 for each in PARTITIONS}, watermarks={}
         )
         for table_id in self.registered:
             target = self.targets[table_id]
@@ -165,7 +165,7 @@ class FakeWarehouse:
             self.progress[table_id] = replace(
                 self.progress[table_id],
                 checkpoint_ts=target.identity_ts,
-                source_offsets=self.row.source_offsets,
+                source_positions=self.row.source_positions,
             )
 
     def start_of(self, table_id: int) -> int:
@@ -183,7 +183,7 @@ class FakeWarehouse:
             raise TermRefused(f"term {term} is over: {self.owner} has claimed {self.term}")
 
     def register(
-        self, term: int, table_id: int, start_ts: int, source_offsets: Mapping[str, int]
+        self, term: int, table_id: int, start_ts: int, source_positions: Mapping[str, int]
     ) -> RegisteredTable:
         self.check_term(term)
         found = self.registered.get(table_id)
@@ -192,10 +192,10 @@ class FakeWarehouse:
             found = RegisteredTable(span=span, start_ts=Ts(start_ts))
             self.registered[table_id] = found
             self.targets[table_id] = Target(identity_ts=start_ts, start_ts=start_ts)
-            self.progress[table_id] = self._first_progress(span.table, start_ts, source_offsets)
+            self.progress[table_id] = self._first_progress(span.table, start_ts, source_positions)
         return found
 
-    def run_ddl(self, term: int, ddl: SourceDdl, source_offsets: Mapping[str, int]) -> None:
+    def run_ddl(self, term: int, ddl: SourceDdl, source_positions: Mapping[str, int]) -> None:
         """Its effect, once; the tables must be exactly at it."""
         self.check_term(term)
         if ddl.commit_ts in self.ran:
@@ -212,7 +212,7 @@ class FakeWarehouse:
         require(not left, "I5: DDLs run out of order")
         self.ran.add(ddl.commit_ts)
         if ddl.kind == "create" and ddl.table_id is not None:
-            self.register(term, ddl.table_id, ddl.commit_ts, source_offsets)
+            self.register(term, ddl.table_id, ddl.commit_ts, source_positions)
         elif ddl.kind == "drop" and ddl.table_id is not None:
             self.registered.pop(ddl.table_id, None)
             if ddl.table_id in self.targets:
@@ -225,7 +225,7 @@ class FakeWarehouse:
         self.checkpoint_ts = advance.checkpoint_ts
         self.check_checkpoint(advance.checkpoint_ts)
         for span in advance.spans:
-            self._write_progress(span, advance.source_offsets)
+            self._write_progress(span, advance.source_positions)
         for table_id, table in self.registered.items():
             require(
                 self.progress[table_id].checkpoint_ts >= advance.checkpoint_ts,
@@ -233,7 +233,7 @@ class FakeWarehouse:
             )
         self.row = replace(
             self.row,
-            source_offsets=low_water(self.row, advance, reading, self.progress.values()),
+            source_positions=low_water(self.row, advance, reading, self.progress.values()),
             watermarks={**self.row.watermarks, **{str(p): mark for p, mark in marks.items()}},
         )
         self._check_low_waters()
@@ -262,16 +262,16 @@ class FakeWarehouse:
                     f"I7: the low water is past a row of {table.span.table} that nobody applied",
                 )
 
-    def _write_progress(self, told: SpanProgress, source_offsets: Mapping[str, int]) -> None:
+    def _write_progress(self, told: SpanProgress, source_positions: Mapping[str, int]) -> None:
         before = self.progress[told.span.table_id]
         at_ts, status = told.checkpoint.checkpoint_ts, told.status
         require(at_ts >= before.checkpoint_ts, "I3: a span's checkpoint falls")
         if status is not None and status.fence:
             require(status.fence >= before.fence, "I2: a fence falls")
-        self.progress[told.span.table_id] = reported_progress(before, told, source_offsets)
+        self.progress[told.span.table_id] = reported_progress(before, told, source_positions)
 
     def _first_progress(
-        self, table: str, start_ts: int, source_offsets: Mapping[str, int]
+        self, table: str, start_ts: int, source_positions: Mapping[str, int]
     ) -> ProgressRow:
         return ProgressRow(
             changefeed_id="shop",
@@ -283,7 +283,7 @@ class FakeWarehouse:
             checkpoint_ts=start_ts,
             resolved_ts=start_ts,
             delta_version=0,
-            source_offsets=source_offsets,
+            source_positions=source_positions,
             capture_id=self.owner,
             epoch="",
             fence=0,

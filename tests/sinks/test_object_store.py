@@ -366,7 +366,7 @@ def test_a_beginning_is_looked_for_with_options_that_are_references(
     owner = Ownership(capture_id="one", epoch="e", etcd_cluster_id="c", election_revision=1)
     changefeeds = Changefeeds(warehouse, s3.options)
     claimed = changefeeds.claim(found, owner, ttl_s=1, stop=threading.Event())
-    changefeeds.save(replace(claimed, state="running", source_offsets={"shop/0": 5}))
+    changefeeds.save(replace(claimed, state="running", source_positions={"shop/0": 5}))
     source = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
     arguments = {"source-uri": source, "sink-uri": f"delta+{warehouse}", "changefeed-id": "shop"}
     changefeed = load_settings(config=None, environment={}, arguments=arguments).changefeed

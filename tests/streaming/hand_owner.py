@@ -215,9 +215,9 @@ class HandOwner:
 
     def _record(self) -> None:
         homes = set(self.homes.values())
-        offsets = [at for home in homes if (at := self.stage.replicas[home].get_read_offsets())]
+        offsets = [at for home in homes if (at := self.stage.replicas[home].get_read_positions())]
         read = lowest(offsets)
-        own = [told.status.source_offsets for told in self._told.values() if told.status]
+        own = [told.status.source_positions for told in self._told.values() if told.status]
         is_settled = len(offsets) == len(homes) > 0 and len(self.homes) == len(self.tables)
         low = lowest((*offsets, *filter(None, own))) if is_settled else {}
         at_point = self.checkpoint_ts == self.sync_point_ts
@@ -226,8 +226,8 @@ class HandOwner:
                 checkpoint_ts=self.checkpoint_ts,
                 resolved_ts=self.checkpoint_ts,
                 spans=tuple(self._told.values()),
-                source_offsets=low,
-                read_offsets=read,
+                source_positions=low,
+                read_positions=read,
                 sync_point_ts=Ts(self.sync_point_ts or 0) if at_point else None,
             )
         )

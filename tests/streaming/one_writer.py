@@ -44,11 +44,10 @@ from streaming.owner.ddl_run import DdlRun
 from streaming.owner.progress_rows import ended_progress, first_progress, resumed_progress
 from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
-from streaming.source.positions import TopicPartition
+from streaming.source.watermarks import Watermarks
 from streaming.spans.joining_spans import wanted_of
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.schema_cache import PastSchemaCache
-from streaming.stream.watermarks import Watermarks
 from tests.shop.feed import Message
 from tests.shop.history import START_TS
 from tests.streaming.one_life import STEPS, Letters, Permit, Zombie, watch
@@ -73,7 +72,7 @@ class OneWriter:
         self._logs: dict[int, list[bytes]] = defaultdict(list)
         for partition, _, value in feed:
             self._logs[partition].append(value)
-        self._parts = {each: TopicPartition(TOPIC, each) for each in self._logs}
+        self._parts = {each: f"{TOPIC}/{each}" for each in self._logs}
         sink = DeltaSink(warehouse=str(folder), apply_engine="merge-on-write", tables=rules)
         source = KafkaSettings(
             brokers=("nowhere",),
@@ -115,7 +114,7 @@ class OneWriter:
                 max_published_ts=max(before.max_published_ts, ts),
             )
         self._at = dict.fromkeys(self._logs, 0)
-        self._watermarks = Watermarks(partitions=frozenset(self._parts.values()))
+        self._watermarks = Watermarks(parts=frozenset(self._parts.values()))
         self._spans = TableRegistry(self._changefeed.sink, self._row, self._forms)
         self._spans.resume(self._progress)
         for name, at_ts in self._spans.ended.items():
@@ -223,7 +222,7 @@ class OneWriter:
 
     def _read(self, most: int) -> None:
         wanted = {each.name: wanted_of(each, each.checkpoint) for each in self._spans.values()}
-        marks: dict[TopicPartition, RecordedWatermark] = {}
+        marks: dict[str, RecordedWatermark] = {}
         for partition, log in self._logs.items():
             begin = self._at[partition]
             end = min(begin + self._dice.randint(0, most), len(log))
@@ -232,7 +231,7 @@ class OneWriter:
                     self._keep_ddls(block)
                 elif block.kind is Kind.WATERMARK:
                     ts = Ts(block.max_ts or 0)
-                    mark = RecordedWatermark(ts=ts, offset=block.last)
+                    mark = RecordedWatermark(ts=ts, position=block.last)
                     marks[self._parts[partition]] = mark
                 else:
                     self._keep(block)
@@ -242,9 +241,8 @@ class OneWriter:
 
     def _decoded(self, partition: int, begin: int, end: int, wanted: Wanted) -> Iterable[Block]:
         chunk = Messages(
-            topic=TOPIC,
-            partition=partition,
-            offsets=pa.array(range(begin, end), pa.int64()),
+            part=self._parts[partition],
+            positions=pa.array(range(begin, end), pa.int64()),
             values=pa.array(self._logs[partition][begin:end], pa.binary()),
         )
         return decode(chunk, wanted)
@@ -258,7 +256,7 @@ class OneWriter:
         for each in block.table().to_pylist():
             ddl = DdlEvent(
                 commit_ts=Ts(each["commit_ts"]),
-                offset=each["offset"],
+                place=each["position"],
                 name=TableName(each["schema_name"], each["table_name"]),
                 ddl_type=each["ddl_type"],
                 query=each["query"],

@@ -92,7 +92,7 @@ class Term:
             return False
         has_spans = bool(coordinator.replication.tables)
         return coordinator.replication.is_settled and (
-            not has_spans or bool(low_water_offsets(coordinator))
+            not has_spans or bool(low_water_positions(coordinator))
         )
 
     def tick(
@@ -254,8 +254,8 @@ class Term:
                 checkpoint_ts=checkpoint_ts,
                 resolved_ts=ticked.checkpoint.resolved_ts,
                 spans=coordinator.take_progress(),
-                source_offsets=low_water_offsets(coordinator),
-                read_offsets=read_offsets(coordinator),
+                source_positions=low_water_positions(coordinator),
+                read_positions=read_positions(coordinator),
                 finished=finished,
                 sync_point_ts=checkpoint_ts if is_sync_point else None,
             )
@@ -285,13 +285,13 @@ def first_due(pending: Sequence[PendingDdl], reached_ts: Ts) -> PendingDdl | Non
     return first if first is not None and first.commit_ts <= reached_ts else None
 
 
-def read_offsets(coordinator: Coordinator) -> dict[str, int]:
+def read_positions(coordinator: Coordinator) -> dict[str, int]:
     """Up to which offset of each partition the captures that hold spans have read the source and
     are done with it: the least of the captures. Empty: not known now."""
     return lowest(_read_to(coordinator).values())
 
 
-def low_water_offsets(coordinator: Coordinator) -> dict[str, int]:
+def low_water_positions(coordinator: Coordinator) -> dict[str, int]:
     """From which offset of each partition the source would have to be read again after a restart
     now, except for spans that hold unapplied rows: their progress rows have their own low water.
     Empty: not known now.
@@ -311,7 +311,7 @@ def _read_to(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:
     primaries = {made.primary for made in coordinator.replication.sets.values()}
     captures = coordinator.captures.captures.items()
     return {
-        each: capture.read_offsets
+        each: capture.read_positions
         for each, capture in captures
-        if each in primaries and capture.read_offsets is not None
+        if each in primaries and capture.read_positions is not None
     }

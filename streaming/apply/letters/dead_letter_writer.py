@@ -1,7 +1,7 @@
 """Write messages that cannot be applied to the dead letters, with their bytes (rule 8).
 
 A message that cannot be decoded comes with its bytes. For rows that fail later (by a cast, or since
-the table has no key) the messages are read from Kafka again, by their offsets: to keep the bytes of
+the table has no key) the messages are read again, by their positions: to keep the bytes of
 all rows for the few that fail would double the size of the carry."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coordination.model import TableName
 from sinks.control.dead_letters import DeadLetters, LetterWriter
 from sinks.control.letter_states import LETTER, OPEN, SUPERSEDED
 from streaming.protocols.contract import Block
-from streaming.source.positions import TopicPartition
+from streaming.source.contract import Places
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +26,8 @@ LOOK_EVERY_S = 2.0
 SLICE_ROWS = 20_000  # the messages of so many failed rows are read at a time
 REASONS: Final = pa.schema(
     [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
+        ("part", pa.string()),
+        ("position", pa.int64()),
         ("schema_name", pa.string()),
         ("table_name", pa.string()),
         ("commit_ts", pa.int64()),
@@ -36,7 +35,7 @@ REASONS: Final = pa.schema(
         ("message", pa.string()),
     ]
 )
-_PLACE: Final = ["topic", "partition", "offset"]
+_PLACE: Final = ["part", "position"]
 LETTERS: Final = REASONS.append(pa.field("value", pa.binary()))
 
 
@@ -49,17 +48,20 @@ class DeadLetterWriter:
         *,
         by: LetterWriter,
         dead_letters: DeadLetters,
-        values: Callable[[Mapping[TopicPartition, Sequence[int]]], Iterable[pa.Table]],
+        values: Callable[[Places], Iterable[pa.Table]],
+        place: Callable[[str, int], str] = "{} position {}".format,
         fail: bool,
         most: int | None = None,
         say: Callable[[str, str | None], None] = lambda about, what: None,  # noqa: ARG005
     ) -> None:
-        """``values`` reads topic, partition, offset and value of the messages at these offsets, in
-        several tables; messages that Kafka no longer has are left out. ``most``: a
+        """``values`` reads part, position and value of the messages at these positions, in
+        several tables; messages that are gone are left out. ``place``: what a sentence calls a
+        place. ``most``: a
         table with more open ones is stopped, which ``say`` gets as a concern (None: it is over)."""
         self.by = by
         self.dead_letters = dead_letters
         self._values = values
+        self._place = place
         self._fail = fail
         self._most = most
         self._say = say
@@ -129,12 +131,12 @@ class DeadLetterWriter:
         added: Callable[[pa.Table], None] | None = None,
     ) -> None:
         """Write the messages of rows that cannot be applied. ``errors``: by table, of schema
-        ``row_errors.ERRORS``. A message that Kafka no longer has is written without its bytes.
+        ``row_errors.ERRORS``. A message that is gone is written without its bytes.
         ``added`` gets what was written, of schema ``LETTERS``, in parts."""
         why = reasons(errors)
         for start in range(0, len(why), SLICE_ROWS):
             left = why.slice(start, SLICE_ROWS)
-            for values in self._values(_offsets(left)):
+            for values in self._values(_positions(left)):
                 letters = self._add(left.join(values, _PLACE, join_type="inner"))
                 if added is not None:
                     added(letters)
@@ -147,8 +149,8 @@ class DeadLetterWriter:
             return letters
         first = letters.slice(0, 1).to_pylist()[0]
         what = (
-            f"{len(letters)} messages cannot be applied; the first: topic {first['topic']} "
-            f"partition {first['partition']} offset {first['offset']}: {first['message']}"
+            f"{len(letters)} messages cannot be applied; the first: "
+            f"{self._place(first['part'], first['position'])}: {first['message']}"
         )
         if self._fail:
             raise TidelakeError(
@@ -161,11 +163,11 @@ class DeadLetterWriter:
         return letters
 
 
-def _offsets(why: pa.Table) -> dict[TopicPartition, list[int]]:
-    found: dict[TopicPartition, list[int]] = {}
-    columns = (why[name].to_pylist() for name in ("topic", "partition", "offset"))
-    for topic, partition, offset in zip(*columns, strict=True):
-        found.setdefault(TopicPartition(topic, partition), []).append(offset)
+def _positions(why: pa.Table) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    columns = (why[name].to_pylist() for name in ("part", "position"))
+    for part, position in zip(*columns, strict=True):
+        found.setdefault(part, []).append(position)
     return found
 
 
@@ -175,9 +177,8 @@ def _letters_of(block: Block) -> pa.Table:
     name = block.name if block.name.table else None
     return pa.table(
         {
-            "topic": pa.repeat(pa.scalar(block.topic), rows),
-            "partition": pa.repeat(pa.scalar(block.partition, pa.int32()), rows),
-            "offset": bad["offset"],
+            "part": pa.repeat(pa.scalar(block.part), rows),
+            "position": bad["position"],
             "schema_name": pa.repeat(pa.scalar(name and name.schema, pa.string()), rows),
             "table_name": pa.repeat(pa.scalar(name and name.table, pa.string()), rows),
             "commit_ts": pa.nulls(rows, pa.int64()),

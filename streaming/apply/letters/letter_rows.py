@@ -1,6 +1,6 @@
 """Dead letters as rows once more: their bytes are decoded, and the keys that they are about found.
 
-letters ──decode──► blocks, whose offsets are the letters' numbers ──► entries: one of each key
+letters ──decode──► blocks, whose positions are the letters' numbers ──► entries: one of each key
                 └──► why it is no row of the table
 """
 
@@ -23,11 +23,11 @@ from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import Piece, Rows, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import typed_keys
-from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import OP_DELETE, Block, Kind, Messages, WantedTable
+from streaming.protocols.decoders import CANAL_JSON, decoder_of
 
 FOREVER = Ts((1 << 62) - 1)
-NO_BYTES = "Kafka had deleted the message before it was put here: nobody has its bytes"
+NO_BYTES = "the source had deleted the message before it was put here: nobody has its bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,22 +56,22 @@ def letter_rows(values: pa.ChunkedArray, name: TableName) -> LetterRows:
 
 
 def decoded(values: pa.ChunkedArray, name: TableName) -> Iterator[Block]:
-    """With rows of this table only; offsets are numbers."""
+    """With rows of this table only; positions are numbers."""
     messages = Messages(
-        topic="",
-        partition=0,
-        offsets=pa.array(np.arange(len(values))),
+        part="",
+        positions=pa.array(np.arange(len(values))),
         values=values.combine_chunks() if len(values) else pa.array([], pa.binary()),
     )
+    decode = decoder_of(CANAL_JSON)
     return decode(messages, {name: WantedTable(above_ts=Ts(0), key=None)})
 
 
 def _told(block: Block) -> Iterator[tuple[int, str]]:
     if block.kind is Kind.BAD:
         bad = block.table()
-        yield from zip(bad["offset"].to_pylist(), bad["error_message"].to_pylist(), strict=True)
+        yield from zip(bad["position"].to_pylist(), bad["error_message"].to_pylist(), strict=True)
     elif block.kind is Kind.DDL:
-        for number in block.table()["offset"].to_pylist():
+        for number in block.table()["position"].to_pylist():
             yield number, "it is a DDL and no row: a rewind to below it has it run"
     elif block.kind is Kind.WATERMARK:
         yield block.last, "it is a watermark: there is nothing to apply"
@@ -102,9 +102,11 @@ def letter_entries(task: TableTask, blocks: list[RowBlock], rules: ChangeRules) 
         bad = []
         for piece in pieces_to_apply(task.by_later_shapes(later), blocks, FOREVER):
             keys, is_good = _keys(task, piece, rules)
-            wanted = np.ones(len(piece.op), np.bool_) if is_left is None else is_left[piece.offset]
-            bad.append(piece.offset[wanted & ~is_good])
-            rows = np.flatnonzero(wanted & ~np.isin(piece.offset, bad[-1]))
+            wanted = (
+                np.ones(len(piece.op), np.bool_) if is_left is None else is_left[piece.position]
+            )
+            bad.append(piece.position[wanted & ~is_good])
+            rows = np.flatnonzero(wanted & ~np.isin(piece.position, bad[-1]))
             if len(rows):
                 found.append((keys, piece, rows))
         last = max((each.last for each in blocks), default=-1)
@@ -137,7 +139,7 @@ def _entries(found: list[tuple[Keys, Piece, Rows]]) -> LetterEntries:
     def joined(column: Callable[[Piece], npt.NDArray[np.generic]], kind: type) -> npt.NDArray[Any]:
         return np.concatenate([np.empty(0, kind), *(column(p)[rows] for _, p, rows in found)])
 
-    letter = joined(lambda piece: piece.offset, np.int64)
+    letter = joined(lambda piece: piece.position, np.int64)
     is_old = joined(lambda piece: np.arange(len(piece.op)) >= piece.count, np.bool_)
     # A message of several rows is no letter that can be followed: some of them are written.
     rows_of = np.bincount(letter[~is_old], minlength=int(letter.max(initial=-1)) + 1)

@@ -41,9 +41,8 @@ _NO_TS: Final = -1
 class Letter:
     """``created_at``: None where it was put there by this batch, or before and again by it."""
 
-    topic: str
-    partition: int
-    offset: int
+    part: str
+    position: int
     created_at: datetime | None
     commit_ts: int
 
@@ -204,9 +203,8 @@ class OpenLetters:
         names = letters.column_names
         found = [
             Letter(
-                topic=each["topic"],
-                partition=each["partition"],
-                offset=each["offset"],
+                part=each["part"],
+                position=each["position"],
                 created_at=each.get("created_at"),
                 commit_ts=each["commit_ts"] or _NO_TS,
             )
@@ -237,9 +235,8 @@ class OpenLetters:
         rows = [
             {
                 "changefeed_id": self._by.changefeed_id,
-                "topic": letter.topic,
-                "partition": letter.partition,
-                "offset": letter.offset,
+                "part": letter.part,
+                "position": letter.position,
                 "created_at": at,
                 "state": state,
                 "passed": half,
@@ -256,12 +253,11 @@ class OpenLetters:
     def _created(self, letters: Sequence[Letter]) -> dict[Letter, list[datetime]]:
         found: dict[Letter, list[datetime]] = {letter: [] for letter in letters}
         if letters:
-            places = [(each.topic, each.partition, each.offset) for each in letters]
+            places = [(each.part, each.position) for each in letters]
             for each in self._dead_letters.at(self._by.changefeed_id, places).to_pylist():
                 key = Letter(
-                    topic=each["topic"],
-                    partition=each["partition"],
-                    offset=each["offset"],
+                    part=each["part"],
+                    position=each["position"],
                     created_at=None,
                     commit_ts=each["commit_ts"] or _NO_TS,
                 )

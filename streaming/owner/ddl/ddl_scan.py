@@ -9,7 +9,7 @@ from coordination.scheduler.barrier import PendingDdl
 from streaming.changefeed.replicated_table import ReplicatedTable, span_of
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.ddl.plan import DdlPlan
-from streaming.source.positions import Offsets
+from streaming.source.positions import Positions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class NewTable:
     """A table that was made, and from where its rows must be read."""
 
     table: ReplicatedTable
-    low_water: Offsets
+    low_water: Positions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

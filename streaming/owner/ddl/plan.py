@@ -111,9 +111,9 @@ class DdlPlan:
 
 def in_order(ddls: Iterable[DdlEvent]) -> list[DdlEvent]:
     """Without replays: the identity of one is (commit-ts, query, table), never commit-ts alone."""
-    ordered = sorted(ddls, key=lambda ddl: (ddl.commit_ts, ddl.offset))
+    ordered = sorted(ddls, key=lambda ddl: (ddl.commit_ts, ddl.place))
     once = {(ddl.commit_ts, ddl.query, ddl.name): ddl for ddl in reversed(ordered)}
-    return sorted(once.values(), key=lambda ddl: (ddl.commit_ts, ddl.offset))
+    return sorted(once.values(), key=lambda ddl: (ddl.commit_ts, ddl.place))
 
 
 def plan(

@@ -81,7 +81,7 @@ class DdlEvent:
     """A DDL as it was sent. Identity: (commit_ts, query, name); order: (commit_ts, offset)."""
 
     commit_ts: Ts
-    offset: int
+    place: int
     name: TableName
     ddl_type: str
     query: str

@@ -55,7 +55,7 @@ class Collector:
         self._bad: dict[tuple[TableName, bool], list[tuple[int, Bad]]] = defaultdict(list)
         self._watermarks: list[tuple[int, int]] = []
         self._far_ts = min(messages.latest_ts + (KEPT_MS << TSO_LOGICAL_BITS), SEALED_TS)
-        self._offsets: Positions = messages.offsets.to_numpy()
+        self._positions: Positions = messages.positions.to_numpy()
         sizes = pc.fill_null(pc.binary_length(messages.values), 0)
         self._sizes = sizes.to_numpy().astype(np.int64)
 
@@ -120,7 +120,7 @@ class Collector:
         )
 
     def blocks(self) -> Iterator[Block]:
-        """By their first offset."""
+        """By their first position."""
         found = [
             *self._row_blocks(),
             *self._unwanted_blocks(),
@@ -146,7 +146,7 @@ class Collector:
             if not above.all():
                 rows = rows.take(np.flatnonzero(above))
             if len(rows.positions):
-                body, key_changes = row_body(rows, shape, key, self._offsets)
+                body, key_changes = row_body(rows, shape, key, self._positions)
                 told = rows.positions, rows.commit_ts
                 yield self._block(Kind.ROW, name, *told, body=ipc(body), key_changes=key_changes)
 
@@ -161,7 +161,7 @@ class Collector:
             commit_ts = np.array([ddl.commit_ts for ddl in events], np.int64)
             columns = [
                 pa.array(commit_ts),
-                pa.array(self._offsets[positions]),
+                pa.array(self._positions[positions]),
                 _zeros(len(events)),
                 pa.array([ddl.name.schema for ddl in events], pa.string()),
                 pa.array([ddl.name.table for ddl in events], pa.string()),
@@ -175,7 +175,7 @@ class Collector:
         for (name, is_row), found in self._bad.items():
             positions, events = _columns(found)
             columns = [
-                pa.array(self._offsets[positions]),
+                pa.array(self._positions[positions]),
                 _zeros(len(events)),
                 pa.array([bad.error.error_class for bad in events], pa.string()),
                 pa.array([bad.error.message for bad in events], pa.string()),
@@ -192,7 +192,7 @@ class Collector:
             marks = np.array([mark for _, mark in self._watermarks], np.int64)
             block = self._block(Kind.WATERMARK, NO_TABLE, positions, marks)
             greatest = positions[marks == marks.max()]
-            yield replace(block, last=int(self._offsets[greatest[-1]]))
+            yield replace(block, last=int(self._positions[greatest[-1]]))
 
     def _block(
         self,
@@ -207,14 +207,13 @@ class Collector:
         """``positions`` rise."""
         return Block(
             kind=kind,
-            topic=self.messages.topic,
-            partition=self.messages.partition,
+            part=self.messages.part,
             name=name,
             rows=len(positions),
             min_ts=None if ts is None else int(ts.min()),
             max_ts=None if ts is None else int(ts.max()),
-            first=int(self._offsets[positions[0]]),
-            last=int(self._offsets[positions[-1]]),
+            first=int(self._positions[positions[0]]),
+            last=int(self._positions[positions[-1]]),
             key_changes=key_changes,
             message_bytes=int(self._sizes[positions].sum()),
             body=body,

@@ -127,14 +127,14 @@ def _is_told(row: Row, shape: Shape, key: Sequence[str] | None) -> bool:
 
 
 def row_body(
-    rows: Rows, shape: Shape, key: Sequence[str] | None, offsets: Positions
+    rows: Rows, shape: Shape, key: Sequence[str] | None, positions: Positions
 ) -> tuple[pa.Table, int]:
     """The body of a row block, and how many of its rows have an ``old``."""
     old, key_changes = _old(rows, key)
     columns = [
         pa.array(rows.op),
         pa.array(rows.commit_ts),
-        pa.array(offsets[rows.positions]),
+        pa.array(positions[rows.positions]),
         pa.array(np.zeros(len(rows.op), np.int32)),
         rows.data,
     ]

@@ -23,13 +23,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from conf.settings import KafkaSettings
-from coordination.errors import TidelakeError, TopicMissing, TryAgain
+from coordination.errors import TopicMissing
 from streaming.protocols.clocks import LATEST_MS
+from streaming.source.contract import SourceAway, SourceLost
 from streaming.source.kafka.connection_errors import connection_refusal
 from streaming.source.kafka.consumer import RangeConsumer
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.kafka.offset_ranges import OffsetRange
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.topic_partition import TopicPartition
 
 _ANSWER_S = 5.0
 _SEARCH_S = 60.0  # the time-out of a search for first messages
@@ -39,24 +40,8 @@ K = TypeVar("K")
 Answers = dict[K, "Future[Any]"]
 
 
-class SourceChanged(TidelakeError):
-    """A topic has new partitions that we read: the stream must start again with the new set."""
-
-
-class SourceAway(TryAgain):
-    """The broker does not answer. At a start that is an error; later it is tried again for a
-    while."""
-
-
-class SourceLost(TidelakeError):
-    """Kafka no longer has messages that we still need. That is never skipped silently. The code is
-    TiCDC's for a history that TiDB's garbage collection has removed."""
-
-    code = "CDC:ErrGCTTLExceeded"
-
-
 @dataclass(frozen=True, slots=True)
-class SourceShape:
+class TopicsShape:
     """The topic IDs and the partitions, as they are at a stream's start. ``strays``: those that the
     sink may not use, since ``partition-num`` is lower than the topic's count (rule 1)."""
 
@@ -65,8 +50,8 @@ class SourceShape:
     strays: frozenset[TopicPartition] = frozenset()
 
 
-class KafkaSource:
-    """Metadata, offsets and reads of one changefeed's topics."""
+class Broker:
+    """Metadata, offsets and first messages of one changefeed's topics."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -76,7 +61,7 @@ class KafkaSource:
         """Close the connection; the next request opens it again."""
         self._admin = None
 
-    def shape(self) -> SourceShape:
+    def shape(self) -> TopicsShape:
         """The shape that the broker has now. Raises TopicMissing for a topic that does not exist or
         has too few partitions, SourceAway."""
         described = self._described(self._settings.topics)
@@ -84,7 +69,7 @@ class KafkaSource:
         partitions = {
             TopicPartition(name, n) for name, count in counts.items() for n in range(count)
         }
-        return SourceShape(
+        return TopicsShape(
             {name: _id_of(topic.topic_id) for name, topic in described.items()},
             frozenset(partitions),
             frozenset(p for p in partitions if p.partition >= self._used(p.topic, counts[p.topic])),
@@ -102,16 +87,6 @@ class KafkaSource:
                 "use the sink URI that TiCDC was given"
             )
         return count if wanted is None else wanted
-
-    def check_unchanged(self, start: SourceShape) -> None:
-        """Raise SourceLost if a topic was made again, SourceChanged if partitions were added, and
-        what ``shape`` raises.
-        """
-        now = self.shape()
-        check_topic_ids(start.topic_ids, now.topic_ids)
-        if now.partitions != start.partitions:
-            added = ", ".join(str(p) for p in sorted(now.partitions - start.partitions))
-            raise SourceChanged(f"new partitions {added}: starting the stream again to read them")
 
     def check_topic_ids(self, recorded: Mapping[str, str]) -> None:
         """Raise SourceLost if a topic was made again, TopicMissing if it is gone, or SourceAway."""

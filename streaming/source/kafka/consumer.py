@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assignment
 
 from streaming.source.kafka.offset_ranges import OffsetRange
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.topic_partition import TopicPartition
 
 ConsumerConfig = Mapping[str, str | int | bool]
 

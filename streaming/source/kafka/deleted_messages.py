@@ -22,8 +22,9 @@ from typing import Final
 
 from coordination.model import TSO_LOGICAL_BITS, tso_time
 from streaming.protocols.clocks import LATEST_MS
-from streaming.source.kafka.broker import KafkaSource, SourceLost
-from streaming.source.positions import TopicPartition
+from streaming.source.contract import SourceLost
+from streaming.source.kafka.broker import Broker
+from streaming.source.kafka.topic_partition import TopicPartition
 
 # By so much may the clock of PD, which gives the commit-ts, be ahead of the clock that stamps
 # messages (a TiCDC capture's, or the broker's). A stamped message may also wait before it is sent.
@@ -32,7 +33,7 @@ CLOCKS_MS: Final = 10 * 60_000
 
 def refuse_a_hole(
     first: Mapping[TopicPartition, int],
-    log: KafkaSource,
+    log: Broker,
     *,
     checkpoint_ts: int,
     reached_ts: int | None,

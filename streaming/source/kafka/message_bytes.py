@@ -13,23 +13,16 @@ from confluent_kafka import KafkaException
 
 from conf.settings import KafkaSettings
 from streaming.protocols.contract import Block, Decoder, Messages, Wanted
-from streaming.source.kafka.broker import KafkaSource, SourceAway
+from streaming.source.contract import RAW, SourceAway
+from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.consumer import RangeConsumer
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.kafka.offset_ranges import OffsetRange
 from streaming.source.kafka.read_ranges import ReadError, read_list
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.topic_partition import TopicPartition
 
 # Offsets at most so far apart are read as one range: to begin another takes milliseconds.
 NEAR: Final = 100
-MESSAGES: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("value", pa.large_binary()),  # null: a tombstone
-    ]
-)
 
 Offsets = Mapping[TopicPartition, Sequence[int]]
 
@@ -37,14 +30,14 @@ Offsets = Mapping[TopicPartition, Sequence[int]]
 def values_at(
     kafka: KafkaSettings, offsets: Offsets, topic_ids: Mapping[str, str]
 ) -> Iterator[pa.Table]:
-    """The messages at these offsets as tables of schema ``MESSAGES``, in order; an offset without a
+    """The messages at these offsets as tables of schema ``RAW``, in order; an offset without a
     message, or whose message Kafka has deleted, has no row. Messages may be large, so each table
     holds about ``TASK_BYTES``.
 
     Raises SourceLost if a topic was made again, TopicMissing, or SourceAway. Blocks.
     """
     asked = {each: pa.array(list(at), pa.int64()) for each, at in offsets.items()}
-    order = [(name, "ascending") for name in ("topic", "partition", "offset")]
+    order = [(name, "ascending") for name in ("part", "position")]
     left = _ranges(offsets, topic_ids)
     while left:
         found: list[pa.Table] = []
@@ -54,8 +47,8 @@ def values_at(
             wanted: Wanted,  # noqa: ARG001
             found: list[pa.Table] = found,
         ) -> Iterator[Block]:
-            here = asked[TopicPartition(messages.topic, messages.partition)]
-            found.append(_rows(messages).filter(pc.is_in(messages.offsets, value_set=here)))
+            here = asked[TopicPartition.parse(messages.part)]
+            found.append(_rows(messages).filter(pc.is_in(messages.positions, value_set=here)))
             return iter(())
 
         left = _read(kafka, left, keep)
@@ -71,7 +64,7 @@ def _read(
     topic_ids = {each.topic: each.topic_id for each in ranges}
     error: Exception | None = None
     left: list[OffsetRange] = []
-    with closing(KafkaSource(kafka)) as source:
+    with closing(Broker(kafka)) as source:
         source.check_topic_ids(topic_ids)
         first = source.beginnings({each.topic_partition for each in ranges})
         there = [
@@ -113,9 +106,8 @@ def _ranges(offsets: Offsets, topic_ids: Mapping[str, str]) -> list[OffsetRange]
 def _rows(messages: Messages) -> pa.Table:
     count = len(messages)
     columns = [
-        pa.repeat(pa.scalar(messages.topic, pa.string()), count),
-        pa.repeat(pa.scalar(messages.partition, pa.int32()), count),
-        messages.offsets,
+        pa.repeat(pa.scalar(messages.part, pa.string()), count),
+        messages.positions,
         messages.values.cast(pa.large_binary()),
     ]
-    return pa.Table.from_arrays(columns, schema=MESSAGES)
+    return pa.Table.from_arrays(columns, schema=RAW)

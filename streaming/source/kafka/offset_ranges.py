@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.topic_partition import TopicPartition
 
 PIECE_MESSAGES: Final = 10_000  # to cut off a smaller piece of a range costs more than it saves
 
@@ -35,6 +35,10 @@ class OffsetRange:
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def part(self) -> str:
+        return f"{self.topic}/{self.partition}"
 
     @property
     def messages(self) -> int:

@@ -22,7 +22,7 @@ from streaming.protocols.clocks import LATEST_MS, latest_ts
 from streaming.protocols.contract import Block, Decoder, Kind, Messages, Wanted
 from streaming.source.kafka.consumer import RangeConsumer
 from streaming.source.kafka.offset_ranges import OffsetRange
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.topic_partition import TopicPartition
 
 # The messages that are decoded at once. Large, since each table in a chunk costs some milliseconds
 # besides its rows.
@@ -242,9 +242,8 @@ class Cursor:
             self.messages += len(values)
             self.message_bytes += size_of(values)
             yield Messages(
-                topic=self.range.topic,
-                partition=self.range.partition,
-                offsets=offsets,
+                part=self.range.part,
+                positions=offsets,
                 values=values,
                 latest_ts=latest_ts(time.time() * 1e3, self.newest_ms),
             )
@@ -255,8 +254,7 @@ class Cursor:
     def done(self) -> Block:
         return Block(
             kind=Kind.DONE,
-            topic=self.range.topic,
-            partition=self.range.partition,
+            part=self.range.part,
             rows=self.messages,
             first=self.range.begin,
             last=self.at,

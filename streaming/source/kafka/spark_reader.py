@@ -23,12 +23,14 @@ from coordination.errors import TryAgain
 from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.source.body_files import BodyFolder
-from streaming.source.kafka.broker import KafkaSource, SourceAway
+from streaming.source.contract import Identities, SourceAway
+from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.kafka.offset_ranges import OffsetRange, joined, pack
+from streaming.source.kafka.offset_ranges import OffsetRange, cut, joined, pack
 from streaming.source.kafka.read_ranges import TASK_BYTES
 from streaming.source.kafka.read_task import ReadFailure, ReadTask, Result
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.topic_partition import TopicPartition
+from streaming.source.positions import Positions
 from streaming.spark.executors import unfit
 from streaming.spark.spark_conf import is_within
 
@@ -53,13 +55,13 @@ class SparkReader:
         self._decode = decode
         self._name = name
         self._tag = f"read-{name}"
-        self._source = KafkaSource(kafka)
+        self._broker = Broker(kafka)
         self._numbers: dict[int, RDD[int]] = {}  # an empty RDD by its number of partitions
         self._bodies = BodyFolder(is_shared=is_within(spark.master or ""))
         self._message_bytes = 1_000.0  # the average size; a guess until messages have been read
 
     def close(self) -> None:
-        self._source.close()
+        self._broker.close()
         self._bodies.close()
 
     def cancel(self) -> None:
@@ -76,7 +78,29 @@ class SparkReader:
         """About how many messages one read can hold before its tasks stop at their budgets."""
         return max(1, int(self.tasks * TASK_BYTES / self._message_bytes))
 
-    def read(self, ranges: Sequence[OffsetRange], wanted: Wanted) -> list[Block]:
+    def read(
+        self,
+        begin: Positions,
+        ends: Positions,
+        wanted: Wanted,
+        *,
+        identities: Identities,
+        messages: int,
+        first_messages: int = 0,
+    ) -> list[Block]:
+        """See `contract.Reader`."""
+        if all(ends.get(part, at) <= at for part, at in begin.items()):
+            return []  # without asking the JVM how much a read can hold
+        ranges = cut(
+            {TopicPartition.parse(part): at for part, at in begin.items()},
+            {TopicPartition.parse(part): at for part, at in ends.items()},
+            {TopicPartition.parse(part).topic: each for part, each in identities.items()},
+            messages=min(self.messages, messages),
+            first_messages=first_messages,
+        )
+        return self.read_ranges(ranges, wanted)
+
+    def read_ranges(self, ranges: Sequence[OffsetRange], wanted: Wanted) -> list[Block]:
         """Read and decode the ranges; blocks until the job has ended. The blocks are ordered by
         partition and offset, with a DONE block at the end of each range.
 
@@ -104,8 +128,8 @@ class SparkReader:
     def check(self, ranges: Sequence[OffsetRange]) -> None:
         """Raise SourceLost or TopicMissing unless the broker still has these topics, by ID, and
         the messages from the ranges' beginnings on. Raises SourceAway too."""
-        self._source.check_topic_ids({each.topic: each.topic_id for each in ranges})
-        self._source.check_beginnings({each.topic_partition: each.begin for each in ranges})
+        self._broker.check_topic_ids({each.topic: each.topic_id for each in ranges})
+        self._broker.check_beginnings({each.topic_partition: each.begin for each in ranges})
 
     def _job(
         self, lists: Sequence[Sequence[OffsetRange]], wanted: Wanted, total: int
@@ -152,8 +176,8 @@ class SparkReader:
     def _raise(self, failure: ReadFailure, ranges: Sequence[OffsetRange]) -> NoReturn:
         if not failure.is_unreadable:
             raise ReadFailed(f"reading {self._kafka.topic} failed: {failure.reason}")
-        self._source.check_topic_ids({each.topic: each.topic_id for each in ranges})
-        self._source.check_offsets({each.topic_partition: each.begin for each in ranges})
+        self._broker.check_topic_ids({each.topic: each.topic_id for each in ranges})
+        self._broker.check_offsets({each.topic_partition: each.begin for each in ranges})
         raise SourceAway(f"cannot read {failure.reason}")
 
 
@@ -172,7 +196,7 @@ def _in_order(
     found: defaultdict[TopicPartition, list[Block]] = defaultdict(list)
     done: dict[tuple[TopicPartition, int], Block] = {}
     for block in blocks:
-        partition = TopicPartition(block.topic, block.partition)
+        partition = TopicPartition.parse(block.part)
         if block.kind is Kind.DONE:
             done[partition, block.first] = block
         else:
@@ -185,8 +209,7 @@ def _in_order(
         counted = [end for end in ends if end.first < reached]
         yield Block(
             kind=Kind.DONE,
-            topic=each.topic,
-            partition=each.partition,
+            part=each.part,
             rows=sum(end.rows for end in counted),
             first=each.begin,
             last=reached,

@@ -17,7 +17,7 @@ class FakeExecutor:
         self.statuses: dict[int, TableStatus] = {}
         self.calls: list[tuple[object, ...]] = []
         self.refuses = False  # nothing can be added now
-        self.read_offsets: dict[str, int] | None = None
+        self.read_positions: dict[str, int] | None = None
         self._changed: set[int] = set()
         self._is_commit: set[int] = set()
 
@@ -100,5 +100,5 @@ class FakeExecutor:
         changed, self._changed = self._changed, set()
         return changed
 
-    def get_read_offsets(self) -> dict[str, int] | None:
-        return self.read_offsets
+    def get_read_positions(self) -> dict[str, int] | None:
+        return self.read_positions

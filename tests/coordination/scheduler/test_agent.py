@@ -133,12 +133,12 @@ def test_a_heartbeat_is_answered_with_all_spans_and_then_with_changes():
     agent, executor, owner = followed()
     for table in (1, 2):
         replicating(agent, owner, table)
-    executor.read_offsets = {"shop/0": 70}
+    executor.read_positions = {"shop/0": 70}
     full = response(agent.tick([owner.says(agent, Heartbeat())]))
     assert [s.table_id for s in full.statuses] == [1, 2]
     assert full.since == 0
     assert full.checksum == checksum(full.statuses)
-    assert full.read_offsets == {"shop/0": 70}
+    assert full.read_positions == {"shop/0": 70}
     executor.put(2, S.REPLICATING, checkpoint_ts=Ts(80), resolved_ts=Ts(90))
     changes = response(agent.tick([owner.says(agent, Heartbeat(seen=full.sequence))]))
     assert [s[:4] for s in changes.statuses] == [(2, S.REPLICATING, 80, 90)]

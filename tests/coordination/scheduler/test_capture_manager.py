@@ -164,9 +164,9 @@ def test_what_owners_say_is_not_for_owners():
 
 def test_a_scan_is_kept_until_the_next_one():
     made = manager(A)
-    made.handle_messages([message(answer(read_offsets={"shop/0": 7}))])
+    made.handle_messages([message(answer(read_positions={"shop/0": 7}))])
     made.handle_messages([message(answer(sequence=6))])
-    assert made.captures[A].read_offsets == {"shop/0": 7}
+    assert made.captures[A].read_positions == {"shop/0": 7}
 
 
 def test_a_barrier_that_has_moved_does_not_wait_for_the_next_heartbeat():

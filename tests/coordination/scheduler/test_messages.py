@@ -61,7 +61,7 @@ BODIES: list[Body] = [
     ),
     Heartbeat(barrier=Barrier(Ts(0))),
     HeartbeatResponse(
-        statuses=(), liveness=Liveness.ALIVE, sequence=1, since=0, checksum=0, read_offsets={}
+        statuses=(), liveness=Liveness.ALIVE, sequence=1, since=0, checksum=0, read_positions={}
     ),
     HeartbeatResponse(
         statuses=(FULL, BARE, FULL._replace(checkpoint_ts=Ts(0)), BARE._replace(fence=3)),
@@ -69,7 +69,7 @@ BODIES: list[Body] = [
         sequence=12,
         since=11,
         checksum=2**61 - 2,
-        read_offsets={"shop/0": 3},
+        read_positions={"shop/0": 3},
     ),
 ]
 

@@ -24,7 +24,7 @@ from sinks.control.changefeeds import (
 from sinks.control.control_table import Change, ControlTable
 
 INITIAL = ChangefeedRow(changefeed_id="shop", start_ts=10, checkpoint_ts=10, resolved_ts=10)
-BACKLOG = {"read_offsets", "end_offsets", "messages_behind", "messages_per_s", "time_left_s"}
+BACKLOG = {"read_positions", "end_positions", "messages_behind", "messages_per_s", "time_left_s"}
 TTL_S = 10.0
 
 
@@ -86,14 +86,14 @@ def test_a_row_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         checkpoint_ts=20,
         resolved_ts=30,
         max_published_ts=40,
-        source_offsets={"shop/0": 1, "täble/11": 2**60},
-        read_offsets={"shop/0": 3, "shop/1": 0},
-        end_offsets={"shop/0": 9, "shop/1": 0},
+        source_positions={"shop/0": 1, "täble/11": 2**60},
+        read_positions={"shop/0": 3, "shop/1": 0},
+        end_positions={"shop/0": 9, "shop/1": 0},
         messages_behind=6,
         messages_per_s=1.5,
         time_left_s=4.0,
-        watermarks={"shop/0": RecordedWatermark(ts=449, offset=0)},
-        topic_ids={"shop": "AbC-_"},
+        watermarks={"shop/0": RecordedWatermark(ts=449, position=0)},
+        source_identities={"shop/0": "AbC-_"},
         fingerprint="f" * 64,
         error="it hurts",
     )
@@ -107,26 +107,26 @@ def test_a_row_comes_back_as_it_was_saved(tmp_path: Path) -> None:
 def test_a_row_of_a_release_that_did_not_measure_a_backlog_is_gone_on_with(tmp_path: Path) -> None:
     older = pa.schema([field for field in SCHEMA if field.name not in BACKLOG])
     table = ControlTable(str(tmp_path), "changefeeds", older, {}, description="")
-    row = next_term(None, replace(INITIAL, source_offsets={"shop/0": 7}), owner(), 10.0)
+    row = next_term(None, replace(INITIAL, source_positions={"shop/0": 7}), owner(), 10.0)
     record = {name: getattr(row, name) for name in older.names} | {
-        "source_offsets": [("shop/0", 7)],
+        "source_positions": [("shop/0", 7)],
         "watermarks": [],
-        "topic_ids": [],
+        "source_identities": [],
     }
     rows = pa.Table.from_pylist([record], schema=older)
     table.commit(lambda _: Change(rows=rows, mode="overwrite"), "fill")
     changefeeds = Changefeeds(str(tmp_path))
     assert changefeeds.read("shop") == row
     taken = claim(changefeeds, owner("c2", revision=6))
-    assert (taken.source_offsets, taken.read_offsets, taken.messages_behind) == (
+    assert (taken.source_positions, taken.read_positions, taken.messages_behind) == (
         {"shop/0": 7},
         {},
         None,
     )
-    changefeeds.save(replace(taken, read_offsets={"shop/0": 9}, messages_behind=3))
+    changefeeds.save(replace(taken, read_positions={"shop/0": 9}, messages_behind=3))
     stored = changefeeds.read("shop")
     assert stored is not None
-    assert (stored.read_offsets, stored.messages_behind) == ({"shop/0": 9}, 3)
+    assert (stored.read_positions, stored.messages_behind) == ({"shop/0": 9}, 3)
 
 
 def test_a_later_claim_resumes_the_stored_row(tmp_path: Path) -> None:

@@ -325,9 +325,9 @@ def fill_all_four(warehouse: Path) -> None:
         start_ts=1,
         checkpoint_ts=1 << 18,
         resolved_ts=2 << 18,
-        source_offsets={"shop/0": 7},
-        watermarks={"shop/0": RecordedWatermark(ts=5, offset=9)},
-        topic_ids={"shop": "id"},
+        source_positions={"shop/0": 7},
+        watermarks={"shop/0": RecordedWatermark(ts=5, position=9)},
+        source_identities={"shop/0": "id"},
         fingerprint="f",
     )
     row = Changefeeds(str(warehouse)).claim(initial, ownership, ttl_s=1, stop=threading.Event())
@@ -345,7 +345,7 @@ def fill_all_four(warehouse: Path) -> None:
         resolved_ts=1000 << 18,
         delta_version=4,
         engine="spark",
-        source_offsets={"shop/0": 7},
+        source_positions={"shop/0": 7},
         capture_id="c1",
         epoch="e1",
         fence=fence_number(row.term),
@@ -354,7 +354,7 @@ def fill_all_four(warehouse: Path) -> None:
     cut = SnapshotRow(changefeed_id="shop", primary_ts=1000 << 18, tables={"shop.orders": 4})
     assert snapshots.publish(cut, row.term)
     dead = {name: [None] for name in ("schema_name", "table_name", "commit_ts")}
-    dead |= {"changefeed_id": ["shop"], "topic": ["shop"], "partition": [0], "offset": [3]}
+    dead |= {"changefeed_id": ["shop"], "part": ["shop/0"], "position": [3]}
     dead |= {"value": [b"\x00{"], "error_class": ["BadJson"], "message": ["no"]}
     assert DeadLetters(str(warehouse)).merge(pa.table(dead)) == 1
 
@@ -368,13 +368,14 @@ def test_spark_reads_all_four_tables_with_plain_sql(tmp_path: Path, spark: Spark
 
     changefeeds = select(
         "changefeeds",
-        "term, owner_revision, source_offsets['shop/0'] low, watermarks['shop/0'].ts w,"
-        " topic_ids['shop'] id, incarnation, target_ts, updated_at > '2020-01-01' stamped",
+        "term, owner_revision, source_positions['shop/0'] low, watermarks['shop/0'].ts w,"
+        " source_identities['shop/0'] id, incarnation, target_ts,"
+        " updated_at > '2020-01-01' stamped",
     )
     assert changefeeds.collect() == [(1, 3, 7, 5, "id", 1, None, True)]
     types = dict(select("changefeeds").dtypes)
-    assert types["source_offsets"] == "map<string,bigint>"
-    assert types["watermarks"] == "map<string,struct<ts:bigint,offset:bigint>>"
+    assert types["source_positions"] == "map<string,bigint>"
+    assert types["watermarks"] == "map<string,struct<ts:bigint,position:bigint>>"
     assert (types["incarnation"], types["term"], types["updated_at"]) == (
         "int",
         "bigint",
@@ -384,7 +385,7 @@ def test_spark_reads_all_four_tables_with_plain_sql(tmp_path: Path, spark: Spark
     progress = select(
         "progress",
         "schema_name, table_name, span, unix_millis(checkpoint_time), delta_version, fence,"
-        " source_offsets['shop/0']",
+        " source_positions['shop/0']",
     )
     assert progress.collect() == [("shop", "orders", "(-inf, +inf)", 1000, 4, 1 << 32, 7)]
 
@@ -392,8 +393,8 @@ def test_spark_reads_all_four_tables_with_plain_sql(tmp_path: Path, spark: Spark
     assert snapshots.collect() == [("shop.orders", 4)]
     assert dict(select("snapshots").dtypes)["tables"] == "map<string,bigint>"
 
-    letters = select("dead_letters", "topic, partition, offset, value, schema_name, message")
-    assert letters.collect() == [("shop", 0, 3, bytearray(b"\x00{"), None, "no")]
+    letters = select("dead_letters", "part, position, value, schema_name, message")
+    assert letters.collect() == [("shop/0", 3, bytearray(b"\x00{"), None, "no")]
     assert dict(select("dead_letters").dtypes)["value"] == "binary"
 
     described = spark.sql(f"DESCRIBE delta.`{tmp_path}/_tidelake/progress`").collect()

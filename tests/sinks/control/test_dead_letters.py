@@ -31,9 +31,8 @@ def letters(
     records = [
         {
             "changefeed_id": feed,
-            "topic": topic,
-            "partition": partition,
-            "offset": offset,
+            "part": f"{topic}/{partition}",
+            "position": offset,
             "value": b"\xff\x00" + str(offset).encode(),
             "schema_name": table.schema if table else None,
             "table_name": table.table if table else None,
@@ -63,7 +62,7 @@ def test_a_message_is_kept_with_its_bytes(tmp_path: Path) -> None:
     (row,) = stored(tmp_path).to_pylist()
     assert list(row) == SCHEMA.names
     assert row["value"] == b"\xff\x007"
-    assert (row["offset"], row["commit_ts"], row["message"]) == (7, 70, "offset 7: Ünsinn")
+    assert (row["position"], row["commit_ts"], row["message"]) == (7, 70, "offset 7: Ünsinn")
     assert row["created_at"].tzinfo is not None
 
 
@@ -75,7 +74,7 @@ def test_a_replay_adds_nothing_and_no_commit(tmp_path: Path) -> None:
     assert DeadLetters(str(tmp_path)).merge(letters(range(3, 6))) == 0
     assert DeltaTable(str(tmp_path / "_tidelake" / "dead_letters")).version() == before
     assert dead.merge(letters(range(5, 15))) == 5
-    assert sorted(stored(tmp_path)["offset"].to_pylist()) == list(range(15))
+    assert sorted(stored(tmp_path)["position"].to_pylist()) == list(range(15))
 
 
 def test_one_batch_may_hold_a_message_twice(tmp_path: Path) -> None:
@@ -99,7 +98,7 @@ def test_a_topic_that_was_made_again_has_other_messages_at_its_offsets(tmp_path:
     again = again.set_column(again.column_names.index("value"), "value", values)
     assert dead.merge(again) == 2
     assert [dead.merge(each) for each in (again, letters(range(4)))] == [0, 0]
-    kept = [(row["offset"], row["value"]) for row in stored(tmp_path).to_pylist()]
+    kept = [(row["position"], row["value"]) for row in stored(tmp_path).to_pylist()]
     assert sorted(kept)[2:4] == [(2, b"another"), (2, b"\xff\x002")]
     assert len(kept) == 6
 
@@ -133,7 +132,7 @@ def test_threads_that_merge_the_same_messages_add_each_once(tmp_path: Path) -> N
 
     with ThreadPoolExecutor(4) as pool:
         assert sum(pool.map(run, range(4))) == 14
-    assert sorted(stored(tmp_path)["offset"].to_pylist()) == list(range(14))
+    assert sorted(stored(tmp_path)["position"].to_pylist()) == list(range(14))
 
 
 def letter_writer(incarnation: int, term: int | None, check: Callable[[], None]) -> LetterWriter:
@@ -156,7 +155,7 @@ def test_who_is_overtaken_buries_nothing(tmp_path: Path) -> None:
     with pytest.raises(TermRefused, match="term 4 was overtaken by term 5"):
         dead.claim("shop", 4, 1)
     assert dead.merge(letters([5], feed="crm"), letter_writer(2, None, lambda: None)) == 1
-    assert sorted(stored(tmp_path)["offset"].to_pylist()) == [1, 3, 5]
+    assert sorted(stored(tmp_path)["position"].to_pylist()) == [1, 3, 5]
 
 
 def test_trust_is_looked_at_right_before_the_commit(tmp_path: Path) -> None:

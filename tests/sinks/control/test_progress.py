@@ -30,7 +30,7 @@ def row(table: str = "orders", ts: int = 1 << 18, *, term: int = 1, **changes) -
         delta_version=3,
         engine="merge-on-write",
         dead_letters=2,
-        source_offsets={"shop/0": 17},
+        source_positions={"shop/0": 17},
         capture_id="c1",
         epoch="e1",
         fence=fence_number(term),
@@ -56,7 +56,7 @@ def test_there_is_no_progress_before_a_claim(tmp_path: Path) -> None:
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     progress = claimed(tmp_path)
-    bare = row("empty", delta_version=None, engine=None, source_offsets={})
+    bare = row("empty", delta_version=None, engine=None, source_positions={})
     progress.advance([row(), bare], 1)
     stored = Progress(str(tmp_path)).read("shop")
     assert {name: replace(r, updated_at=None) for name, r in stored.items()} == {
@@ -187,5 +187,5 @@ def test_deltalake_reads_the_documented_columns(tmp_path: Path) -> None:
     stored = table.to_pyarrow_table()
     assert stored.schema.names == SCHEMA.names
     assert stored["checkpoint_time"].to_pylist() == [tso_time(1 << 18)]
-    assert dict(stored["source_offsets"].to_pylist()[0]) == {"shop/0": 17}
+    assert dict(stored["source_positions"].to_pylist()[0]) == {"shop/0": 17}
     assert table.protocol().min_writer_version == 2

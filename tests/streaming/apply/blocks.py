@@ -37,24 +37,23 @@ class Row:
     ts: int
     data: Text
     old: Text | None = None
-    partition: int = 0
-    offset: int = 0
+    part: str = "shop/0"
+    position: int = 0
     index: int = 0
     error: tuple[str, str] | None = None
     types: Mapping[str, str] = field(default_factory=dict)
     key: Sequence[str] | None = ("id",)
-    topic: str = "shop"
 
 
 def block_of(rows: Sequence[Row], name: TableName = A) -> Block:
-    """Rows of one shape and partition."""
+    """Rows of one shape and part."""
     first = rows[0]
     names = list(first.data)
     assert all(list(row.data) == names for row in rows)
     arrays = {
         "op": [OPS[row.op] for row in rows],
         "commit_ts": [row.ts for row in rows],
-        "offset": [row.offset for row in rows],
+        "position": [row.position for row in rows],
         "index": [row.index for row in rows],
     }
     columns = [pa.array(arrays[each.name], each.type) for each in ROW_FIELDS]
@@ -73,17 +72,16 @@ def block_of(rows: Sequence[Row], name: TableName = A) -> Block:
             columns.append(pa.array(texts, pa.string()))
             fields.append(pa.field(each, pa.string()))
     metadata = wire_metadata([*(first.types or dict.fromkeys(names, "varchar")).items()], first.key)
-    stamps, offsets = [row.ts for row in rows], [row.offset for row in rows]
+    stamps, positions = [row.ts for row in rows], [row.position for row in rows]
     return Block(
         kind=Kind.ROW,
-        topic=first.topic,
-        partition=first.partition,
+        part=first.part,
         name=name,
         rows=len(rows),
         min_ts=min(stamps),
         max_ts=max(stamps),
-        first=min(offsets),
-        last=max(offsets),
+        first=min(positions),
+        last=max(positions),
         key_changes=sum(row.old is not None for row in rows),
         body=ipc(_in_batches(pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata)))),
     )
@@ -96,9 +94,9 @@ def _in_batches(rows: pa.Table) -> pa.Table:
 
 
 def blocks_of(rows: Iterable[Row], name: TableName = A) -> list[RowBlock]:
-    """One block per partition and shape, as one decoded chunk makes them."""
+    """One block per part and shape, as one decoded chunk makes them."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        shape = (row.topic, row.partition, *row.data, "|", *row.types.items())
+        shape = (row.part, *row.data, "|", *row.types.items())
         groups.setdefault(shape, []).append(row)
     return [RowBlock.of(block_of(group, name)) for group in groups.values()]

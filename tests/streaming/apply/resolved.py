@@ -38,7 +38,7 @@ def row(op: str, ts: int, data: Text, old: Text | None = None, **more: Any) -> R
 
 def numbered(rows: Iterable[Row]) -> list[Row]:
     """With offsets in this order."""
-    return [replace(each, offset=offset) for offset, each in enumerate(rows)]
+    return [replace(each, position=offset) for offset, each in enumerate(rows)]
 
 
 def resolved(
@@ -76,6 +76,6 @@ def by_key(found: TableChanges, *key: str) -> dict[Any, Any]:
 def errors(found: TableChanges) -> dict[int, tuple[str, str]]:
     """Offset -> class and message; every row once."""
     rows = found.errors.to_pylist()
-    by_offset = {each["offset"]: (each["error_class"], each["message"]) for each in rows}
+    by_offset = {each["position"]: (each["error_class"], each["message"]) for each in rows}
     assert len(by_offset) == len(rows)
     return by_offset

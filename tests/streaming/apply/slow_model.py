@@ -9,7 +9,7 @@ from typing import Any
 from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, WriteMode
 from tests.streaming.apply.blocks import Row
 
-Place = tuple[str, int, int, int]  # topic, partition, offset, index
+Place = tuple[str, int, int]  # part, position, index
 Key = tuple[Any, ...]
 Values = dict[str, Any] | None  # None: deleted
 
@@ -36,13 +36,13 @@ class SlowModel:
         places: dict[Key, tuple[Any, ...]] = {}
 
         def put(key: Key, op: str, values: Values, row: Row) -> None:
-            order = (row.ts, op != "delete", row.offset, row.index, row.topic, row.partition)
+            order = (row.ts, op != "delete", row.position, row.index, row.part)
             if key not in places or order > places[key]:
                 places[key], expected.last[key] = order, self._written(row, op, values)
 
         due = (row for row in rows if checkpoint < row.ts <= limit)
         for row in (row for row in due if row.op.lower() not in self.ignored):
-            place = (row.topic, row.partition, row.offset, row.index)
+            place = (row.part, row.position, row.index)
             error, values = self._read(row)
             if error is not None:
                 expected.errors[place] = error.partition(" ")[0]

@@ -247,7 +247,7 @@ def test_an_update_as_it_is_sent(leaves_out: bool) -> None:
             head, begin, rest = message.partition(b'"old":[{')
             message = head + begin + rest.replace(x, b"", 1)
         sent.append(message)
-    chunk = Messages(topic="t", partition=0, offsets=pa.array([0, 1]), values=pa.array(sent))
+    chunk = Messages(part="t/0", positions=pa.array([0, 1]), values=pa.array(sent))
     wanted = {A: WantedTable(above_ts=Ts(0), key=None)}
     blocks = [RowBlock.of(each) for each in decode(chunk, wanted) if each.kind is Kind.ROW]
     found = resolved(blocks, TEXTS)

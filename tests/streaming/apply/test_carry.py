@@ -16,11 +16,10 @@ from streaming.apply import carry as carries
 from streaming.apply.carry import MANY_BLOCKS, Carry, SpillFiles
 from streaming.apply.row_block import RowBlock, RowsGone
 from streaming.protocols.contract import Block, wire_types
-from streaming.source.positions import TopicPartition
 from tests.streaming.apply.blocks import A, Row, block_of
 
 B = TableName("shop", "b")
-P0, P1 = TopicPartition("shop", 0), TopicPartition("shop", 1)
+P0, P1 = "shop/0", "shop/1"
 
 
 @pytest.fixture(params=[256 << 20, 0], ids=["memory", "files"])
@@ -32,9 +31,15 @@ def carry(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Carry]:
     assert held.bytes == 0
 
 
-def block(*stamps: int, partition: int = 0, first: int = 0, name: TableName = A) -> Block:
+def block(*stamps: int, part: str = "shop/0", first: int = 0, name: TableName = A) -> Block:
     rows = [
-        Row(op="INSERT", ts=ts, data={"id": str(ts)}, partition=partition, offset=first + number)
+        Row(
+            op="INSERT",
+            ts=ts,
+            data={"id": str(ts)},
+            part=part,
+            position=first + number,
+        )
         for number, ts in enumerate(stamps)
     ]
     return block_of(rows, name)
@@ -58,9 +63,9 @@ def test_due_are_the_blocks_that_may_hold_such_rows(carry: Carry) -> None:
 
 
 def test_a_block_stays_until_its_last_row_is_applied(carry: Carry) -> None:
-    carry.add(block(10, 20, partition=0, first=100))
-    carry.add(block(12, partition=1, first=200))
-    carry.add(block(30, partition=0, first=102))
+    carry.add(block(10, 20, part="shop/0", first=100))
+    carry.add(block(12, part="shop/1", first=200))
+    carry.add(block(30, part="shop/0", first=102))
     assert carry.low_water(A) == {P0: 100, P1: 200}
 
     carry.drop_applied(A, 15)
@@ -147,8 +152,8 @@ def test_many_small_blocks_become_few_and_lose_nothing(
             op="INSERT",
             ts=1000 - number,
             data={"id": str(number)},
-            partition=number % 2,
-            offset=number,
+            part=f"shop/{number % 2}",
+            position=number,
             types={"id": "int" if number < rows // 2 else "bigint"},
         )
         carry.add(block_of([row]))
@@ -159,10 +164,10 @@ def test_many_small_blocks_become_few_and_lose_nothing(
     assert carry.bytes == sum(each.bytes for each in held)
     assert carry.low_water(A) == {P0: 0, P1: 1}
     for each in held:
-        offsets = [offset for batch in each.batches() for offset in batch["offset"].tolist()]
+        offsets = [offset for batch in each.batches() for offset in batch["position"].tolist()]
         assert all(batch.nbytes < 2 * batch_bytes for batch in each.batches())
         assert (min(offsets), max(offsets)) == (each.first, each.last)
-        assert {offset % 2 for offset in offsets} == {each.partition.partition}
+        assert {offset % 2 for offset in offsets} == {int(each.part[-1])}
         wire = {"int" if offset < rows // 2 else "bigint" for offset in offsets}
         assert wire == set(wire_types(each.schema()).values())
     carry.drop_applied(A, 1000)

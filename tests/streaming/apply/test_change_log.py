@@ -98,8 +98,8 @@ def test_an_event_that_came_again_is_one() -> None:
         row("INSERT", 20, one("1", "b")),
         row("UPDATE", 30, one("2", "b"), one("1", "b")),
     ]
-    again = [replace(each, partition=1) for each in reversed(rows)]
-    turned = [replace(each, data=dict(reversed(each.data.items())), partition=2) for each in rows]
+    again = [replace(each, part="shop/1") for each in reversed(rows)]
+    turned = [replace(each, data=dict(reversed(each.data.items())), part="shop/2") for each in rows]
     assert told(logged([*numbered(rows), *numbered(again), *numbered(turned)])) == [
         (10, "insert", 1, "a"),
         (20, "delete", 1, "a"),
@@ -120,7 +120,7 @@ def test_without_a_key_an_event_is_what_it_says() -> None:
         row("UPDATE", 12, one("1", "b"), one("1", ""), key=()),
         row("DELETE", 13, one(None, None), key=()),
     ]
-    again = [replace(each, partition=1) for each in rows]
+    again = [replace(each, part="shop/1") for each in rows]
     found = told(logged([*numbered(rows), *numbered(again)], KEYLESS))
     assert sorted(map(repr, found)) == sorted(
         map(
@@ -198,10 +198,10 @@ def test_random_streams_against_a_model(of: TableSchema, seed: int) -> None:
     sent: list[Row] = []
     for each in history:
         copies = dice.choice((1, 1, 2, 3))
-        sent += [replace(each, partition=dice.randrange(3)) for _ in range(copies)]
+        sent += [replace(each, part=f"shop/{dice.randrange(3)}") for _ in range(copies)]
     window = dice.choice((1, 5, len(sent)))
     sent.sort(key=lambda each: each.ts + dice.randrange(window))
-    sent = [replace(each, offset=offset) for offset, each in enumerate(sent)]
+    sent = [replace(each, position=offset) for offset, each in enumerate(sent)]
     cuts = sorted({0, 1000, *(dice.randrange(1000) for _ in range(dice.randrange(5)))})
     found: list[tuple[Any, ...]] = []
     for low, high in itertools.pairwise(cuts):

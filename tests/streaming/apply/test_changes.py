@@ -22,7 +22,7 @@ def arrivals(orders: Iterable[Sequence[tuple[str, int, str]]]) -> Iterable[Row]:
         for op, ts, value in order:
             data = {"id": str(key), "v": value}
             old = data if op == "UPDATE" else None
-            yield row(op, ts, data, old, partition=key % 3, offset=next(offset))
+            yield row(op, ts, data, old, part=f"shop/{key % 3}", position=next(offset))
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,15 @@ def test_keys_that_swap_within_one_commit_ts() -> None:
 
 
 def test_the_later_row_of_one_message_is_the_last() -> None:
-    rows = [row("INSERT", 10, {"id": "1", "v": str(n)}, offset=7, index=n) for n in range(3)]
+    rows = [row("INSERT", 10, {"id": "1", "v": str(n)}, position=7, index=n) for n in range(3)]
     for order in permutations(rows):
         assert by_key(resolved([RowBlock.of(block_of([each])) for each in order])) == {1: "2"}
 
 
 def test_of_equal_places_in_two_partitions_one_is_chosen_whatever_comes_first() -> None:
-    rows = [row("INSERT", 10, {"id": "1", "v": f"p{n}"}, partition=n, offset=7) for n in range(3)]
+    rows = [
+        row("INSERT", 10, {"id": "1", "v": f"p{n}"}, part=f"shop/{n}", position=7) for n in range(3)
+    ]
     for order in permutations(rows):
         assert by_key(resolved(order)) == {1: "p2"}
 
@@ -146,9 +148,9 @@ def test_two_spellings_are_one_key() -> None:
     one: Text = {"f": "0", "t": "2020-01-02 03:04:05", "d": "1.5"}
     other: Text = {"f": "-0", "t": "2020-01-02 03:04:05.000000", "d": "1.50"}
     rows = [
-        row("UPDATE", 30, {**other, "v": "c"}, {**one, "v": "b"}, offset=2),
-        row("UPDATE", 20, {**one, "v": "b"}, {**other, "v": "a"}, offset=1),
-        row("INSERT", 10, {**other, "v": "a"}, offset=0),
+        row("UPDATE", 30, {**other, "v": "c"}, {**one, "v": "b"}, position=2),
+        row("UPDATE", 20, {**one, "v": "b"}, {**other, "v": "a"}, position=1),
+        row("INSERT", 10, {**other, "v": "a"}, position=0),
     ]
     (only,) = resolved(rows, of).rows.to_pylist()
     assert (only["_op "], only["v"]) == ("U", "c")

@@ -81,7 +81,7 @@ class History:
         groups: dict[Any, list[Row]] = {}
         for row in rows:
             at = self._random.randrange(3)
-            shape = (at, row.topic, row.partition, tuple(row.data))
+            shape = (at, row.part, tuple(row.data))
             groups.setdefault(shape, []).append(row)
         blocks = [block_of(group) for group in groups.values()]
         self._random.shuffle(blocks)
@@ -123,7 +123,7 @@ class History:
         else:
             offset, index = self._next[partition], 0
             self._next[partition] += 1
-        return replace(row, partition=partition, offset=offset, index=index)
+        return replace(row, part=f"shop/{partition}", position=offset, index=index)
 
     def _chance(self, share: float) -> bool:
         return self._random.random() < share
@@ -155,7 +155,7 @@ def read(found: TableChanges, key: Sequence[str]) -> dict[Key, Values]:
 def check_errors(found: pa.Table, expected: Expected) -> None:
     told: dict[Place, str] = {}
     for row in found.to_pylist():
-        place = row["topic"], row["partition"], row["offset"], row["index"]
+        place = row["part"], row["position"], row["index"]
         assert told.setdefault(place, row["error_class"]) == row["error_class"]
         assert row["message"]
     left_out = expected.errors.keys() - told.keys()

@@ -35,30 +35,30 @@ def test_every_due_row_of_a_table_without_a_target_is_one(is_keyless: bool) -> N
     ]
     ignored = frozenset(("delete",))
     found = keyless(numbered(rows), is_keyless=is_keyless, ignored_events=ignored).to_pylist()
-    classes = {each["offset"]: each["error_class"] for each in found}
+    classes = {each["position"]: each["error_class"] for each in found}
     reason = NO_KEY if is_keyless else NO_TABLE
     assert classes == {1: reason, 2: "claim-check", 4: reason}
-    messages = {each["offset"]: each["message"] for each in found}
+    messages = {each["position"]: each["message"] for each in found}
     assert messages[2] == "elsewhere"
     assert (messages[1] == NO_KEY_MESSAGE) == is_keyless
 
 
 def test_a_letter_per_message_in_the_order_of_the_topics() -> None:
     bad = [
-        row("INSERT", 10, {"id": "x"}, partition=1, offset=9, index=1),
-        row("INSERT", 10, {"id": "y"}, partition=1, offset=9, index=0),
-        row("INSERT", 10, {"id": "z"}, partition=1, offset=3),
-        row("INSERT", 10, {"id": None}, partition=0, offset=9),
-        row("INSERT", 10, {"id": "w"}, partition=1, offset=9, topic="more"),
+        row("INSERT", 10, {"id": "x"}, part="shop/1", position=9, index=1),
+        row("INSERT", 10, {"id": "y"}, part="shop/1", position=9, index=0),
+        row("INSERT", 10, {"id": "z"}, part="shop/1", position=3),
+        row("INSERT", 10, {"id": None}, part="shop/0", position=9),
+        row("INSERT", 10, {"id": "w"}, part="more/1", position=9),
     ]
     errors = {B: keyless([]), A: resolved(bad).errors}
     found = reasons(errors)
     assert found.schema == REASONS
-    assert [(each["topic"], each["partition"], each["offset"]) for each in found.to_pylist()] == [
-        ("more", 1, 9),
-        ("shop", 0, 9),
-        ("shop", 1, 3),
-        ("shop", 1, 9),
+    assert [(each["part"], each["position"]) for each in found.to_pylist()] == [
+        ("more/1", 9),
+        ("shop/0", 9),
+        ("shop/1", 3),
+        ("shop/1", 9),
     ]
     last = found.to_pylist()[-1]
     assert (last["schema_name"], last["table_name"], last["commit_ts"]) == ("shop", "a", 10)
@@ -70,7 +70,7 @@ def test_nothing_bad_makes_no_letter() -> None:
 
 
 def test_letters_of_two_tables_keep_their_names() -> None:
-    one = resolved([row("INSERT", 10, {"id": "x"}, offset=2)]).errors
-    other = keyless([row("INSERT", 10, {"a": "x"}, offset=1)])
+    one = resolved([row("INSERT", 10, {"id": "x"}, position=2)]).errors
+    other = keyless([row("INSERT", 10, {"a": "x"}, position=1)])
     names = [each["table_name"] for each in reasons({A: one, B: other}).to_pylist()]
     assert names == ["b", "a"]

@@ -45,7 +45,7 @@ def test_columns_come_in_the_rows_order_not_in_that_of_their_types() -> None:
 
 
 def test_of_one_commit_ts_the_later_message_tells() -> None:
-    rows = [row("INSERT", 10, offset=2, types={"id": "bigint"}), row("INSERT", 10, offset=1)]
+    rows = [row("INSERT", 10, position=2, types={"id": "bigint"}), row("INSERT", 10, position=1)]
     found = newest_whole_row(blocks_of(rows), Ts(100))
     assert isinstance(found, WholeRow)
     assert list(found.types) == ["id"]

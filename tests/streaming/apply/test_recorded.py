@@ -54,11 +54,10 @@ def recorded_rows(variant: str) -> dict[TableName, list[Row]]:
                 ts=tidb["commitTs"],
                 data=each["data"][0],
                 old=each["old"][0] if each["old"] else None,
-                partition=message.partition,
-                offset=message.offset,
+                part=f"{message.topic}/{message.partition}",
+                position=message.offset,
                 error=error if is_cut and each["type"] != "DELETE" else None,
                 key=each["pkNames"],
-                topic=message.topic,
             )
         )
     return found
@@ -76,9 +75,8 @@ def carried(variant: str, carry: Carry, names: list[TableName], *, knows_keys: b
         for begin in range(0, len(messages), CHUNK):
             part = messages[begin : begin + CHUNK]
             chunk = Messages(
-                topic=topic,
-                partition=partition,
-                offsets=pa.array([message.offset for message in part], pa.int64()),
+                part=f"{topic}/{partition}",
+                positions=pa.array([message.offset for message in part], pa.int64()),
                 values=pa.array([message.value for message in part], pa.binary()),
             )
             for block in decode(chunk, tables):
@@ -121,7 +119,7 @@ def test_recorded_messages_come_to_what_python_reads(
             last[tuple(row[column] for column in schema.key)] = row if op == "U" else None
         assert last == expected.last, name
         errors = {
-            (row["topic"], row["partition"], row["offset"], row["index"]): row["error_class"]
+            (row["part"], row["position"], row["index"]): row["error_class"]
             for row in found.errors.to_pylist()
         }
         assert errors == expected.errors, name

@@ -42,7 +42,7 @@ def test_a_bad_move_is_bad_though_a_later_good_change_replaces_its_row() -> None
 
 
 def test_an_old_key_that_cannot_be_read_is_an_error_beside_the_good_new_row() -> None:
-    rows = [row("UPDATE", 10, {"id": "2", "v": "b"}, {"id": "one", "v": "a"}, offset=3)]
+    rows = [row("UPDATE", 10, {"id": "2", "v": "b"}, {"id": "one", "v": "a"}, position=3)]
     found = resolved(rows)
     assert by_key(found) == {2: "b"}
     assert errors(found) == {3: ("cast", "column id: cannot read 'one' as bigint")}
@@ -51,11 +51,11 @@ def test_an_old_key_that_cannot_be_read_is_an_error_beside_the_good_new_row() ->
 def test_a_key_keeps_its_last_good_change_and_the_bad_one_is_told() -> None:
     of = schema(id="bigint", v="int")
     rows = [
-        row("INSERT", 10, {"id": "1", "v": "7"}, partition=0, offset=5),
-        row("UPDATE", 20, {"id": "1", "v": "seven"}, partition=1, offset=6),
-        row("INSERT", 30, {"id": "2", "v": "many"}, partition=2, offset=7),
-        row("INSERT", 40, {"id": None, "v": "1"}, partition=2, offset=8),
-        row("DELETE", 50, {"id": "3", "v": "not a number"}, partition=2, offset=9),
+        row("INSERT", 10, {"id": "1", "v": "7"}, part="shop/0", position=5),
+        row("UPDATE", 20, {"id": "1", "v": "seven"}, part="shop/1", position=6),
+        row("INSERT", 30, {"id": "2", "v": "many"}, part="shop/2", position=7),
+        row("INSERT", 40, {"id": None, "v": "1"}, part="shop/2", position=8),
+        row("DELETE", 50, {"id": "3", "v": "not a number"}, part="shop/2", position=9),
     ]
     found = resolved(rows, of)
     assert by_key(found) == {1: 7, 3: None}
@@ -63,9 +63,9 @@ def test_a_key_keeps_its_last_good_change_and_the_bad_one_is_told() -> None:
     assert sorted(told) == [6, 7, 8]
     assert told[6] == ("cast", "column v: cannot read 'seven' as int")
     assert told[8] == ("cast", "column id: a key column has no value")
-    (six,) = [each for each in found.errors.to_pylist() if each["offset"] == 6]
-    where = ("topic", "partition", "index", "commit_ts")
-    assert [six[name] for name in where] == ["shop", 1, 0, 20]
+    (six,) = [each for each in found.errors.to_pylist() if each["position"] == 6]
+    where = ("part", "index", "commit_ts")
+    assert [six[name] for name in where] == ["shop/1", 0, 20]
 
 
 def test_the_first_bad_cell_of_a_row_is_told_the_keys_before_all_others() -> None:

@@ -25,7 +25,7 @@ from coordination.model import (
 from sinks.control.changefeeds import Changefeeds
 from streaming.changefeed.preflight import check_beginning, check_changefeed, has_finished
 from streaming.owner.start_point import first_row
-from streaming.source.kafka.broker import SourceLost
+from streaming.source.contract import SourceLost
 from streaming.source.kafka.deleted_messages import CLOCKS_MS
 from tests.acceptance.small_tables import advised_ts, marks, row
 from tests.services.kafka_broker import KafkaBroker

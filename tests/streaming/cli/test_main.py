@@ -101,15 +101,15 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
     row = replace(
         row,
         state="running",
-        source_offsets={"shop/0": 5, "shop/1": 7, "shop/2": 0},
-        read_offsets={"shop/0": 9, "shop/1": 9, "shop/2": 3},
-        end_offsets={"shop/0": 40_009, "shop/1": 5_009, "shop/2": 3},
+        source_positions={"shop/0": 5, "shop/1": 7, "shop/2": 0},
+        read_positions={"shop/0": 9, "shop/1": 9, "shop/2": 3},
+        end_positions={"shop/0": 40_009, "shop/1": 5_009, "shop/2": 3},
         messages_behind=45_000,
         messages_per_s=1_500.0,
         time_left_s=30.0,
         watermarks={
-            "shop/0": RecordedWatermark(ts=TS + 1, offset=9),
-            "shop/1": RecordedWatermark(ts=TS + 5, offset=9),
+            "shop/0": RecordedWatermark(ts=TS + 1, position=9),
+            "shop/1": RecordedWatermark(ts=TS + 5, position=9),
         },
     )
     changefeeds.save(row)
@@ -256,8 +256,10 @@ def test_before_the_first_checkpoint_there_is_no_time_and_no_lag(program: Progra
         )
         row = changefeeds.claim(row, OWNER, ttl_s=3600, stop=threading.Event())
         offsets = {"shop/0": 0, "shop/1": 0}
-        row = replace(row, state="running", source_offsets=offsets, read_offsets=offsets)
-        changefeeds.save(replace(row, end_offsets={"shop/0": 10, "shop/1": 0}, messages_behind=10))
+        row = replace(row, state="running", source_positions=offsets, read_positions=offsets)
+        changefeeds.save(
+            replace(row, end_positions={"shop/0": 10, "shop/1": 0}, messages_behind=10)
+        )
         progress = Progress(str(tmp_path))
         progress.claim(name, row.term)
         span = replace(_span(row, "orders", 1), changefeed_id=name, checkpoint_ts=start_ts)

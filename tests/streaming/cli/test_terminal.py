@@ -50,10 +50,10 @@ def test_the_slowest_partition_is_named_where_it_holds_others_back(
         checkpoint_ts=1 << 50,
         resolved_ts=1 << 50,
         state="running",
-        source_offsets={"shop/0": 1, "shop/1": 1},
+        source_positions={"shop/0": 1, "shop/1": 1},
         watermarks={
-            "shop/0": RecordedWatermark(ts=1 << 50, offset=1),
-            "shop/1": RecordedWatermark(ts=(1 << 50) + (apart_ms << 18), offset=1),
+            "shop/0": RecordedWatermark(ts=1 << 50, position=1),
+            "shop/1": RecordedWatermark(ts=(1 << 50) + (apart_ms << 18), position=1),
         },
         messages_behind=behind,
         updated_at=datetime.now(UTC),

@@ -14,6 +14,7 @@ from sinks.control.blocked_ddls import BlockedDdls
 from streaming.owner import blocked_tables
 from streaming.owner.blocked_tables import ASK_EVERY_S, REMIND_EVERY_S, BlockedTables
 from streaming.owner.ddl.plan import HeldTable
+from streaming.source.positions import counted
 from streaming.stream.lasting_warnings import LastingWarnings
 from tests.streaming.owner.ddl.test_held_tables import unknown
 
@@ -34,6 +35,7 @@ class Ground:
             tables=SimpleNamespace(blocked_ddls=self.stored),
             trust=SimpleNamespace(check=lambda: None),
             concerns=self.concerns,
+            source=SimpleNamespace(distance=counted),
             batch=BatchSettings(held_messages=100),
         )
         self.blocked = BlockedTables(context)

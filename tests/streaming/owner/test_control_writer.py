@@ -54,12 +54,12 @@ def test_terms_tables_and_rows(stage: Stage):
     assert by_table["a"].delta_version == stage_version(stage, "a") > by_table["b"].delta_version
     changefeed = Changefeeds(str(stage.warehouse))
     owner.until(lambda: changefeed.read(CHANGEFEED).checkpoint_ts == 30)
-    ends = {f"{stage.topic}/{p}": n for p, n in stage.broker.end_offsets(stage.topic).items()}
-    owner.until(lambda: changefeed.read(CHANGEFEED).source_offsets == ends)
-    assert progress.read(CHANGEFEED)[owner.tables["a"].span.name].source_offsets == ends
-    owner.until(lambda: changefeed.read(CHANGEFEED).end_offsets == ends)
+    ends = {f"{stage.topic}/{p}": n for p, n in stage.broker.end_positions(stage.topic).items()}
+    owner.until(lambda: changefeed.read(CHANGEFEED).source_positions == ends)
+    assert progress.read(CHANGEFEED)[owner.tables["a"].span.name].source_positions == ends
+    owner.until(lambda: changefeed.read(CHANGEFEED).end_positions == ends)
     read = changefeed.read(CHANGEFEED)
-    assert (read.read_offsets, read.messages_behind) == (ends, 0)
+    assert (read.read_positions, read.messages_behind) == (ends, 0)
     assert read.messages_per_s > 0
 
     heir = HandOwner(stage, "heir")

@@ -26,13 +26,13 @@ from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.control_rows import EndedSpan
 from streaming.owner.ddl_reader import DdlReader, DdlScanResult, in_pairs
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
-from streaming.source.positions import Offsets, TopicPartition
+from streaming.source.positions import Positions
+from streaming.source.watermarks import Watermarks
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read
-from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import A, Row, block_of
 
-PARTITIONS = TopicPartition("shop", 0), TopicPartition("shop", 1)
+PARTITIONS = "shop/0", "shop/1"
 READS = 6
 STEP = Watchdog(SystemClock()).watch("the reader", 60.0)
 
@@ -52,7 +52,7 @@ class Body(bytes):
         Body.alive -= 1
 
 
-def read_of(begin: Offsets, end: Offsets, *rows: Row, name: TableName = A) -> Read:
+def read_of(begin: Positions, end: Positions, *rows: Row, name: TableName = A) -> Read:
     """One block with these rows."""
     block = block_of(rows, name)
     assert isinstance(block.body, bytes)
@@ -60,29 +60,30 @@ def read_of(begin: Offsets, end: Offsets, *rows: Row, name: TableName = A) -> Re
         begin=begin,
         end=end,
         position=dict(end),
-        watermarks=Watermarks(partitions=frozenset(PARTITIONS)),
+        watermarks=Watermarks(parts=frozenset(PARTITIONS)),
         blocks=(replace(block, body=Body(block.body)),),
+        messages=1,
         rows_wait=False,
         job_ms=0.0,
     )
 
 
 def ddl_at(ts: int, query: str, ddl_type: str = "ALTER") -> Block:
-    fields = {"commit_ts": ts, "offset": ts, "index": 0, "schema_name": A.schema}
+    fields = {"commit_ts": ts, "position": ts, "index": 0, "schema_name": A.schema}
     event = {**fields, "table_name": A.table, "ddl_type": ddl_type, "query": query}
     body = ipc(pa.Table.from_pylist([event], DDL_BODY))
-    return Block(kind=Kind.DDL, topic="shop", partition=0, name=A, rows=1, body=body)
+    return Block(kind=Kind.DDL, part="shop/0", name=A, rows=1, body=body)
 
 
-def row(at: int, partition: int = 0, **types: str) -> Row:
+def row(at: int, part: str = "shop/0", **types: str) -> Row:
     types = {"id": "bigint", **types}
     return Row(
         op="INSERT",
         ts=100 + at,
         data=dict.fromkeys(types, "1"),
         types=types,
-        partition=partition,
-        offset=at,
+        part=part,
+        position=at,
     )
 
 
@@ -130,10 +131,10 @@ class Ground:
 
     def __init__(self) -> None:
         self.busy = threading.Lock()
-        self.position: Offsets = dict.fromkeys(PARTITIONS, 0)
+        self.position: Positions = dict.fromkeys(PARTITIONS, 0)
         self.resolved = Ts(0)
-        self.between: Sequence[tuple[Offsets, Offsets, Row]] = ()
-        self.asked: list[Offsets] = []
+        self.between: Sequence[tuple[Positions, Positions, Row]] = ()
+        self.asked: list[Positions] = []
         self.known: list[DdlScanResult] = []
         self.failures: list[BaseException] = []
         self.spans = _Made()
@@ -141,7 +142,8 @@ class Ground:
         self.marks: list[tuple[TableName, Ts]] = []
         self.begun: list[TableName] = []
         self.storage_is_away = False
-        nothing: Any = SimpleNamespace(check=lambda: None, add_messages=self.buried.extend)
+        told = {"check": lambda: None, "add_messages": self.buried.extend, "place": str}
+        nothing: Any = SimpleNamespace(**told)
         rows: Any = SimpleNamespace(
             spans=self.spans,
             dead_letters=nothing,
@@ -150,7 +152,7 @@ class Ground:
             end=self.end,
             add=self.add,
         )
-        told = {"trust": nothing, "stream": self, "concerns": LastingWarnings()}
+        told = {"trust": nothing, "stream": self, "concerns": LastingWarnings(), "source": nothing}
         context: Any = SimpleNamespace(filter=TableFilter(FilterSettings()), **told)
         self.blocked: Any = SimpleNamespace(orders={}, failed={})
         self.reader = DdlReader(
@@ -173,7 +175,7 @@ class Ground:
     def resolved_ts(self) -> Ts:
         return self.resolved
 
-    def read_between(self, begin: Offsets, _end: Offsets, _wanted: Wanted) -> Iterator[Read]:
+    def read_between(self, begin: Positions, _end: Positions, _wanted: Wanted) -> Iterator[Read]:
         self.asked.append(begin)
         return (read_of(*each) for each in self.between)
 
@@ -247,7 +249,7 @@ def test_rows_of_an_unknown_table_are_looked_for_in_every_partition_that_has_som
     ground.reader.submit({first: READS, second: 0})
     ground.backlog()
     ground.reader.catch_up({first: 0}, STEP)
-    later = row(READS, partition=1)
+    later = row(READS, part="shop/1")
     ground.reader.take(read_of({second: 3}, {first: READS, second: 4}, later))
     (made,) = ground.resolve().made
     assert made.low_water == ground.asked[-1] == {first: 0, second: 3}
@@ -271,7 +273,7 @@ class Altered(Ground):
         empty = read_of({first: 0}, here, *rows[:1])
         self.reader.take(replace(empty, blocks=ddls))
 
-    def read_between(self, begin: Offsets, end: Offsets, wanted: Wanted) -> Iterator[Read]:
+    def read_between(self, begin: Positions, end: Positions, wanted: Wanted) -> Iterator[Read]:
         self.asked.append(begin)
         rows = [each for each in self.rows if A in wanted and each.ts > wanted[A].above_ts]
         return (read_of(begin, end, each) for each in rows)
@@ -393,8 +395,5 @@ def test_a_table_that_its_writer_has_made_since_gets_its_ddls() -> None:
 
 
 def test_of_two_reads_that_wait_the_earlier_is_read_again_until_the_later_is_due() -> None:
-    def at(offset: int) -> Offsets:
-        return {TopicPartition("t", 0): offset}
-
-    waiting = [(Ts(9), at(1)), (Ts(7), at(2)), (Ts(8), at(3))]
-    assert in_pairs(waiting) == [(9, at(1)), (8, at(3))]
+    waiting = [(Ts(9), {"t/0": 1}), (Ts(7), {"t/0": 2}), (Ts(8), {"t/0": 3})]
+    assert in_pairs(waiting) == [(9, {"t/0": 1}), (8, {"t/0": 3})]

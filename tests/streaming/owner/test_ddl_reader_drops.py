@@ -13,8 +13,8 @@ from coordination.scheduler.messages import stored_table_id
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.owner.control_rows import EndedSpan
 from streaming.protocols.contract import DDL_BODY, NO_TABLE, Block, Kind, ipc
+from streaming.source.watermarks import Watermarks
 from streaming.stream.read import Read
-from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import A
 from tests.streaming.owner.test_ddl_reader import PARTITIONS, READS, STEP, Ground, read_of, row
 
@@ -29,7 +29,7 @@ def ddl_read(at: int, ts: int, query: str) -> Read:
     first, second = PARTITIONS
     told = {
         "commit_ts": ts,
-        "offset": at,
+        "position": at,
         "index": 0,
         "schema_name": A.schema,
         "table_name": A.table,
@@ -39,8 +39,7 @@ def ddl_read(at: int, ts: int, query: str) -> Read:
     body = ipc(pa.Table.from_pylist([told], schema=DDL_BODY))
     block = Block(
         kind=Kind.DDL,
-        topic="shop",
-        partition=0,
+        part="shop/0",
         name=NO_TABLE,
         rows=1,
         first=at,
@@ -51,8 +50,9 @@ def ddl_read(at: int, ts: int, query: str) -> Read:
         begin={first: at},
         end={first: at + 1},
         position={first: at + 1, second: READS},
-        watermarks=Watermarks(partitions=frozenset(PARTITIONS)),
+        watermarks=Watermarks(parts=frozenset(PARTITIONS)),
         blocks=(block,),
+        messages=1,
         rows_wait=False,
         job_ms=0.0,
     )
@@ -61,7 +61,7 @@ def ddl_read(at: int, ts: int, query: str) -> Read:
 def take_row(ground: Ground, at: int, ts: int, name: TableName = A) -> None:
     """Of the second partition."""
     first, second = PARTITIONS
-    each = replace(row(at, partition=1), ts=ts)
+    each = replace(row(at, part="shop/1"), ts=ts)
     ground.reader.take(read_of({second: at}, {first: 0, second: at + 1}, each, name=name))
 
 
@@ -140,7 +140,7 @@ def test_a_table_that_rows_tell_of_is_made_before_its_drop(ground: Ground) -> No
     take_row(ground, 0, 150)
     ground.reader.take(ddl_read(0, 200, "DROP TABLE `shop`.`a`"))
     first, second = PARTITIONS
-    ground.between = [({second: 0}, {first: 1, second: 1}, replace(row(0, partition=1), ts=150))]
+    ground.between = [({second: 0}, {first: 1, second: 1}, replace(row(0, part="shop/1"), ts=150))]
     known = ground.resolve()
     assert [each.table.name for each in known.made] == [A]
     assert known.plan.runs is not None

@@ -73,7 +73,7 @@ class Ground:
         assert first is not None
         cut = read_partitioning(read_words(f"PARTITION BY RANGE (id) ({bounds})"))
         query = "CREATE TABLE parts …"
-        made = DdlEvent(commit_ts=Ts(6), offset=0, name=PARTS, ddl_type="", query=query)
+        made = DdlEvent(commit_ts=Ts(6), place=0, name=PARTS, ddl_type="", query=query)
         self.owner.spans.create(
             PARTS, replace(first.schema, partitioning=cut), made.identity, Ts(6)
         )
@@ -90,7 +90,7 @@ class Ground:
         owner.spans.resume(progress)
 
     def plan(self, name: TableName, ts: int, query: str) -> DdlPlan:
-        event = DdlEvent(commit_ts=Ts(ts), offset=ts, name=name, ddl_type="", query=query)
+        event = DdlEvent(commit_ts=Ts(ts), place=ts, name=name, ddl_type="", query=query)
         spans = self.owner.spans
         return plan(
             in_order([event]),

@@ -36,24 +36,24 @@ from streaming.owner import control_writer
 from streaming.owner.control_writer import DeltaControlWriter
 from streaming.owner.ddl.refusal import DdlNotSupported
 from streaming.protocols.contract import DDL_BODY, Block, Kind, ipc
-from streaming.source.kafka.broker import SourceShape
-from streaming.source.positions import TopicPartition
+from streaming.source.contract import SourceShape
+from streaming.source.positions import counted
+from streaming.source.watermarks import Watermarks
 from streaming.stream import role_context
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read
 from streaming.stream.role_context import RoleContext
-from streaming.stream.watermarks import Watermarks
 
-P = TopicPartition("shop", 0)
+P = "shop/0"
 T, U = TableName("shop", "t"), TableName("shop", "u")
 PATIENCE_S = 15.0
 
 
 def ddl(ts: int, query: str, name: TableName, kind: str = "ALTER") -> Block:
-    fields = {"commit_ts": ts, "offset": ts, "index": 0, "schema_name": name.schema}
+    fields = {"commit_ts": ts, "position": ts, "index": 0, "schema_name": name.schema}
     event = {**fields, "table_name": name.table, "ddl_type": kind, "query": query}
     body = ipc(pa.Table.from_pylist([event], DDL_BODY))
-    return Block(kind=Kind.DDL, topic="shop", partition=0, name=name, rows=1, body=body)
+    return Block(kind=Kind.DDL, part="shop/0", name=name, rows=1, body=body)
 
 
 class Stream:
@@ -66,7 +66,7 @@ class Stream:
         self.name = "stream"
         self.busy = threading.Lock()
         self.position = {P: 0}
-        self.watermarks = Watermarks(partitions=frozenset({P}))
+        self.watermarks = Watermarks(parts=frozenset({P}))
         self._resolved = 0
         self._reader: Any = None
         self.context: Any = SimpleNamespace(
@@ -108,6 +108,7 @@ class Stream:
             position=end,
             watermarks=self.watermarks,
             blocks=blocks,
+            messages=1,
             rows_wait=False,
             job_ms=0.0,
         )
@@ -183,25 +184,27 @@ class Owner:
                 checkpoint_ts=Ts(checkpoint),
                 resolved_ts=Ts(checkpoint),
                 spans=spans,
-                source_offsets=offsets,
-                read_offsets=offsets,
+                source_positions=offsets,
+                read_positions=offsets,
             )
         )
 
 
 @pytest.fixture
 def owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Owner]]:
-    shape = SourceShape(topic_ids={"shop": "id"}, partitions=frozenset({P}))
+    shape = SourceShape({P: "id"})
     source: Any = SimpleNamespace(
         shape=lambda: shape,
-        beginnings=lambda partitions: dict.fromkeys(partitions, 0),
-        check_offsets=lambda *_: None,
-        retention_ms=lambda _: {},
-        times_ms=lambda _: {},
-        first_times_ms=lambda *_: {},
+        beginnings=lambda parts: dict.fromkeys(parts, 0),
+        check=lambda *_: None,
+        check_identities=lambda *_: None,
+        refuse_a_hole=lambda *_, **__: None,
+        kept=lambda _: None,
+        distance=counted,
+        place="{} position {}".format,
         close=lambda: None,
     )
-    monkeypatch.setattr(role_context, "KafkaSource", lambda _: source)
+    monkeypatch.setattr(role_context, "open_source", lambda _: source)
     monkeypatch.setattr(control_writer, "RECORD_EVERY_S", 0.05)
     monkeypatch.setattr("streaming.owner.blocked_tables.ASK_EVERY_S", 0.05)
     with ExitStack() as stack:
@@ -244,7 +247,7 @@ def test_it_is_noted_shown_and_goes_on_at_a_word(
     )
     assert "tidelake ddl skip -c shop --table shop.t --commit-ts 30" in row.error
     owner.until(lambda: stored.changefeeds.read("shop").checkpoint_ts == 29)
-    assert stored.changefeeds.read("shop").source_offsets == {str(P): 10}, "it is read again"
+    assert stored.changefeeds.read("shop").source_positions == {str(P): 10}, "it is read again"
 
     owner.control.close(drop=True)  # and its process is gone
     heir = owners(2)

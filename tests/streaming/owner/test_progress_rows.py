@@ -37,7 +37,7 @@ ROW = ChangefeedRow(
     term=3,
     capture_id="owner",
     epoch="e",
-    source_offsets={"t/0": 5},
+    source_positions={"t/0": 5},
 )
 BEFORE = ProgressRow(
     changefeed_id="shop",
@@ -49,7 +49,7 @@ BEFORE = ProgressRow(
     checkpoint_ts=50,
     resolved_ts=60,
     delta_version=4,
-    source_offsets={"t/0": 40},
+    source_positions={"t/0": 40},
     capture_id="c1",
     epoch="e1",
     fence=fence_number(2, 9),
@@ -78,15 +78,15 @@ def test_a_row_follows_its_span():
         BEFORE, told(70, fence=fence_number(3, 1), delta_version=6), {"t/0": 55}
     )
     assert (row.checkpoint_ts, row.delta_version, row.capture_id, row.epoch) == (70, 6, "c2", "e2")
-    assert (row.fence, row.source_offsets) == (fence_number(3, 1), {"t/0": 55})
-    own = reported_progress(BEFORE, told(70, source_offsets={"t/0": 44}), {"t/0": 55})
-    assert own.source_offsets == {"t/0": 44}
+    assert (row.fence, row.source_positions) == (fence_number(3, 1), {"t/0": 55})
+    own = reported_progress(BEFORE, told(70, source_positions={"t/0": 44}), {"t/0": 55})
+    assert own.source_positions == {"t/0": 44}
 
 
 def test_late_news_take_nothing_back():
     row = reported_progress(BEFORE, told(40, fence=fence_number(2, 1), delta_version=2), {})
     assert (row.checkpoint_ts, row.delta_version, row.fence) == (50, 4, BEFORE.fence)
-    assert row.source_offsets == BEFORE.source_offsets
+    assert row.source_positions == BEFORE.source_positions
 
 
 def test_a_table_that_could_not_be_made_warns_until_it_is():
@@ -118,12 +118,12 @@ def test_a_new_owner_leaves_the_fences_of_spans_and_a_new_incarnation_does_not()
     assert (row.fence, row.capture_id, row.checkpoint_ts) == (BEFORE.fence, "c1", 55)
     anew = resumed_progress(table, BEFORE, replace(ROW, incarnation=2))
     assert (anew.fence, anew.capture_id) == (fence_number(3), "owner")
-    assert anew.source_offsets == ROW.source_offsets
+    assert anew.source_positions == ROW.source_positions
 
 
 def test_notes_in_one_lose_no_span():
     other = replace(told(5), span=Span(8, "shop", "b"))
-    both = merged(advance(5, told(5), other, source_offsets={"t/0": 3}), advance(9, told(9)))
+    both = merged(advance(5, told(5), other, source_positions={"t/0": 3}), advance(9, told(9)))
     assert {each.span.table_id: each.checkpoint.checkpoint_ts for each in both.spans} == {
         7: 9,
         8: 5,
@@ -134,24 +134,24 @@ def test_notes_in_one_lose_no_span():
 
 def test_a_table_that_was_registered_between_two_notes_keeps_its_low_water():
     """The older note's offsets are of the tables that it knew."""
-    begun = replace(BEFORE, table_name="new", checkpoint_ts=60, source_offsets={"t/0": 100})
+    begun = replace(BEFORE, table_name="new", checkpoint_ts=60, source_positions={"t/0": 100})
     new = replace(told(60), span=Span(8, "shop", "new"), status=None)
     for status in (None, TableStatus(8, TableState.PREPARING, Ts(60), Ts(60))):
         newer = advance(60, replace(new, status=status))
-        note = merged(advance(60, told(60), source_offsets={"t/0": 150}), newer)
-        assert reported_progress(begun, note.spans[1], note.source_offsets).source_offsets == {
+        note = merged(advance(60, told(60), source_positions={"t/0": 150}), newer)
+        assert reported_progress(begun, note.spans[1], note.source_positions).source_positions == {
             "t/0": 100
         }
 
 
 def test_a_changefeeds_low_water_is_at_or_below_that_of_every_table():
     """A note may be older than a table that the control writer has registered."""
-    note, progress = advance(60, told(60), source_offsets={"t/0": 150}), [BEFORE]
+    note, progress = advance(60, told(60), source_positions={"t/0": 150}), [BEFORE]
     assert low_water(ROW, note, {"t/0": 200}, progress) == {"t/0": 40}
-    settled = [replace(BEFORE, source_offsets={"t/0": 160})]
+    settled = [replace(BEFORE, source_positions={"t/0": 160})]
     assert low_water(ROW, note, {"t/0": 200}, settled) == {"t/0": 150}
     assert low_water(ROW, note, {"t/0": 120}, settled) == {"t/0": 120}
-    assert low_water(ROW, advance(60), {"t/0": 200}, settled) == ROW.source_offsets
+    assert low_water(ROW, advance(60), {"t/0": 200}, settled) == ROW.source_positions
 
 
 def test_low_water_is_the_least_and_never_falls():
@@ -244,9 +244,9 @@ def test_a_dropped_table_is_in_no_cut_at_or_above_its_ddl_and_holds_nothing_back
     later = replace(other, checkpoint_ts=100)
     assert tables(100, later, dropped) == {"shop.b": 7}
     assert tables(99, other, replace(dropped, delta_version=None)) == {"shop.b": 7}
-    note = advance(100, source_offsets={"t/0": 90})
+    note = advance(100, source_positions={"t/0": 90})
     assert low_water(
-        ROW, note, {"t/0": 80}, [dropped, replace(other, source_offsets={"t/0": 95})]
+        ROW, note, {"t/0": 80}, [dropped, replace(other, source_positions={"t/0": 95})]
     ) == {"t/0": 80}
     nobody_reads = advance(100)
     assert low_water(ROW, nobody_reads, {"t/0": 80}, [dropped]) == {"t/0": 80}
@@ -266,9 +266,9 @@ def test_the_fence_of_a_table_that_is_made_again_never_falls():
 def test_a_recorded_watermark_never_falls():
     """An owner that has not read as far as the one before: the low water stays behind the greater
     one, which is not read again."""
-    older, newer = RecordedWatermark(ts=72, offset=60), RecordedWatermark(ts=126, offset=101)
+    older, newer = RecordedWatermark(ts=72, position=60), RecordedWatermark(ts=126, position=101)
     assert risen({"shop/0": newer}, {"shop/0": older}) == {"shop/0": newer}
-    again = RecordedWatermark(ts=126, offset=105)
+    again = RecordedWatermark(ts=126, position=105)
     assert risen({"shop/0": newer}, {"shop/0": again, "shop/1": older}) == {
         "shop/0": again,
         "shop/1": older,

@@ -28,7 +28,7 @@ from tests.sinks.merge_on_write.ddls import ADD_N, change, ddl
 from tests.sinks.merge_on_write.orders import NAME, UPSERTED, target, write
 from tests.streaming.lake import OWNER
 
-MADE = DdlEvent(commit_ts=Ts(5), offset=0, name=NAME, ddl_type="", query="CREATE TABLE …")
+MADE = DdlEvent(commit_ts=Ts(5), place=0, name=NAME, ddl_type="", query="CREATE TABLE …")
 
 
 class Owner:

@@ -14,12 +14,14 @@ from coordination.model import TSO_LOGICAL_BITS, TableName
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from streaming.changefeed.earlier_filters import refuse_left_out_tables
 from streaming.owner.start_point import first_row, settled_row
-from streaming.source.kafka.broker import SourceLost, SourceShape
+from streaming.source.contract import SourceLost, SourceShape
+from streaming.source.kafka.broker import TopicsShape
 from streaming.source.kafka.deleted_messages import CLOCKS_MS
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.source import KafkaSource
+from streaming.source.kafka.topic_partition import TopicPartition
 
-P0, P1 = TopicPartition("shop", 0), TopicPartition("shop", 1)
-SHAPE = SourceShape({"shop": "id-1"}, frozenset({P0, P1}))
+P0, P1 = "shop/0", "shop/1"
+SHAPE = SourceShape({P0: "id-1", P1: "id-1"})
 CHANGEFEED = Changefeed(
     id="shop",
     source=KafkaSettings(
@@ -29,7 +31,7 @@ CHANGEFEED = Changefeed(
 )
 
 
-class Log:
+class FakeBroker:
     """A topic that begins at the same offset everywhere."""
 
     def __init__(self, begins: int, first_ms: int | None) -> None:
@@ -42,15 +44,22 @@ class Log:
     def newest_ms(self) -> float:
         return 1_900_000_000_000.0  # the broker's clock: later than any start here
 
-    def shape(self) -> SourceShape:
-        return SHAPE
+    def shape(self) -> TopicsShape:
+        there = frozenset(map(TopicPartition.parse, SHAPE.parts))
+        return TopicsShape({"shop": "id-1"}, there)
 
     def times_ms(self, first: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         assert set(first.values()) <= {self._begins}
         return {} if self._first_ms is None else dict.fromkeys(first, self._first_ms)
 
 
-LOG = Log(0, None)  # nothing was ever deleted
+def log_of(begins: int, first_ms: int | None) -> KafkaSource:
+    source = KafkaSource(CHANGEFEED.source)
+    source._broker = FakeBroker(begins, first_ms)  # type: ignore[assignment]
+    return source
+
+
+LOG = log_of(0, None)  # nothing was ever deleted
 
 
 def certain_ts(first_ms: int) -> int:
@@ -64,17 +73,17 @@ def ran_to(checkpoint: int, changefeed: Changefeed = CHANGEFEED) -> ChangefeedRo
         state="running",
         term=3,
         checkpoint_ts=checkpoint,
-        source_offsets={"shop/0": 40, "shop/1": 50},
-        watermarks={"shop/0": RecordedWatermark(ts=checkpoint + 1, offset=39)},
-        topic_ids={"shop": "id-1"},
+        source_positions={"shop/0": 40, "shop/1": 50},
+        watermarks={"shop/0": RecordedWatermark(ts=checkpoint + 1, position=39)},
+        source_identities={"shop/0": "id-1"},
     )
 
 
 def test_a_first_start_begins_where_kafka_begins() -> None:
     for begins, start_ts in ((0, 0), (5, certain_ts(70))):
         started = replace(CHANGEFEED, start_ts=start_ts)
-        row = settled_row(first_row(started), started, SHAPE, Log(begins, 70))
-        assert row.source_offsets == {"shop/0": begins, "shop/1": begins}
+        row = settled_row(first_row(started), started, SHAPE, log_of(begins, 70))
+        assert row.source_positions == {"shop/0": begins, "shop/1": begins}
         assert (row.incarnation, row.state, row.checkpoint_ts) == (1, "running", start_ts)
 
 
@@ -82,7 +91,7 @@ def test_a_restart_resumes_whatever_start_ts_says() -> None:
     row = settled_row(ran_to(100), replace(CHANGEFEED, start_ts=7), SHAPE, LOG)
 
     assert row.checkpoint_ts == 100
-    assert row.source_offsets == {"shop/0": 40, "shop/1": 50}
+    assert row.source_positions == {"shop/0": 40, "shop/1": 50}
     assert row.incarnation == 1
 
 
@@ -101,7 +110,7 @@ def test_a_rewind_is_a_new_incarnation_that_reads_from_kafkas_beginning() -> Non
 
     assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 60, "rewinding")
     assert row.max_published_ts == 100
-    assert row.source_offsets == {"shop/0": 0, "shop/1": 0}
+    assert row.source_positions == {"shop/0": 0, "shop/1": 0}
 
 
 def test_who_drops_unknown_columns_is_another_writer() -> None:
@@ -131,14 +140,14 @@ def test_of_a_cluster_each_word_about_the_start_begins_anew_once() -> None:
     first = first_row(started, "etcd/1/60")
     settled = settled_row(first, started, SHAPE, LOG, "etcd/1/60")
     assert (settled.incarnation, settled.start_id) == (1, "etcd/1/60")
-    ran = replace(settled, checkpoint_ts=100, source_offsets={"shop/0": 40, "shop/1": 50})
+    ran = replace(settled, checkpoint_ts=100, source_positions={"shop/0": 40, "shop/1": 50})
     assert settled_row(ran, started, SHAPE, LOG, "etcd/1/60").checkpoint_ts == 100
 
     for said in ("etcd/7/60", "other-etcd/1/60"):  # made anew, or resumed from there; etcd is new
         row = settled_row(ran, started, SHAPE, LOG, said)
         assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 60, "rewinding")
         assert row.start_id == said
-        assert row.source_offsets == {"shop/0": 0, "shop/1": 0}
+        assert row.source_positions == {"shop/0": 0, "shop/1": 0}
         further = replace(row, checkpoint_ts=80)
         assert settled_row(further, started, SHAPE, LOG, said).checkpoint_ts == 80
 
@@ -158,20 +167,20 @@ def test_a_changed_filter_is_a_new_incarnation_that_goes_on() -> None:
     row = settled_row(ran_to(100), filtered, SHAPE, LOG)
 
     assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 100, "running")
-    assert row.source_offsets == {"shop/0": 40, "shop/1": 50}
+    assert row.source_positions == {"shop/0": 40, "shop/1": 50}
 
 
 def test_a_topic_that_was_made_again_is_refused() -> None:
-    other = SourceShape({"shop": "id-2"}, SHAPE.partitions)
+    other = SourceShape(dict.fromkeys(SHAPE.parts, "id-2"))
 
     with pytest.raises(SourceLost, match="topic shop was deleted and made again"):
         settled_row(ran_to(100), CHANGEFEED, other, LOG)
 
 
 def test_a_new_partition_is_read_from_its_beginning() -> None:
-    grown = SourceShape({"shop": "id-1"}, SHAPE.partitions | {TopicPartition("shop", 2)})
+    grown = SourceShape({**SHAPE.identities, "shop/2": "id-1"})
 
-    assert settled_row(ran_to(100), CHANGEFEED, grown, LOG).source_offsets["shop/2"] == 0
+    assert settled_row(ran_to(100), CHANGEFEED, grown, LOG).source_positions["shop/2"] == 0
 
 
 def test_a_rewind_to_where_it_first_started_is_a_rewind() -> None:
@@ -191,9 +200,7 @@ def test_a_first_start_with_a_rewind_is_not_rewound_when_it_is_retried() -> None
     assert (row.incarnation, row.checkpoint_ts) == (1, 100)
 
 
-NEW_TOPIC = SourceShape(
-    {"shop": "id-1", "more": "id-9"}, SHAPE.partitions | {TopicPartition("more", 0)}
-)
+NEW_TOPIC = SourceShape({**SHAPE.identities, "more/0": "id-9"})
 
 
 REWIND = {"overwrite_checkpoint_ts": certain_ts(60)}
@@ -238,7 +245,7 @@ def test_where_kafka_begins_too_late_is_refused(
     with pytest.raises(
         SourceLost, match=f"topic {topic} partition 0 begins at offset 5"
     ) as refused:
-        settled_row(stored, changefeed, shape, Log(5, first_ms))
+        settled_row(stored, changefeed, shape, log_of(5, first_ms))
     assert f"changes above {checkpoint_ts} may have been deleted" in str(refused.value)
     assert says in str(refused.value)
 
@@ -249,32 +256,32 @@ def test_the_age_of_kafkas_first_message_decides_and_no_watermark() -> None:
     week_ms = 7 * 24 * 60 * minute_ms
     five_minutes_ago = replace(CHANGEFEED, start_ts=(now_ms - 5 * minute_ms) << TSO_LOGICAL_BITS)
     first = first_row(five_minutes_ago)
-    assert settled_row(first, five_minutes_ago, SHAPE, Log(5, now_ms - week_ms)).source_offsets
+    assert settled_row(first, five_minutes_ago, SHAPE, log_of(5, now_ms - week_ms)).source_positions
     with pytest.raises(
         SourceLost, match=r"sent before its first message \(2023-11-14 22:09:20 UTC"
     ):
         settled_row(
-            first, five_minutes_ago, SHAPE, Log(5, now_ms - 4 * minute_ms)
+            first, five_minutes_ago, SHAPE, log_of(5, now_ms - 4 * minute_ms)
         )  # as in a replay
     limit = replace(CHANGEFEED, start_ts=certain_ts(now_ms))
-    assert settled_row(first_row(limit), limit, SHAPE, Log(5, now_ms)).source_offsets
+    assert settled_row(first_row(limit), limit, SHAPE, log_of(5, now_ms)).source_positions
     below = replace(CHANGEFEED, start_ts=certain_ts(now_ms) - 1)
     with pytest.raises(SourceLost, match=f"--start-ts {certain_ts(now_ms)} at least"):
-        settled_row(first_row(below), below, SHAPE, Log(5, now_ms))
+        settled_row(first_row(below), below, SHAPE, log_of(5, now_ms))
 
 
 def test_what_a_topic_lost_comes_by_another_one() -> None:
     """As SourceLost advises: where the changefeed is, from the new topic's beginning."""
-    other = SourceShape({"again": "id-7"}, frozenset({TopicPartition("again", 0)}))
+    other = SourceShape({"again/0": "id-7"})
     advised = replace(CHANGEFEED, overwrite_checkpoint_ts=100)
     row = settled_row(ran_to(100), advised, other, LOG)
     assert (row.checkpoint_ts, row.incarnation) == (100, 2)
-    assert (row.source_offsets, row.topic_ids) == ({"again/0": 0}, {"again": "id-7"})
+    assert (row.source_positions, row.source_identities) == ({"again/0": 0}, {"again/0": "id-7"})
 
 
 def test_who_reads_nothing_more_may_have_lost_everything() -> None:
     ended = replace(CHANGEFEED, target_ts=100)
-    assert settled_row(ran_to(100), ended, NEW_TOPIC, Log(5, 170)).state == "finished"
+    assert settled_row(ran_to(100), ended, NEW_TOPIC, log_of(5, 170)).state == "finished"
 
 
 def test_a_refused_first_start_may_begin_elsewhere() -> None:
@@ -319,7 +326,7 @@ def test_filters_are_kept_once_each() -> None:
     for ts in range(100, 110):
         rules = ("shop.a",) if ts % 2 else ("shop.*",)
         row = settled(
-            replace(row, checkpoint_ts=ts, source_offsets={"shop/0": 1}), filtered(*rules)
+            replace(row, checkpoint_ts=ts, source_positions={"shop/0": 1}), filtered(*rules)
         )
     assert json.loads(row.filters or "") == [
         {"rules": ["shop.*"], "case-sensitive": False, "until-ts": 109},

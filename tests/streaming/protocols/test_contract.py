@@ -18,8 +18,8 @@ from streaming.protocols.contract import (
 def test_blocks_travel_whole():
     body = ipc(BAD_BODY.empty_table())
     name = TableName("s", "n")
-    bad = Block(kind=Kind.BAD, topic="t", partition=3, first=7, last=9, message_bytes=8, body=body)
-    row = Block(kind=Kind.ROW, topic="t", partition=0, name=name, min_ts=1, max_ts=2)
+    bad = Block(kind=Kind.BAD, part="t/3", first=7, last=9, message_bytes=8, body=body)
+    row = Block(kind=Kind.ROW, part="t/0", name=name, min_ts=1, max_ts=2)
     for block in (bad, row):
         arrived = pickle.loads(pickle.dumps(block))
         assert all(getattr(arrived, f.name) == getattr(block, f.name) for f in fields(Block))

@@ -17,9 +17,7 @@ from streaming.source.body_files import BodyFile, BodyFolder, InFile
 
 
 def block(body: bytes | None, first: int = 0) -> Block:
-    return Block(
-        kind=Kind.ROW, topic="t", partition=0, name=TableName("a", "b"), first=first, body=body
-    )
+    return Block(kind=Kind.ROW, part="t/0", name=TableName("a", "b"), first=first, body=body)
 
 
 @pytest.fixture

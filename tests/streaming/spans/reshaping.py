@@ -91,7 +91,7 @@ class Reshaping:
         name = self._key[0]
         data = {name: key, **text}
         old = None if old_key is None else {name: old_key}
-        row = Row(op=op, ts=self._ts, data=data, old=old, offset=len(self.steps), key=(name,))
+        row = Row(op=op, ts=self._ts, data=data, old=old, position=len(self.steps), key=(name,))
         self.steps.append(row)
 
     def _change(self) -> None:

@@ -159,10 +159,10 @@ def test_statuses_and_what_was_read_are_seen_in_one_piece():
     held.take_changed()
     held.publish([(assignment, applied(30))], read_to(30))
     assert held.status(SPAN.table_id).checkpoint_ts == 20
-    assert held.read_offsets() == read_to(20)
+    assert held.read_positions() == read_to(20)
     assert SPAN.table_id in held.take_changed()
     assert held.status(SPAN.table_id).checkpoint_ts == 30
-    assert held.read_offsets() == read_to(30)
+    assert held.read_positions() == read_to(30)
 
 
 def test_the_last_word_of_a_span_that_has_stopped_is_of_no_other_one():
@@ -173,14 +173,14 @@ def test_the_last_word_of_a_span_that_has_stopped_is_of_no_other_one():
     held.publish([(assignment, applied(20))], read_to(20))
     held.remove(other.table_id)
     assert other.table_id in held.take_changed()
-    held_back = applied(30)._replace(source_offsets=read_to(25))
+    held_back = applied(30)._replace(source_positions=read_to(25))
     held.publish([(assignment, held_back)], read_to(30))
     assert held.take_stopped(other.table_id) is not None
     assert held.status(SPAN.table_id).checkpoint_ts == 20
-    assert held.read_offsets() == read_to(20)
+    assert held.read_positions() == read_to(20)
     assert SPAN.table_id in held.take_changed()
-    assert held.status(SPAN.table_id).source_offsets == read_to(25)
-    assert held.read_offsets() == read_to(30)
+    assert held.status(SPAN.table_id).source_positions == read_to(25)
+    assert held.read_positions() == read_to(30)
 
 
 def test_what_is_read_without_a_span_that_is_written_here_does_not_count():
@@ -190,10 +190,10 @@ def test_what_is_read_without_a_span_that_is_written_here_does_not_count():
     held.publish([(assignment, applied(20))], read_to(20))
     held.publish([], read_to(30))
     held.take_changed()
-    assert held.read_offsets() == read_to(20)
+    assert held.read_positions() == read_to(20)
     held.publish([(assignment, applied(40))], read_to(40))
     held.take_changed()
-    assert held.read_offsets() == read_to(40)
+    assert held.read_positions() == read_to(40)
 
 
 def test_what_an_older_stay_has_done_is_not_told_of_a_newer_one():

@@ -6,14 +6,13 @@ import pytest
 from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.apply.carry import Carry
-from streaming.source.positions import TopicPartition
+from streaming.source.watermarks import Watermarks
 from streaming.spans import log_lines
 from streaming.spans.log_lines import SpanLogLines
-from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import Row, block_of
 
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-MARKS = Watermarks(partitions=frozenset((P0, P1)), live={P0: RecordedWatermark(ts=50, offset=1)})
+P0, P1 = "t/0", "t/1"
+MARKS = Watermarks(parts=frozenset((P0, P1)), live={P0: RecordedWatermark(ts=50, position=1)})
 
 
 def test_many_waiting_rows_are_a_warning_once(

@@ -19,34 +19,35 @@ from coordination.trust.watchdog import Watchdog
 from streaming.apply.carry import Carry
 from streaming.apply.row_block import RowBlock
 from streaming.protocols.contract import Block
-from streaming.source.positions import TopicPartition
+from streaming.source.positions import counted
+from streaming.source.watermarks import Watermarks
 from streaming.spans.assigned_spans import AssignedSpans, Assignment
 from streaming.spans.joining_spans import JoiningSpan, low_water_of, passes
 from streaming.spans.span_writer import SpanWriter, _Joined
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read
-from streaming.stream.watermarks import Watermarks
 from tests.streaming.apply.blocks import A, Row, block_of
 
 SPAN = Span(stored_table_id(1, A.schema, A.table, 5), A.schema, A.table)
 AT = Checkpoint(Ts(10), Ts(10))
 FENCE = 1 << 32 | 1
-PARTITION = TopicPartition("shop", 0)
-ADDED = TopicPartition("shop", 1)
+PARTITION = "shop/0"
+ADDED = "shop/1"
 WHEN_S = 10.0
 
 
 def read_of(begin: int, end: int) -> Read:
     """A row of the table at each offset, with commit-ts 100 + offset."""
     rows = [
-        Row(op="INSERT", ts=100 + at, data={"id": str(at)}, offset=at) for at in range(begin, end)
+        Row(op="INSERT", ts=100 + at, data={"id": str(at)}, position=at) for at in range(begin, end)
     ]
     return Read(
         begin={PARTITION: begin},
         end={PARTITION: end},
         position={PARTITION: end},
-        watermarks=Watermarks(partitions=frozenset([PARTITION])),
+        watermarks=Watermarks(parts=frozenset([PARTITION])),
         blocks=(block_of(rows),),
+        messages=1,
         rows_wait=False,
         job_ms=0.0,
     )
@@ -62,13 +63,13 @@ class Ground:
     resolved, so nothing is written."""
 
     name = "stub"
-    watermarks = Watermarks(partitions=frozenset([PARTITION]))
+    watermarks = Watermarks(parts=frozenset([PARTITION]))
 
     def __init__(self, folder: Path) -> None:
         self.held = AssignedSpans()
         self.held.set_barrier(Barrier(Ts(1_000)))
         self.carry = Carry(folder=folder)
-        self.position: dict[TopicPartition, int] = {PARTITION: 0}
+        self.position: dict[str, int] = {PARTITION: 0}
         self.between: list[Read] = []
         self.failures: list[BaseException] = []
         self.woken = threading.Event()
@@ -128,7 +129,7 @@ class Ground:
             is_blocked=False,
             error="",
         )
-        low_water: Mapping[TopicPartition, int] = {PARTITION: 0}
+        low_water: Mapping[str, int] = {PARTITION: 0}
         self.writer.newcomers.begin(
             [JoiningSpan(assignment=assignment, table=table, low_water=low_water)]
         )
@@ -186,7 +187,7 @@ def test_a_span_that_leaves_and_comes_again_keeps_the_rows_that_came_since(groun
 
 
 def _offsets(block: RowBlock) -> list[int]:
-    return [each for batch in block.batches() for each in batch["offset"].to_pylist()]
+    return [each for batch in block.batches() for each in batch["position"].to_pylist()]
 
 
 def test_a_read_that_is_kept_does_not_hide_one_that_was_lost(
@@ -298,7 +299,7 @@ def test_a_partition_that_was_added_is_read_from_its_beginning_for_a_newcomer(gr
     (joining,) = ground.writer.newcomers.coming()
     assert joining.since == {PARTITION: 30, ADDED: 50}
     assert low_water_of([joining]) == {PARTITION: 0, ADDED: 0}
-    assert joining.behind == 80
+    assert joining.behind(counted) == 80
 
 
 def joining(*, behind: int, at: int = 1_000_000) -> JoiningSpan:
@@ -313,7 +314,7 @@ def test_newcomers_whose_rows_begin_near_each_other_are_read_in_one_pass():
     near, nearer, far = joining(behind=60), joining(behind=50), joining(behind=500_000)
     elsewhere, waiting = joining(behind=55, at=70), joining(behind=1)
     waiting.since = None
-    found = passes([far, near, waiting, nearer, elsewhere])
+    found = passes([far, near, waiting, nearer, elsewhere], counted)
     assert sorted(map(len, found)) == [1, 1, 2]
     assert found[-1] == [far]
     (together,) = [each for each in found if len(each) == 2]

@@ -9,22 +9,23 @@ from typing import Any
 import pytest
 
 from coordination.errors import TryAgain
-from streaming.source.positions import TopicPartition
 from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.lasting_warnings import LastingWarnings
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+T0, T1 = "t/0", "t/1"
 
 
 class Broker:
-    """Stands in for a ``KafkaSource``."""
+    """Stands in for a source."""
+
+    server = "the broker"
 
     def __init__(self, end: int) -> None:
         self.end = end
         self.is_away = False
         self.asked = threading.Event()
 
-    def ends(self, partitions: Any) -> dict[TopicPartition, int]:
+    def ends(self, partitions: Any) -> dict[str, int]:
         self.asked.set()
         if self.is_away:
             raise TryAgain("no answer")

@@ -14,17 +14,16 @@ from coordination.errors import Stop, TidelakeError
 from coordination.model import TableName, Ts
 from coordination.trust.watchdog import Watchdog
 from streaming.protocols.contract import Block, Kind, WantedTable
-from streaming.source.kafka.broker import SourceShape
-from streaming.source.kafka.offset_ranges import OffsetRange
-from streaming.source.positions import TopicPartition
+from streaming.source.contract import SourceShape
+from streaming.source.positions import Positions, counted
+from streaming.source.watermarks import Watermarks
 from streaming.stream import idle_time, stream_run
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.stream_run import StreamRun
-from streaming.stream.watermarks import Watermarks
 from tests.fakes.fake_clock import FakeClock
 
-PARTITION = TopicPartition("orders", 0)
-SHAPE = SourceShape(partitions=frozenset({PARTITION}), topic_ids={"orders": "id"})
+PARTITION = "orders/0"
+SHAPE = SourceShape(dict.fromkeys([PARTITION], "id"))
 TABLE = {TableName("shop", "orders"): WantedTable(above_ts=Ts(1), key=("id",))}
 PATIENCE_S = 30.0
 
@@ -41,7 +40,7 @@ class Ground:
         self.error: BaseException | None = None  # of Spark's start
         self.context_errors: list[BaseException] = []  # of earlier starts
         self.reading = threading.Lock()
-        monkeypatch.setattr(stream_run, "KafkaSource", lambda _: self)
+        monkeypatch.setattr(stream_run, "open_source", lambda _: self)
         monkeypatch.setattr(stream_run, "ticking_query", self.ticking_query)
         monkeypatch.setattr(stream_run, "LOOK_EVERY_S", 0.01)
         monkeypatch.setattr(idle_time, "BUSY_WAIT_S", 0.01)
@@ -55,7 +54,7 @@ class Ground:
             concerns=LastingWarnings(),
             check_jvm=lambda: None,
             spark=self,
-            reader=lambda _: self,
+            reader=lambda *_: self,
         )
         backlog: Any = SimpleNamespace(
             begin=lambda _: None,
@@ -70,7 +69,7 @@ class Ground:
             busy=threading.Lock(),
             shape=SHAPE,
             begin={PARTITION: 0},
-            watermarks=Watermarks(partitions=SHAPE.partitions),
+            watermarks=Watermarks(parts=SHAPE.parts),
         )
 
     # Spark.
@@ -99,9 +98,14 @@ class Ground:
 
     # The topic, and its reader.
 
-    messages = 10
+    distance = staticmethod(counted)
 
-    def ends(self, _: object) -> dict[TopicPartition, int]:
+    def tell_of(self, *_: object) -> None: ...
+
+    def settled(self, _shape: object, limits: Watermarks, _position: object) -> Watermarks:
+        return limits
+
+    def ends(self, _: object) -> dict[str, int]:
         return {PARTITION: 1_000_000}
 
     def check_unchanged(self, _: object) -> None: ...
@@ -110,13 +114,15 @@ class Ground:
 
     def close(self) -> None: ...
 
-    def read(self, ranges: list[OffsetRange], _wanted: object) -> list[Block]:
+    def read(
+        self, begin: Positions, _ends: Positions, _wanted: object, *, messages: int, **_: object
+    ) -> list[Block]:
         assert self.reading.acquire(blocking=False), "two read at the same time"
         self.threads.append(threading.current_thread().name)
         self.has_read.set()
-        (each,) = ranges
         self.reading.release()
-        return [Block(kind=Kind.DONE, topic="orders", partition=0, first=each.begin, last=each.end)]
+        ((_part, at),) = begin.items()
+        return [Block(kind=Kind.DONE, part="orders/0", first=at, last=at + messages)]
 
     # A role.
 

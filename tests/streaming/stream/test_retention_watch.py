@@ -11,39 +11,20 @@ from typing import Any
 
 import pytest
 
-from conf.settings import KafkaSettings
 from sinks.control.changefeeds import ChangefeedRow
 from streaming.operations.progress_report import ProgressReport
-from streaming.source.kafka.broker import KafkaSource, SourceAway
-from streaming.source.positions import TopicPartition
+from streaming.source.contract import SourceAway
+from streaming.source.kafka.retention import kept
+from streaming.source.kafka.topic_partition import TopicPartition
 from streaming.stream.lasting_warnings import LastingWarnings
-from streaming.stream.retention_watch import RetentionWatch, oldest
-from tests.services.kafka_broker import KafkaBroker
+from streaming.stream.retention_watch import RetentionWatch
 
 DAY_MS = 86_400_000
-ONE, OTHER, KEPT = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("kept", 0)
-
-
-def test_the_message_that_goes_first_counts():
-    times = {ONE: 10 * DAY_MS, OTHER: 9 * DAY_MS, KEPT: 0}
-    found = oldest(times, {"a": 7 * DAY_MS}, 11 * DAY_MS)
-    assert found is not None
-    assert (found.partition, found.age_s, found.left_s) == (OTHER, 2 * 86_400, 5 * 86_400)
-    assert found.concern is None
-    assert oldest(times, {}, 11 * DAY_MS) is None
-    assert oldest({}, {"a": DAY_MS}, 11 * DAY_MS) is None
-
-
-@pytest.mark.parametrize(("age_days", "warns"), [(3.4, False), (3.6, True), (30.0, True)])
-def test_it_warns_when_half_of_the_retention_has_passed(age_days: float, warns: bool):
-    found = oldest({ONE: 0}, {"a": 7 * DAY_MS}, age_days * DAY_MS)
-    assert found is not None
-    assert (found.concern is not None) is warns
-    assert found.left_s >= 0
+ONE = TopicPartition("a", 0)
 
 
 class Broker:
-    """What a source says."""
+    """What a source asks."""
 
     def __init__(self) -> None:
         self.at_ms = 0.0
@@ -57,64 +38,46 @@ class Broker:
         return {ONE: int(self.at_ms)}
 
 
+def kept_by(broker: Any) -> Any:
+    return SimpleNamespace(
+        kept=lambda at: kept(broker, {TopicPartition.parse(p): n for p, n in at.items()})
+    )
+
+
 def test_it_is_said_once_and_it_is_over_when_there_is_time_again(
     caplog: pytest.LogCaptureFixture,
 ):
     caplog.set_level(logging.INFO)
-    broker: Any = Broker()
+    broker = Broker()
+    source = kept_by(broker)
     concerns = LastingWarnings()
-    watch = RetentionWatch(lambda: broker, lambda: {"a/0": 5}, concerns)
+    watch = RetentionWatch(lambda: source, lambda: {"a/0": 5}, concerns)
     for age_h in (13, 14, 15):
         broker.at_ms = (time.time() - age_h * 3600) * 1e3
-        watch.look(broker)
+        watch.look(source)
     assert watch.left_s == pytest.approx(9 * 3600, abs=60)
     assert concerns.first is not None
     assert "topic a partition 0" in concerns.first
     assert "retention.ms (24 h)" in concerns.first
     broker.at_ms = time.time() * 1e3
-    watch.look(broker)
+    watch.look(source)
     assert concerns.first is None
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
     broker.at_ms = 0.0
-    watch.look(broker)
+    watch.look(source)
     assert concerns.first is not None
     watch.close()  # another capture is the owner now, and watches it
-    watch.look(broker)
+    watch.look(source)
     assert concerns.first is None
-
-
-@pytest.mark.kafka
-def test_a_broker_tells_its_retention_and_how_old_a_message_is(broker: KafkaBroker):
-    topic = "retention"
-    broker.create_topic(topic, partitions=2)
-    source = KafkaSource(
-        KafkaSettings(
-            brokers=(broker.bootstrap,),
-            topic=topic,
-            topics=(topic,),
-            protocol="canal-json",
-            partition_num=None,
-        )
-    )
-    before_ms = time.time() * 1e3
-    broker.produce(topic, [(0, None, b"x"), (0, None, b"y")])
-    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    times = source.times_ms({first: 1, second: 0})
-    assert set(times) == {first}, "nothing is needed of the other"
-    assert before_ms - 1 <= times[first] <= time.time() * 1e3
-    assert source.retention_ms([topic]) == {}, "this broker keeps all for ever"
-    broker.create_topic(f"{topic}-1h", **{"retention.ms": "3600000"})
-    assert source.retention_ms([topic, f"{topic}-1h"]) == {f"{topic}-1h": 3_600_000}
-    source.close()
 
 
 def test_what_was_left_before_the_broker_went_is_not_shown_any_more():
     def away(_topics: object) -> Any:
         raise SourceAway("no answer")
 
-    broker: Any = SimpleNamespace(retention_ms=away, close=lambda: None)
-    watch = RetentionWatch(lambda: broker, lambda: {"a/0": 5}, LastingWarnings())
+    source: Any = SimpleNamespace(kept=away, close=lambda: None)
+    watch = RetentionWatch(lambda: source, lambda: {"a/0": 5}, LastingWarnings())
     watch.left_s = 3600.0
     watch.begin()
     until = time.monotonic() + 10.0

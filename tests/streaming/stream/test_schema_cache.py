@@ -66,7 +66,7 @@ class Life:
 
     def make(self, of: TableSchema, ts: int) -> None:
         query = "CREATE TABLE a …"
-        ddl = DdlEvent(commit_ts=Ts(ts), offset=0, name=A, ddl_type="", query=query)
+        ddl = DdlEvent(commit_ts=Ts(ts), place=0, name=A, ddl_type="", query=query)
         self.spans.create(A, of, ddl.identity, Ts(ts))
         self._note()
 
@@ -116,7 +116,7 @@ class Life:
         spans.idle_to(Ts(ts - 1), [A])
         span = spans[A]
         assert span.target is not None
-        event = DdlEvent(commit_ts=Ts(ts), offset=0, name=A, ddl_type="", query=sql)
+        event = DdlEvent(commit_ts=Ts(ts), place=0, name=A, ddl_type="", query=sql)
         known, seen, shaped = spans.schemas(), spans.last_ddls(), {A: span.shape_ts}
         step = step_of(
             event,
@@ -230,7 +230,7 @@ def text(number: int, **values: str | None) -> Row:
     """Each a millisecond after the one before."""
     at = TSO * (1_000 + number)
     op = "INSERT" if len(values) > 1 else "DELETE"
-    return Row(op=op, ts=at, data=values, offset=number)
+    return Row(op=op, ts=at, data=values, position=number)
 
 
 @pytest.fixture

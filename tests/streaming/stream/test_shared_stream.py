@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from coordination.errors import TryAgain
+from streaming.source.contract import SourceShape
+from streaming.source.positions import counted
+from streaming.source.watermarks import Watermarks
 from streaming.stream import shared_stream
 from streaming.stream.shared_stream import SharedStream
 
@@ -34,13 +37,15 @@ class NoRun:
 @pytest.fixture
 def stream(monkeypatch: pytest.MonkeyPatch) -> SharedStream:
     source = SimpleNamespace(
-        shape=lambda: SimpleNamespace(partitions=frozenset()),
-        check_offsets=lambda _: None,
+        shape=lambda: SourceShape({}),
+        begin_at=lambda *_: {},
+        limits=lambda *_: Watermarks(parts=frozenset()),
+        check=lambda _: None,
+        distance=counted,
         close=lambda: None,
     )
-    monkeypatch.setattr(shared_stream, "KafkaSource", lambda _: source)
+    monkeypatch.setattr(shared_stream, "open_source", lambda _: source)
     monkeypatch.setattr(shared_stream, "StreamRun", NoRun)
-    monkeypatch.setattr(shared_stream, "beginning", lambda *_: {})
     context: Any = SimpleNamespace(
         name="a",
         concerns=None,

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.source.kafka.broker import SourceShape
-from streaming.source.positions import TopicPartition
+from streaming.protocols.contract import Block
+from streaming.source.contract import SourceShape
+from streaming.source.positions import counted
+from streaming.source.watermarks import Watermarks
 from streaming.stream import shared_stream, stream_run
 from streaming.stream.lasting_warnings import STREAM, LastingWarnings
 from streaming.stream.shared_stream import SharedStream
 from streaming.stream.stream_run import StreamRun
-from streaming.stream.watermarks import Watermarks
 
-ONE, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
+ONE, OTHER = "orders/0", "orders/1"
 
 
 class Asked(Exception):
@@ -26,16 +27,20 @@ class Asked(Exception):
 
 
 class Reader:
-    @property
-    def messages(self) -> int:
+    def read(self, *_: object, **__: object) -> list[Block]:
         raise Asked
 
 
 class Mute:
     """A source to which nothing comes."""
 
-    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def ends(self, partitions: Iterable[str]) -> dict[str, int]:
         return dict.fromkeys(partitions, 7)
+
+    def settled(self, _shape: object, limits: Watermarks, _position: object) -> Watermarks:
+        return limits
+
+    distance = staticmethod(counted)
 
 
 NO_BACKLOG: Any = SimpleNamespace()
@@ -43,7 +48,7 @@ NO_BACKLOG: Any = SimpleNamespace()
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> StreamRun:
-    monkeypatch.setattr(stream_run, "KafkaSource", lambda _: Mute())
+    monkeypatch.setattr(stream_run, "open_source", lambda _: Mute())
     context: Any = SimpleNamespace(
         name="a",
         changefeed=SimpleNamespace(source=None),
@@ -53,7 +58,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> StreamRun:
         check_jvm=lambda: None,
         concerns=LastingWarnings(),
     )
-    shape = SourceShape(partitions=frozenset({ONE, OTHER}), topic_ids={"orders": "id"})
+    shape = SourceShape(dict.fromkeys([ONE, OTHER], "id"))
     return StreamRun(
         context,
         backlog=NO_BACKLOG,
@@ -61,7 +66,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> StreamRun:
         busy=threading.Lock(),
         shape=shape,
         begin={ONE: 7, OTHER: 7},
-        watermarks=Watermarks(partitions=shape.partitions),
+        watermarks=Watermarks(parts=shape.parts),
     )
 
 
@@ -98,7 +103,7 @@ def test_a_target_ts_is_reached_where_looks_find_nothing_beyond_what_is_taken(
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     monkeypatch.setattr(StreamRun, "_pause", lambda *_: None)
     monkeypatch.setattr(run._stopping, "wait", lambda _: None)
-    monkeypatch.setattr(shared_stream, "KafkaSource", lambda _: None)
+    monkeypatch.setattr(shared_stream, "open_source", lambda _: Mute())
     context: Any = SimpleNamespace(
         name="a",
         concerns=LastingWarnings(),
@@ -106,7 +111,7 @@ def test_a_target_ts_is_reached_where_looks_find_nothing_beyond_what_is_taken(
         batch=SimpleNamespace(quiet_s=10.0),
     )
     stream = SharedStream(context)
-    marks = dict.fromkeys((ONE, OTHER), RecordedWatermark(ts=50, offset=6))
+    marks = dict.fromkeys((ONE, OTHER), RecordedWatermark(ts=50, position=6))
     stream._run, run._reader = run, Reader()  # type: ignore[assignment]
     run.taken_watermarks = run.taken_watermarks.advance(marks, {})
     run._ticks.set()

@@ -87,7 +87,7 @@ class Table:
     def run(self, query: str) -> Applied | Skipped:
         """As the stream does; the ts goes on."""
         self.ts += 10
-        event = DdlEvent(commit_ts=Ts(self.ts), offset=1, name=NAME, ddl_type="", query=query)
+        event = DdlEvent(commit_ts=Ts(self.ts), place=1, name=NAME, ddl_type="", query=query)
         statement = read_ddl(query, "ALTER", "shop", "t")
         step = step_of(event, statement, {NAME: self.schema}, {}, {})
         assert isinstance(step, DdlStep), step
@@ -350,7 +350,7 @@ def test_unknown_partitions_are_refused(clause: str) -> None:
     schema = schema_of("id INT PRIMARY KEY", clause)
     assert schema.partitioning is None
     query = "ALTER TABLE t TRUNCATE PARTITION p0"
-    event = DdlEvent(commit_ts=Ts(1), offset=1, name=NAME, ddl_type="", query=query)
+    event = DdlEvent(commit_ts=Ts(1), place=1, name=NAME, ddl_type="", query=query)
     why = step_of(event, read_ddl(query, "ALTER", "shop", "t"), {NAME: schema}, {}, {})
     assert isinstance(why, str)
     assert "which rows those are is not known" in why
@@ -377,7 +377,7 @@ def test_all_columns_stay_the_key_of_a_table_that_has_none() -> None:
     form = WriteMode(all_columns=True)
     schema = form.keyed(schema_of("id INT, v INT", clause))
     query = "ALTER TABLE t DROP PARTITION p0"
-    event = DdlEvent(commit_ts=Ts(50), offset=1, name=NAME, ddl_type="", query=query)
+    event = DdlEvent(commit_ts=Ts(50), place=1, name=NAME, ddl_type="", query=query)
     statement = read_ddl(query, "ALTER", "shop", "t")
     step = step_of(event, statement, {NAME: schema}, {}, {}, form=form)
     assert isinstance(step, DdlStep)
@@ -391,7 +391,7 @@ def test_partitions_of_a_later_ddl_tell_nothing_of_an_earlier_one() -> None:
     clause = "RANGE (`id`) (PARTITION p0 VALUES LESS THAN (5),PARTITION p1 VALUES LESS THAN (9))"
     schemas = {NAME: schema_of("id INT PRIMARY KEY", clause)}
     query = "ALTER TABLE t TRUNCATE PARTITION p0"
-    event = DdlEvent(commit_ts=Ts(50), offset=1, name=NAME, ddl_type="", query=query)
+    event = DdlEvent(commit_ts=Ts(50), place=1, name=NAME, ddl_type="", query=query)
     statement = read_ddl(query, "ALTER", "shop", "t")
     for shape_ts in (49, 50, 51):
         step = step_of(event, statement, schemas, {}, {NAME: Ts(shape_ts)})

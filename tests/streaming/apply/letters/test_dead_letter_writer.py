@@ -10,8 +10,7 @@ import pyarrow as pa
 from sinks.control.dead_letters import DeadLetters, LetterWriter
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.apply.row_errors import ERRORS
-from streaming.source.kafka.message_bytes import MESSAGES
-from streaming.source.positions import TopicPartition
+from streaming.source.contract import RAW
 from tests.services.delta_rows import read_rows
 from tests.streaming.apply.blocks import A
 
@@ -19,29 +18,29 @@ from tests.streaming.apply.blocks import A
 def test_messages_come_in_parts_and_one_that_is_gone_is_a_letter_too(tmp_path: Path) -> None:
     gone = 3
 
-    def values(offsets: Mapping[TopicPartition, Sequence[int]]) -> Iterator[pa.Table]:
-        ((partition, wanted),) = offsets.items()
+    def values(places: Mapping[str, Sequence[int]]) -> Iterator[pa.Table]:
+        ((part, wanted),) = places.items()
         for first in range(0, len(wanted), 2):
             rows = [
-                {"topic": partition.topic, "partition": 0, "offset": at, "value": b"%d" % at}
+                {"part": part, "position": at, "value": b"%d" % at}
                 for at in wanted[first : first + 2]
                 if at != gone
             ]
-            yield pa.Table.from_pylist(rows, MESSAGES)
+            yield pa.Table.from_pylist(rows, RAW)
 
     by = LetterWriter(changefeed_id="c", incarnation=1, term=None, check=lambda: None)
     dead_letters = DeadLetters(str(tmp_path))
     writer = DeadLetterWriter(by=by, dead_letters=dead_letters, values=values, fail=False)
     errors = [
-        {"topic": "shop", "partition": 0, "offset": at, "index": 0, "commit_ts": 10 + at,
+        {"part": "shop/0", "position": at, "index": 0, "commit_ts": 10 + at,
          "error_class": "cast", "message": f"why {at}"}
         for at in (0, 1, 2, gone, 5, 7)
     ]  # fmt: skip
 
     writer.add_rows({A: pa.Table.from_pylist(errors, ERRORS)})
 
-    found = sorted(read_rows(tmp_path / "_tidelake" / "dead_letters"), key=lambda r: r["offset"])
-    assert [(each["offset"], each["message"], each["value"]) for each in found] == [
+    found = sorted(read_rows(tmp_path / "_tidelake" / "dead_letters"), key=lambda r: r["position"])
+    assert [(each["position"], each["message"], each["value"]) for each in found] == [
         (0, "why 0", b"0"),
         (1, "why 1", b"1"),
         (2, "why 2", b"2"),

@@ -43,9 +43,7 @@ def planned(
     unmade: Mapping[TableName, int] | None = None,
     rules: Iterable[str] = (),
 ) -> DdlPlan:
-    event = DdlEvent(
-        commit_ts=Ts(20), offset=0, name=P, ddl_type="QUERY", query=QUERY.format(table)
-    )
+    event = DdlEvent(commit_ts=Ts(20), place=0, name=P, ddl_type="QUERY", query=QUERY.format(table))
     return plan(
         in_order([event]),
         checkpoint=Ts(0),

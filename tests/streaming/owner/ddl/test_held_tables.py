@@ -115,7 +115,7 @@ def test_two_tables_wait_each_for_itself() -> None:
     found = planned(events)
     assert (held(found), found.limit) == ([("t", 20), ("u", 25)], 100)
     one = planned(
-        [*events, replace(create(50, "v"), offset=3)],
+        [*events, replace(create(50, "v"), place=3)],
         known=["t", "u"],
         schema=schema(),
         seen={"t": 10, "u": 11},

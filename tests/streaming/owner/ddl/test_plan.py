@@ -24,7 +24,7 @@ from streaming.owner.ddl.steps import FIRST_KEY, LOSES_KEY, DdlEvent
 
 def ddl(ts: int, query: str, table: str = "t", offset: int = 0, kind: str = "CREATE") -> DdlEvent:
     name = TableName("shop", table)
-    return DdlEvent(commit_ts=Ts(ts), offset=offset, name=name, ddl_type=kind, query=query)
+    return DdlEvent(commit_ts=Ts(ts), place=offset, name=name, ddl_type=kind, query=query)
 
 
 def create(ts: int, table: str = "t") -> DdlEvent:
@@ -381,5 +381,5 @@ def test_the_order_of_arrival_and_replays_change_nothing() -> None:
 
 def test_two_ddls_of_one_commit_ts_both_count() -> None:
     """One RENAME or CREATE of several tables has one commit-ts; so may two tables' DDLs."""
-    both = [create(10), replace(create(10, "u"), offset=1)]
+    both = [create(10), replace(create(10, "u"), place=1)]
     assert made(planned(in_order((*both, *both)))) == ["t", "u"]

@@ -15,7 +15,7 @@ def recover(table: str, query: str = "", ts: int = 20) -> DdlEvent:
     """As TiCDC sends it: the message has the name under which the table comes back."""
     return DdlEvent(
         commit_ts=Ts(ts),
-        offset=0,
+        place=0,
         name=name_of(table),
         ddl_type="QUERY",
         query=query or f"RECOVER TABLE `{table}`",

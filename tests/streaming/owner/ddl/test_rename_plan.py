@@ -28,7 +28,7 @@ def rename(old: str, new: str, ts: int = 20, offset: int = 0) -> DdlEvent:
     spelled = [f"`{name.schema}`.`{name.table}`" for name in map(name_of, (old, new))]
     return DdlEvent(
         commit_ts=Ts(ts),
-        offset=offset,
+        place=offset,
         name=name_of(new),
         ddl_type="RENAME",
         query="RENAME TABLE {} TO {}".format(*spelled),
@@ -42,7 +42,7 @@ def swap(ts: int = 20) -> list[DdlEvent]:
 
 def create(table: str, ts: int) -> DdlEvent:
     query = f"CREATE TABLE `{table}` (`id` INT PRIMARY KEY)"
-    return DdlEvent(commit_ts=Ts(ts), offset=0, name=name_of(table), ddl_type="CREATE", query=query)
+    return DdlEvent(commit_ts=Ts(ts), place=0, name=name_of(table), ddl_type="CREATE", query=query)
 
 
 def planned(
@@ -94,7 +94,7 @@ def test_two_tables_swap_their_names_through_a_third() -> None:
     one = rename("a", "tmp")
     query = "RENAME TABLE `shop`.`a` TO `shop`.`tmp`, `shop`.`b` TO `shop`.`a`, shop.tmp TO shop.b"
     alone = DdlEvent(
-        commit_ts=one.commit_ts, offset=0, name=one.name, ddl_type="RENAME", query=query
+        commit_ts=one.commit_ts, place=0, name=one.name, ddl_type="RENAME", query=query
     )
     assert moves(planned([alone], known=["a", "b"])) == moves(found)
 
@@ -158,9 +158,7 @@ def test_one_that_comes_into_the_filter_is_a_wall() -> None:
 def test_an_old_name_without_its_database_is_a_wall() -> None:
     one = rename("a", "c")
     query = "RENAME TABLE a TO shop.c"
-    told = DdlEvent(
-        commit_ts=one.commit_ts, offset=0, name=one.name, ddl_type="RENAME", query=query
-    )
+    told = DdlEvent(commit_ts=one.commit_ts, place=0, name=one.name, ddl_type="RENAME", query=query)
     found = planned([told], known=["a"])
     assert (found.runs, found.why) == (None, RENAMES)
 

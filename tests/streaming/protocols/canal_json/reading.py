@@ -22,9 +22,8 @@ def chunk(values: Sequence[bytes | None]) -> Messages:
     """At every third offset from ``FIRST_OFFSET`` on."""
     offsets = range(FIRST_OFFSET, FIRST_OFFSET + 3 * len(values), 3)
     return Messages(
-        topic="shop",
-        partition=1,
-        offsets=pa.array(offsets, pa.int64()),
+        part="shop/1",
+        positions=pa.array(offsets, pa.int64()),
         values=pa.array(values, pa.binary()),
     )
 
@@ -96,7 +95,7 @@ def plain(blocks: Sequence[Block]) -> list[tuple[Any, ...]]:
     return sorted(
         (
             str(block.kind),
-            (block.topic, block.partition, str(block.name), block.rows, block.first, block.last),
+            (block.part, str(block.name), block.rows, block.first, block.last),
             (block.min_ts, block.max_ts, block.key_changes, block.message_bytes),
             _body(block),
         )
@@ -118,8 +117,8 @@ def cells(blocks: Sequence[Block]) -> dict[int, dict[str, Any]]:
     for block in blocks:
         if block.body is not None:
             for row in block.table().to_pylist():
-                assert row["offset"] not in found
-                found[row["offset"]] = {"kind": block.kind, "name": block.name, **row}
+                assert row["position"] not in found
+                found[row["position"]] = {"kind": block.kind, "name": block.name, **row}
     return found
 
 

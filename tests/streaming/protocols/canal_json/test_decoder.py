@@ -274,7 +274,7 @@ def test_any_array_of_messages_will_do() -> None:
     whole = chunk(values)
     longer = pa.array([b"\xff\n", *values, b"y"], pa.binary()).slice(1, len(values))
     for array in (whole.values.cast(pa.large_binary()), longer, longer.cast(pa.large_binary())):
-        messages = Messages(topic="shop", partition=1, offsets=whole.offsets, values=array)
+        messages = Messages(part="shop/1", positions=whole.positions, values=array)
         assert plain(list(decode(messages, wanted(NAME)))) == expected
     assert list(decode(chunk([]), wanted(NAME))) == []
     (block,) = read([None, None], {})
@@ -287,7 +287,7 @@ def test_many_tables_in_a_chunk() -> None:
     blocks = read(values, wanted(*names[:200]))
     assert [block.rows for block in blocks] == [4] * 300
     assert [block.body is None for block in blocks] == [False] * 200 + [True] * 100
-    assert blocks[7].table().column("offset").to_pylist() == [
+    assert blocks[7].table().column("position").to_pylist() == [
         FIRST_OFFSET + 3 * n for n in range(7, 1200, 300)
     ]
 

@@ -37,7 +37,7 @@ def test_a_watermark_counts_up_to_a_minute_ahead() -> None:
     (good,), (bad,) = of(Kind.WATERMARK, blocks), of(Kind.BAD, blocks)
     assert (good.max_ts, good.rows, good.last) == (tso(AHEAD_MS), 2, 106)
     letters = bad.table().to_pylist()
-    assert [(each["offset"], each["error_class"]) for each in letters] == [
+    assert [(each["position"], each["error_class"]) for each in letters] == [
         (103, FAR_WATERMARK),
         (109, FAR_WATERMARK),
     ]

@@ -201,7 +201,7 @@ def test_ddls_and_watermarks() -> None:
     (first, strange) = alter.table().to_pylist()
     assert (alter.name, alter.rows, alter.min_ts, alter.max_ts) == (NAME, 2, 10, 14)
     assert (first["ddl_type"], first["query"]) == ("ALTER", "ALTER TABLE t ADD c INT")
-    assert (first["commit_ts"], first["offset"], first["index"]) == (14, FIRST_OFFSET, 0)
+    assert (first["commit_ts"], first["position"], first["index"]) == (14, FIRST_OFFSET, 0)
     assert strange["ddl_type"] == "INSERT"
     assert (mark.min_ts, mark.max_ts, mark.rows, mark.body) == (16, 18, 2, None)
     assert (mark.first, mark.last) == (FIRST_OFFSET + 3, FIRST_OFFSET + 3)

@@ -7,9 +7,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Assignment
 
 from conf.settings import KafkaSettings
-from streaming.source.kafka.broker import KafkaSource
+from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.topic_partition import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.kafka
@@ -34,7 +34,7 @@ def test_a_topic_is_read_whatever_it_is_compressed_with(broker: KafkaBroker, cod
     consumer.assign([Assignment(topic, 0, 0)])
     assert [each.value() for each in consumer.consume(len(VALUES), timeout=60)] == VALUES
     consumer.close()
-    source = KafkaSource(kafka)
+    source = Broker(kafka)
     partition = TopicPartition(topic, 0)
     assert source.ends([partition]) == {partition: len(VALUES)}
     assert source.times_ms({partition: 3})[partition] > 0

@@ -6,11 +6,12 @@ import pytest
 
 from conf.source_uri import parse_source_uri
 from coordination.errors import ConfigError, TidelakeError
+from streaming.source.contract import SourceAway
 from streaming.source.kafka import broker
-from streaming.source.kafka.broker import KafkaSource, SourceAway
+from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.connection_errors import connection_refusal
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.topic_partition import TopicPartition
 from tests.services.broker_settings import SASL_PASSWORD
 from tests.services.secured_broker import SecuredBroker
 from tests.services.token_endpoint import TokenServer
@@ -26,7 +27,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def refusal(uri: str) -> str:
     """What an operator reads."""
-    source = KafkaSource(parse_source_uri(uri))
+    source = Broker(parse_source_uri(uri))
     try:
         with pytest.raises(TidelakeError) as raised:
             source.shape()
@@ -148,4 +149,4 @@ def test_first_messages_of_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(broker, "_SEARCH_S", 1.0)
     uri = "kafka://127.0.0.1:1/t?protocol=canal-json&enable-tidb-extension=true"
     with pytest.raises(SourceAway, match=r"no message of t/0 came within 1 s: .*refused"):
-        KafkaSource(parse_source_uri(uri)).times_ms({TopicPartition("t", 0): 0})
+        Broker(parse_source_uri(uri)).times_ms({TopicPartition("t", 0): 0})

@@ -20,7 +20,7 @@ def test_messages_up_to_the_last_offset():
     one.take([9], [b"d"])
     assert (one.is_read, one.left) == (True, 0)
     (chunk,) = one.chunks()
-    assert chunk.offsets.to_pylist() == [0, 1, 5, 9]
+    assert chunk.positions.to_pylist() == [0, 1, 5, 9]
     assert chunk.values.to_pylist() == [b"a", None, b"c", b"d"]
     done = one.done()
     assert (done.first, done.last, done.rows, done.message_bytes) == (0, 10, 4, 3)
@@ -30,7 +30,7 @@ def test_a_message_at_or_behind_the_end_ends_it_and_is_dropped():
     one = cursor()
     one.take([4, 12, 13], [b"a", b"b", b"c"])
     (chunk,) = one.chunks()
-    assert chunk.offsets.to_pylist() == [4]
+    assert chunk.positions.to_pylist() == [4]
     assert (one.is_read, one.passed, one.at) == (True, True, 10)
 
 
@@ -54,7 +54,7 @@ def test_chunks_hold_as_much_as_they_may(monkeypatch: pytest.MonkeyPatch):
     found = []
     for chunk in one.chunks():
         found.append([len(each) for each in chunk.values.to_pylist()])
-        assert one.at == chunk.offsets[-1].as_py() + 1, "what a budget leaves begins there"
+        assert one.at == chunk.positions[-1].as_py() + 1, "what a budget leaves begins there"
     assert found == [[4, 6], [1], [11], [0, 0, 0], [0, 10]]
     assert one.at == 9, "not read to its end yet"
 

@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as Assignment
 
 from conf.settings import KafkaSettings
-from streaming.source.kafka.broker import KafkaSource
+from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.topic_partition import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 from tests.services.topic_producer import Outgoing
 
@@ -102,7 +102,7 @@ def test_the_near_broker_is_read(brokers: tuple[KafkaBroker, KafkaBroker]):
 def test_reading_goes_on(brokers: tuple[KafkaBroker, KafkaBroker]):
     _, second = brokers
     kafka = source_of(brokers)
-    source = KafkaSource(kafka)
+    source = Broker(kafka)
     shape = source.shape()
     consumer = Consumer({**librdkafka_settings(kafka), **SMALL, "log_level": 0})
     consumer.assign([Assignment(TOPIC, partition, 0) for partition in range(PARTITIONS)])

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from conf.settings import KafkaSettings
-from streaming.source.kafka.broker import KafkaSource, SourceAway
-from streaming.source.positions import TopicPartition
+from streaming.source.contract import SourceAway
+from streaming.source.kafka.broker import Broker
+from streaming.source.kafka.topic_partition import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.kafka
 
 
-def source(bootstrap: str, topic: str) -> KafkaSource:
-    return KafkaSource(
+def source(bootstrap: str, topic: str) -> Broker:
+    return Broker(
         KafkaSettings(
             brokers=(bootstrap,),
             topic=topic,

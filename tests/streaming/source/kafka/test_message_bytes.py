@@ -8,10 +8,11 @@ from collections.abc import Mapping
 import pytest
 
 from conf.settings import KafkaSettings
-from streaming.source.kafka.broker import KafkaSource, SourceAway, SourceLost
+from streaming.source.contract import SourceAway, SourceLost
+from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.message_bytes import values_at
 from streaming.source.kafka.read_ranges import CHUNK_BYTES, TASK_BYTES
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.topic_partition import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.kafka
@@ -35,7 +36,7 @@ def source_of(broker: KafkaBroker, topic: str) -> KafkaSettings:
 
 
 def topic_ids(kafka: KafkaSettings) -> Mapping[str, str]:
-    source = KafkaSource(kafka)
+    source = Broker(kafka)
     try:
         return source.shape().topic_ids
     finally:
@@ -49,14 +50,14 @@ def test_messages_by_their_offsets(broker: KafkaBroker, topic: str):
     asked = {TopicPartition(topic, 0): [2_900, 7, 8], TopicPartition(topic, 1): [3_000, 0]}
     (table,) = values_at(kafka, asked, topic_ids(kafka))
     found = table.to_pylist()
-    assert [(row["partition"], row["offset"], row["value"]) for row in found] == [
+    assert [(int(row["part"][-1]), row["position"], row["value"]) for row in found] == [
         (0, 7, b"14"),
         (0, 8, b"16"),
         (0, 2_900, b"5800"),
         (1, 0, b"1"),
         (1, 3_000, None),
     ]
-    assert {row["topic"] for row in found} == {topic}
+    assert {row["part"] for row in found} == {f"{topic}/0", f"{topic}/1"}
 
 
 def test_more_than_a_task_may_hold_comes_in_parts(broker: KafkaBroker, topic: str):
@@ -64,7 +65,7 @@ def test_more_than_a_task_may_hold_comes_in_parts(broker: KafkaBroker, topic: st
     kafka = source_of(broker, topic)
     parts = list(values_at(kafka, {TopicPartition(topic, 0): range(100)}, topic_ids(kafka)))
     assert max(part.nbytes for part in parts) < TASK_BYTES + CHUNK_BYTES
-    assert [at for part in parts for at in part["offset"].to_pylist()] == list(range(100))
+    assert [at for part in parts for at in part["position"].to_pylist()] == list(range(100))
 
 
 def test_nothing_is_asked_for(broker: KafkaBroker, topic: str):
@@ -86,7 +87,7 @@ def test_messages_that_are_gone_are_left_out(broker: KafkaBroker, topic: str):
 def test_a_source_connects_again():
     with KafkaBroker() as own:
         own.create_topic("t", 1)
-        source, partitions = KafkaSource(source_of(own, "t")), [TopicPartition("t", 0)]
+        source, partitions = Broker(source_of(own, "t")), [TopicPartition("t", 0)]
         assert source.ends(partitions) == {TopicPartition("t", 0): 0}
         own.kill()
         with pytest.raises(SourceAway):

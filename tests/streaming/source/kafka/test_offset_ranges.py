@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from streaming.source.kafka.offset_ranges import OffsetRange, cut, joined, pack
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.topic_partition import TopicPartition
 
 
 def partition(number: int, topic: str = "t") -> TopicPartition:

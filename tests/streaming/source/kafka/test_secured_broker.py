@@ -10,9 +10,9 @@ from confluent_kafka import TopicPartition as Assignment
 
 from conf.settings import KafkaSettings
 from conf.source_uri import parse_source_uri
-from streaming.source.kafka.broker import KafkaSource
+from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.positions import TopicPartition
+from streaming.source.kafka.topic_partition import TopicPartition
 from tests.services.secured_broker import SecuredBroker
 from tests.services.token_endpoint import TokenServer
 
@@ -40,7 +40,7 @@ def source(broker: SecuredBroker, listener: str, parameters: str) -> KafkaSettin
 
 def end(kafka: KafkaSettings) -> int:
     """As the broker tells it."""
-    asked = KafkaSource(kafka)
+    asked = Broker(kafka)
     try:
         assert asked.shape().topic_ids[TOPIC]
         return asked.ends([TopicPartition(TOPIC, 0)])[TopicPartition(TOPIC, 0)]

@@ -21,14 +21,13 @@ def decode(messages: Messages, wanted: Wanted) -> Iterator[Block]:  # noqa: ARG0
     """One BAD block of all messages."""
     if FAIL in messages.values.to_pylist():
         raise ValueError("a decoder that fails")
-    columns = {"offset": messages.offsets, "value": messages.values.cast(pa.large_binary())}
+    columns = {"offset": messages.positions, "value": messages.values.cast(pa.large_binary())}
     yield Block(
         kind=Kind.BAD,
-        topic=messages.topic,
-        partition=messages.partition,
+        part=messages.part,
         rows=len(messages),
-        first=messages.offsets[0].as_py(),
-        last=messages.offsets[-1].as_py(),
+        first=messages.positions[0].as_py(),
+        last=messages.positions[-1].as_py(),
         message_bytes=size_of(messages.values),
         body=ipc(pa.table(columns)),
     )
@@ -50,12 +49,14 @@ def decoded(blocks: Sequence[Block], partition: int = 0) -> list[tuple[int, byte
     return [
         (row["offset"], row["value"])
         for block in blocks
-        if block.kind is Kind.BAD and block.partition == partition
+        if block.kind is Kind.BAD and block.part.endswith(f"/{partition}")
         for row in block.table().to_pylist()
     ]
 
 
 def done(blocks: Sequence[Block], partition: int = 0) -> Block:
     """Of the only range of a partition."""
-    (found,) = (each for each in blocks if each.kind is Kind.DONE and each.partition == partition)
+    (found,) = (
+        each for each in blocks if each.kind is Kind.DONE and each.part.endswith(f"/{partition}")
+    )
     return found

@@ -1,4 +1,4 @@
-"""Which partitions a stream reads, from where, and what it knows of those that TiCDC may not use.
+"""Partitions that TiCDC may not use: all are read, and these need no watermark of their own.
 
 ``partition-num`` of the source URI may be lower than the count of the default topic's partitions.
 Some releases of TiCDC write to the first ones alone, others (6.1 to 7.1) to all. So all are read.
@@ -11,31 +11,16 @@ from __future__ import annotations
 
 import logging
 
-from streaming.source.kafka.broker import KafkaSource, SourceLost, SourceShape
-from streaming.source.positions import Offsets, TopicPartition
-from streaming.stream.watermarks import Watermarks
+from streaming.source.contract import Source, SourceShape
+from streaming.source.kafka.topic_partition import TopicPartition
+from streaming.source.positions import Positions
+from streaming.source.watermarks import Watermarks
 
 logger = logging.getLogger(__name__)
 
 
-def beginning(
-    source: KafkaSource, shape: SourceShape, low_water: Offsets
-) -> dict[TopicPartition, int]:
-    """The offset from which each of the source's partitions is read: the low water, or for a
-    partition without one its first offset. Raises SourceLost where that is not 0."""
-    first = source.beginnings(shape.partitions - low_water.keys())
-    for partition, offset in sorted(first.items()):
-        if offset > 0:  # the partition was added while the changefeed ran; a new start checks more
-            raise SourceLost(
-                f"topic {partition.topic} partition {partition.partition} is new and begins at "
-                f"offset {offset} already: the changefeed starts again, and looks whether "
-                "anything is missing"
-            )
-    return {p: low_water[p] if p in low_water else first[p] for p in shape.partitions}
-
-
 def past_strays(
-    source: KafkaSource, shape: SourceShape, watermarks: Watermarks, position: Offsets
+    source: Source, shape: SourceShape, watermarks: Watermarks, position: Positions
 ) -> Watermarks:
     """``watermarks``, after everything before ``position`` has been read, with those of the strays
     that are read to their end. Asks the broker only where that can change something; the same
@@ -49,17 +34,17 @@ def past_strays(
     )
 
 
-def tell_of_strays(source: KafkaSource, shape: SourceShape, begin: Offsets) -> None:
+def tell_of_strays(source: Source, shape: SourceShape, begin: Positions) -> None:
     """Log that a topic has more partitions than ``partition-num`` says, and what is in them."""
     if not shape.strays:
         return
     ends = source.ends(shape.strays)
-    (topic,) = {each.topic for each in shape.strays}  # of other topics all are used
-    counts = [each for each in shape.partitions if each.topic == topic]
+    (topic,) = {TopicPartition.parse(each).topic for each in shape.strays}  # of others all are used
+    counts = [each for each in shape.parts if TopicPartition.parse(each).topic == topic]
     held = [f"{each} [{begin[each]}, {ends[each]})" for each in sorted(shape.strays) if ends[each]]
     logger.log(
         logging.WARNING if held else logging.INFO,
         "topic %s has %d partitions, and the source URI says partition-num=%d: all are read, since "
-        "TiCDC 6.1 to 7.1 may write to all. Offsets of those beyond: %s",
+        "TiCDC 6.1 to 7.1 may write to all. Positions of those beyond: %s",
         *(topic, len(counts), len(counts) - len(shape.strays), ", ".join(held) or "none"),
     )

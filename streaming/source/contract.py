@@ -1,0 +1,186 @@
+"""What a source of changes must do. Kafka, a recording and a fake pass one suite
+(`tests/streaming/source/contract_suite.py`).
+
+    open ─► shape: parts, each with an identity ─► begin_at(low water) ─► check
+                                                        │
+    ends ─► reader.read(begin, ends, wanted) ─► blocks ─┴─► limits.advance(blocks, positions) ─► W
+
+A *part* is read in order, and its *identity* says what its positions belong to (a topic's ID):
+where the identity differs, recorded positions mean nothing. Only a source knows what a position
+means. The rest of the program compares positions of one part and stores them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pyarrow as pa
+
+from coordination.errors import TidelakeError, TryAgain
+from sinks.control.changefeeds import RecordedWatermark
+from streaming.protocols.contract import Block, Wanted
+from streaming.source.positions import Positions
+from streaming.source.watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Identities = Mapping[str, str]  # part -> identity
+Places = Mapping[str, Sequence[int]]  # part -> positions of single messages
+RAW: Final = pa.schema(
+    [
+        ("part", pa.string()),
+        ("position", pa.int64()),
+        ("value", pa.large_binary()),  # null: a message without a value
+    ]
+)
+
+
+class SourceChanged(TidelakeError):
+    """The source has new parts that we read: the stream must start again with the new set."""
+
+
+class SourceAway(TryAgain):
+    """The source does not answer. At a start that is an error; later it is tried again for a
+    while."""
+
+
+class SourceLost(TidelakeError):
+    """The source no longer has messages that we still need. That is never skipped silently. The
+    code is TiCDC's for a history that TiDB's garbage collection has removed."""
+
+    code = "CDC:ErrGCTTLExceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceShape:
+    """The parts of a source and their identities, as they are at a stream's start. ``strays``:
+    parts that get no watermark of their own (`Source.settled`)."""
+
+    identities: Identities
+    strays: frozenset[str] = frozenset()
+
+    @property
+    def parts(self) -> frozenset[str]:
+        return frozenset(self.identities)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceClock:
+    """What the source knows of the time. ``newest_ms``: of its newest message (ms since 1970), None
+    where there is none or it is not known. ``latest_ms``: how late a start may be that the source
+    itself has advised, None where it advises nothing."""
+
+    newest_ms: float | None = None
+    latest_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """How long the source keeps the oldest message that is needed. ``concern``: a sentence where
+    that is short, with what to do."""
+
+    left_s: float
+    concern: str | None
+
+
+class Reader(Protocol):
+    """Reads a source with the executors. For one thread, but for ``cancel``."""
+
+    def read(
+        self,
+        begin: Positions,
+        ends: Positions,
+        wanted: Wanted,
+        *,
+        identities: Identities,
+        messages: int,
+        first_messages: int = 0,
+    ) -> list[Block]:
+        """One read from ``begin`` towards ``ends``, of about ``messages`` at most. The blocks of a
+        part come by rising position, and end with a DONE block that says how far it was read; a
+        part of which nothing is read has none.
+
+        ``first_messages``: the limit of a stream's first read where much is to be read, so that the
+        first commit comes soon. Raises SourceLost and other TidelakeErrors; or SourceAway and other
+        TryAgains, after which the read may be tried again. Blocks."""
+
+    def cancel(self) -> None:
+        """Called from another thread: ends a ``read`` that is under way, by a TryAgain."""
+
+    def close(self) -> None: ...
+
+
+class Source(Protocol):
+    """One changefeed's source, for one thread. All but ``place``, ``distance`` and ``limits`` may
+    block, and raise SourceAway."""
+
+    server: str  # what a sentence calls it, as in "{server} does not answer"
+    has_end: bool  # it is read to its end, and gets nothing more
+
+    def close(self) -> None:
+        """Close the connection; the next request opens it again."""
+
+    def shape(self) -> SourceShape:
+        """The shape that it has now. Raises TopicMissing where it is not there."""
+
+    def check_unchanged(self, start: SourceShape) -> None:
+        """Raise SourceLost where a part has another identity than at the start, SourceChanged where
+        there are more parts, and what ``shape`` raises."""
+
+    def check_identities(self, recorded: Identities, shape: SourceShape) -> None:
+        """Raise SourceLost where a part has another identity than was recorded. Does not ask."""
+
+    def check(self, positions: Positions, checkpoint_ts: int | None = None) -> None:
+        """Raise SourceLost unless the source has everything from these positions on.
+        ``checkpoint_ts``: the changefeed's, for the advice in the message."""
+
+    def begin_at(self, shape: SourceShape, low_water: Positions) -> dict[str, int]:
+        """The position from which each part is read: its low water, or of a part without one its
+        beginning. Raises SourceLost where that has lost messages already."""
+
+    def refuse_a_hole(
+        self, first: Positions, *, checkpoint_ts: int, reached_ts: int | None
+    ) -> None:
+        """Raise SourceLost unless it is certain that these parts have, from the positions ``first``
+        on, all changes above the checkpoint. ``reached_ts``: how far the tables are, for the advice
+        in the message; None if there are none yet."""
+
+    def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
+        """The first position that the source still has, by part."""
+
+    def ends(self, parts: Iterable[str]) -> dict[str, int]:
+        """The position after the last message, by part."""
+
+    def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Watermarks:
+        """What turns blocks and positions into W (rule 2), before anything is read. ``recorded``:
+        watermarks of an earlier reading, which count when reading has passed them."""
+
+    def settled(self, shape: SourceShape, limits: Watermarks, position: Positions) -> Watermarks:
+        """``limits``, after everything before ``position`` has been read, with what only the source
+        can tell besides: the same object where it can tell nothing."""
+
+    def distance(self, begin: Positions, end: Positions) -> int:
+        """How many messages lie between, about. Does not ask."""
+
+    def clock(self) -> SourceClock: ...
+
+    def kept(self, positions: Positions) -> Kept | None:
+        """How long what is needed from these positions on is kept; None: for ever, or not known."""
+
+    def raw(self, places: Places, identities: Identities) -> Iterator[pa.Table]:
+        """The messages at these places once more, as tables of schema ``RAW``, by part and
+        position; a message that is gone has no row. Raises SourceLost where a part has another
+        identity."""
+
+    def place(self, part: str, position: int) -> str:
+        """What a sentence calls a message's place. Does not ask."""
+
+    def tell_of(self, shape: SourceShape, begin: Positions) -> None:
+        """Log what is worth a line of the shape when a stream begins."""
+
+    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> Reader:
+        """``start_ts``: rows and DDLs at or below are not needed; ``name`` is shown in Spark's
+        UI."""

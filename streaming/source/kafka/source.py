@@ -1,0 +1,155 @@
+"""A Kafka source: its topics' partitions are the parts, and offsets the positions.
+
+An identity is the topic's ID, which is another one where a topic of the same name was made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from conf.settings import KafkaSettings
+from coordination.errors import TidelakeError
+from sinks.control.changefeeds import RecordedWatermark
+from streaming.protocols.decoders import decoder_of
+from streaming.source.contract import (
+    Identities,
+    Kept,
+    Places,
+    SourceChanged,
+    SourceClock,
+    SourceLost,
+    SourceShape,
+)
+from streaming.source.kafka.broker import Broker, check_topic_ids
+from streaming.source.kafka.deleted_messages import CLOCKS_MS, refuse_a_hole
+from streaming.source.kafka.message_bytes import values_at
+from streaming.source.kafka.retention import kept
+from streaming.source.kafka.strays import past_strays, tell_of_strays
+from streaming.source.kafka.topic_partition import TopicPartition
+from streaming.source.positions import Positions, counted
+from streaming.source.watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from streaming.source.kafka.spark_reader import SparkReader
+
+
+class KafkaSource:
+    """See `contract.Source`."""
+
+    server = "the broker"
+    has_end = False
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._broker = Broker(settings)
+
+    def close(self) -> None:
+        self._broker.close()
+
+    def shape(self) -> SourceShape:
+        found = self._broker.shape()
+        return SourceShape(
+            {str(each): found.topic_ids[each.topic] for each in sorted(found.partitions)},
+            frozenset(map(str, found.strays)),
+        )
+
+    def check_unchanged(self, start: SourceShape) -> None:
+        now = self.shape()
+        self.check_identities(start.identities, now)
+        if now.parts != start.parts:
+            added = ", ".join(map(str, sorted(_parsed(now.parts - start.parts))))
+            raise SourceChanged(f"new partitions {added}: starting the stream again to read them")
+
+    def check_identities(self, recorded: Identities, shape: SourceShape) -> None:
+        check_topic_ids(topic_ids_of(recorded), topic_ids_of(shape.identities))
+
+    def check(self, positions: Positions, checkpoint_ts: int | None = None) -> None:
+        self._broker.check_offsets(_offsets(positions), checkpoint_ts)
+
+    def begin_at(self, shape: SourceShape, low_water: Positions) -> dict[str, int]:
+        first = self.beginnings(shape.parts - low_water.keys())
+        for partition, offset in sorted(_offsets(first).items()):
+            if offset > 0:  # it was added while the changefeed ran; a new start checks more
+                raise SourceLost(
+                    f"topic {partition.topic} partition {partition.partition} is new and begins at "
+                    f"offset {offset} already: the changefeed starts again, and looks whether "
+                    "anything is missing"
+                )
+        return {part: (low_water if part in low_water else first)[part] for part in shape.parts}
+
+    def refuse_a_hole(
+        self, first: Positions, *, checkpoint_ts: int, reached_ts: int | None
+    ) -> None:
+        refuse_a_hole(
+            _offsets(first), self._broker, checkpoint_ts=checkpoint_ts, reached_ts=reached_ts
+        )
+
+    def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
+        return _positions(self._broker.beginnings(_parsed(parts)))
+
+    def ends(self, parts: Iterable[str]) -> dict[str, int]:
+        return _positions(self._broker.ends(_parsed(parts)))
+
+    def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Watermarks:
+        return Watermarks(parts=shape.parts, recorded=recorded)
+
+    def settled(self, shape: SourceShape, limits: Watermarks, position: Positions) -> Watermarks:
+        return past_strays(self, shape, limits, position)
+
+    def distance(self, begin: Positions, end: Positions) -> int:
+        return counted(begin, end)
+
+    def clock(self) -> SourceClock:
+        """Where messages were deleted, a start may lie ahead of the clocks by what
+        `deleted_messages` advises."""
+        try:
+            newest_ms = self._broker.newest_ms()
+            first = self._broker.beginnings(self._broker.shape().partitions)
+        except TidelakeError:
+            return SourceClock()
+        is_cut = newest_ms is not None and any(offset > 0 for offset in first.values())
+        return SourceClock(
+            newest_ms=newest_ms, latest_ms=(newest_ms or 0) + CLOCKS_MS if is_cut else None
+        )
+
+    def kept(self, positions: Positions) -> Kept | None:
+        return kept(self._broker, _offsets(positions))
+
+    def raw(self, places: Places, identities: Identities) -> Iterator[pa.Table]:
+        at = {TopicPartition.parse(part): offsets for part, offsets in places.items()}
+        return values_at(self._settings, at, topic_ids_of(identities))
+
+    def place(self, part: str, position: int) -> str:
+        partition = TopicPartition.parse(part)
+        return f"topic {partition.topic} partition {partition.partition} offset {position}"
+
+    def tell_of(self, shape: SourceShape, begin: Positions) -> None:
+        tell_of_strays(self, shape, begin)
+
+    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> SparkReader:
+        from streaming.source.kafka.spark_reader import SparkReader  # Spark is up by then
+
+        decode = decoder_of(self._settings.protocol, start_ts=start_ts)
+        return SparkReader(spark, self._settings, decode, name=name)
+
+
+def topic_ids_of(identities: Identities) -> dict[str, str]:
+    """By topic. All partitions of a topic have its ID."""
+    return {TopicPartition.parse(part).topic: each for part, each in identities.items()}
+
+
+def _parsed(parts: Iterable[str]) -> list[TopicPartition]:
+    return [TopicPartition.parse(each) for each in parts]
+
+
+def _offsets(positions: Positions) -> dict[TopicPartition, int]:
+    return {TopicPartition.parse(part): at for part, at in positions.items()}
+
+
+def _positions(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
+    return {str(partition): at for partition, at in offsets.items()}
