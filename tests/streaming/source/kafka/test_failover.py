@@ -13,9 +13,8 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as Assignment
 
 from conf.settings import KafkaSettings
-from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.kafka.topic_partition import TopicPartition
+from streaming.source.kafka.source import KafkaSource
 from tests.services.kafka_broker import KafkaBroker
 from tests.services.topic_producer import Outgoing
 
@@ -102,14 +101,14 @@ def test_the_near_broker_is_read(brokers: tuple[KafkaBroker, KafkaBroker]):
 def test_reading_goes_on(brokers: tuple[KafkaBroker, KafkaBroker]):
     _, second = brokers
     kafka = source_of(brokers)
-    source = Broker(kafka)
+    source = KafkaSource(kafka)
     shape = source.shape()
     consumer = Consumer({**librdkafka_settings(kafka), **SMALL, "log_level": 0})
     consumer.assign([Assignment(TOPIC, partition, 0) for partition in range(PARTITIONS)])
     read = read_past_a_death(consumer, second)
     consumer.close()
     assert read == {partition: list(range(MESSAGES)) for partition in range(PARTITIONS)}
-    ends = {TopicPartition(TOPIC, partition): MESSAGES for partition in range(PARTITIONS)}
+    ends = {f"{TOPIC}/{partition}": MESSAGES for partition in range(PARTITIONS)}
     assert source.ends(ends) == ends
     source.check_unchanged(shape)
     source.close()

@@ -79,7 +79,7 @@ def test_messages_that_are_gone_are_left_out(broker: KafkaBroker, topic: str):
     broker.delete_records(topic, {0: 500})
     assert not list(values_at(kafka, {TopicPartition(topic, 0): [3]}, ids))
     (table,) = values_at(kafka, {TopicPartition(topic, 0): [3, 499, 500, 900]}, ids)
-    assert table["offset"].to_pylist() == [500, 900]
+    assert table["position"].to_pylist() == [500, 900]
     with pytest.raises(SourceLost, match="made again"):
         list(values_at(kafka, {TopicPartition(topic, 0): [6]}, {topic: "another"}))
 
