@@ -369,8 +369,7 @@ def test_spark_reads_all_four_tables_with_plain_sql(tmp_path: Path, spark: Spark
     changefeeds = select(
         "changefeeds",
         "term, owner_revision, source_positions['shop/0'] low, watermarks['shop/0'].ts w,"
-        " source_identities['shop/0'] id, incarnation, target_ts,"
-        " updated_at > '2020-01-01' stamped",
+        " source_identities['shop/0'] id, incarnation, target_ts, updated_at > '2020-01-01'",
     )
     assert changefeeds.collect() == [(1, 3, 7, 5, "id", 1, None, True)]
     types = dict(select("changefeeds").dtypes)
