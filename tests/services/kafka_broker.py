@@ -56,9 +56,11 @@ class KafkaBroker:
         settings: Mapping[str, str] | None = None,
         scram: Sequence[str] = (),
         beside: KafkaBroker | None = None,
+        port: int | None = None,
     ) -> None:
-        """``jvm``: options. ``scram``: what ``StorageTool format --add-scram`` takes. ``beside``: a
-        running broker whose cluster this one joins.
+        """``jvm``: options. ``port``: of ``bootstrap``; without it, any free one. ``scram``: what
+        ``StorageTool format --add-scram`` takes. ``beside``: a running broker whose cluster this
+        one joins.
         """
         self._heap = heap
         self._jvm = jvm
@@ -67,6 +69,7 @@ class KafkaBroker:
         self._scram = scram
         self.node_id = 1 if beside is None else beside.node_id + 1
         self._voter = "" if beside is None else beside._voter
+        self._port = port
         self._ports: dict[str, int] = {}
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -231,6 +234,8 @@ class KafkaBroker:
         names = ["plaintext", *(each.name for each in self._listeners)]
         controller_port, *ports = free_ports(1 + len(names))
         self._ports = dict(zip(names, ports, strict=True))
+        if self._port is not None:
+            self._ports["plaintext"] = self._port
         self._voter = self._voter or f"{self.node_id}@127.0.0.1:{controller_port}"
         node = Node(self.node_id, self._voter, self._ports, self._listeners, self._folder)
         properties = self._folder / "server.properties"
