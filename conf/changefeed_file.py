@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from conf.masking import is_secret_name
+from conf.problems import Problems, SettingError, require, unknown
 from conf.setting_keys import CHANGEFEED_FILE, KINDS, Entry, Ignored, NotBuilt, Table, UsedKey
-from conf.settings import Problems, SettingError, require, unknown
 
 Document = Mapping[str, Any]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from conf.problems import SettingError, require
 from conf.secret_references import parse_reference
-from conf.settings import KafkaSecurity, SettingError, require
+from conf.settings import KafkaSecurity
 
 LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SASL_MECHANISMS = (*LOGINS, "OAUTHBEARER")

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from conf.changefeed_file import Document, check, check_kind, parse, read_checked, with_schema_text
-from conf.forms import ID_MAX_LENGTH, is_id
+from conf.forms import ID_MAX_LENGTH, is_id, other_unit
 from conf.kafka_security import FALSE, TRUE
+from conf.problems import Problems, SettingError, require, unknown
 from conf.secret_references import parse_reference
 from conf.setting_keys import (
     CHANGEFEED_FILE,
@@ -40,18 +41,15 @@ from conf.settings import (
     EventFilter,
     FilterSettings,
     KafkaSettings,
-    Problems,
     SessionSettings,
-    SettingError,
     Settings,
+    SourceSettings,
     TableRule,
     TransportSettings,
-    require,
-    unknown,
 )
 from conf.sink_uri import parse_sink_uri
-from conf.source_uri import check_names, parse_source_uri, uri_parameters
-from conf.tso import other_unit
+from conf.source_parameters import check_names, uri_parameters
+from conf.source_uri import parse_source_uri
 
 PREFIX = "TIDELAKE_"
 CONFIG_VARIABLE = "TIDELAKE_CONFIG"
@@ -187,19 +185,20 @@ def changefeed_document(config: Path | None, environment: Mapping[str, str]) -> 
     return with_schema_text({key: each for key, each in given.items() if key not in foreign})
 
 
-def _changefeed_id(given: str | None, topic: str) -> str:
-    """The ID that was given, else the topic. A topic that is not a valid ID is refused, not
-    altered: two topics could become the same ID, and a user who looks for the topic's name in the
-    control tables would not find it."""
+def _changefeed_id(given: str | None, source: SourceSettings) -> str:
+    """The ID that was given, else the name of the topic or the recording. A name that is not a
+    valid ID is refused, not altered: two topics could become the same ID, and a user who looks for
+    the topic's name in the control tables would not find it."""
     if given:
         return given
-    suggestion = re.sub(r"[^a-zA-Z0-9]+", "-", topic)[:ID_MAX_LENGTH].strip("-")
+    name, what = source.name, "topic" if isinstance(source, KafkaSettings) else "recording"
+    suggestion = re.sub(r"[^a-zA-Z0-9]+", "-", name)[:ID_MAX_LENGTH].strip("-")
     require(
-        is_id(topic),
-        f"changefeed-id is missing, and topic {topic!r} cannot be one (letters and digits, joined "
+        is_id(name),
+        f"changefeed-id is missing, and {what} {name!r} cannot be one (letters and digits, joined "
         f"by single hyphens, at most {ID_MAX_LENGTH}): give --changefeed-id {suggestion}".rstrip(),
     )
-    return topic
+    return name
 
 
 def _parse(variable: str, text: str, entry: UsedKey) -> Any:
@@ -226,7 +225,7 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     sink = _given(DeltaSink, values)
     with problems.noted():
         made["source"] = _source(document, values)
-        made["id"] = _changefeed_id(values.get("changefeed-id"), made["source"].topic)
+        made["id"] = _changefeed_id(values.get("changefeed-id"), made["source"])
     with problems.noted():
         sink["warehouse"] = warehouse_of(values.get("sink-uri"))
     with problems.noted():
@@ -272,7 +271,7 @@ def warehouse_of(uri: str | None) -> str:
         raise SettingError(f"sink-uri: {error}") from error
 
 
-def _source(document: Document, values: Mapping[str, Any]) -> KafkaSettings:
+def _source(document: Document, values: Mapping[str, Any]) -> SourceSettings:
     uri = values.get("source-uri")
     require(bool(uri), "source-uri is missing: give the sink URI that TiCDC was given")
     sink = document.get("sink", {})
@@ -283,6 +282,8 @@ def _source(document: Document, values: Mapping[str, Any]) -> KafkaSettings:
     with problems.noted("source-uri: "):
         source = parse_source_uri(cast(str, uri), defaults=defaults, topics=_static_topics(sink))
     problems.refuse()
+    if not isinstance(source, KafkaSettings):  # what is set about Kafka has no effect
+        return source
     _check_dispatchers(sink, source)
     own = _given(KafkaSettings, values)
     for name, value in own.items():

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from conf.settings import SettingError, require
+from conf.problems import SettingError, require
 
 _FORM = re.compile(r"\$\{(?P<kind>[A-Za-z]*):(?P<where>[^{}]*)\}")
 KINDS = ("env", "file")

@@ -7,13 +7,13 @@ a field made by `setting` from the one key named there, the other fields from se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from typing import Any, Literal
+from urllib.parse import quote
 
 from conf.forms import is_address, is_id, is_time_zone
+from conf.problems import require
 
 ANY_LOCAL_PORT = "127.0.0.1:0"
 MOST_RETENTION_H = 100 * 366 * 24
@@ -26,60 +26,6 @@ _REPLACED_ENGINES = {
     "delta-rs": "its merge was replaced by merge-on-write, which auto (the default) takes: "
     "leave the key out"
 }
-
-
-class SettingError(ValueError):
-    """Settings that are refused. The message is one line that says for each what is wrong and what
-    would be right; several are numbered. ``place`` is put before all of them: where they stand
-    (such as the file), with its separator.
-    """
-
-    def __init__(self, *problems: str, place: str = "") -> None:
-        self.problems = problems
-        super().__init__(f"{place}{_one_line(problems)}")
-
-
-def _one_line(problems: Sequence[str]) -> str:
-    if len(problems) == 1:
-        return problems[0]
-    numbered = " ".join(f"({number}) {each}" for number, each in enumerate(problems, 1))
-    return f"{len(problems)} settings are refused: {numbered}"
-
-
-class Problems:
-    """Collects the settings that are refused, so that a user reads of all of them at once."""
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-
-    @contextmanager
-    def noted(self, prefix: str = "") -> Iterator[None]:
-        """Keep a SettingError that is raised inside, each problem with the prefix, and go on."""
-        try:
-            yield
-        except SettingError as error:
-            self.found += [f"{prefix}{each}" for each in error.problems]
-
-    def refuse(self, place: str = "") -> None:
-        """Raise one SettingError for all problems that were found, if there are any."""
-        if self.found:
-            raise SettingError(*dict.fromkeys(self.found), place=place)
-
-
-def require(condition: bool, message: str) -> None:
-    """Raise ``SettingError(message)`` unless the condition holds."""
-    if not condition:
-        raise SettingError(message)
-
-
-def unknown(what: str, name: str, known: Iterable[str], *, most_listed: int = 0) -> str:
-    """A message such as ``unknown parameter 'partion-num'; did you mean partition-num?``, which
-    ends with its question. ``most_listed``: where no more are known it lists them."""
-    known = list(known)
-    nearest = get_close_matches(name.rpartition(".")[2], known, n=1, cutoff=0.6)
-    hint = f"; did you mean {nearest[0]}?" if nearest else ""
-    listed = f": one of {', '.join(known)}" if len(known) <= most_listed else ""
-    return f"unknown {what} {name!r}{listed}{hint}"
 
 
 def setting(
@@ -131,6 +77,39 @@ class KafkaSettings:
     # For brokers that let only some consumer groups read; no offsets are committed to it.
     group_id: str = setting("kafka-group-id", "tidelake")
     client_rack: str | None = setting("kafka-client-rack")  # to read from a replica nearby
+
+    @property
+    def name(self) -> str:
+        """What a changefeed without a name of its own is called after."""
+        return self.topic
+
+    @property
+    def uri(self) -> str:
+        """What is read, without the brokers and the login."""
+        return f"kafka:///{self.topic}?protocol={self.protocol}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingSettings:
+    """``file:///path/messages.jsonl?protocol=canal-json&…``: messages of a topic, one a line."""
+
+    path: str  # absolute, on this machine; ends in .jsonl or .jsonl.gz
+    protocol: str
+    partition_num: int | None = None  # of the recorded topic: as in `KafkaSettings`
+    time_zone: str = "UTC"
+
+    @property
+    def name(self) -> str:
+        """The file's name without its endings."""
+        return self.path.rpartition("/")[2].removesuffix(".gz").removesuffix(".jsonl")
+
+    @property
+    def uri(self) -> str:
+        """As for Kafka."""
+        return f"file://{quote(self.path)}?protocol={self.protocol}"
+
+
+SourceSettings = KafkaSettings | RecordingSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +256,7 @@ class Changefeed:
     """One replication task, as the user described it."""
 
     id: str
-    source: KafkaSettings
+    source: SourceSettings
     sink: DeltaSink
     start_ts: int = setting("start-ts", 0)
     target_ts: int | None = setting("target-ts")

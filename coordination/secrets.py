@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from conf.masking import hide, is_secret_name
+from conf.problems import SettingError
 from conf.secret_references import Reference, parse_reference
-from conf.settings import SettingError
 from coordination.errors import ConfigError
 
 MAX_BYTES: Final = 64 * 1024  # of a file: a larger one is no secret

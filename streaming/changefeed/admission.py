@@ -14,7 +14,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from conf.load import warehouse_of
-from conf.settings import Changefeed, SettingError
+from conf.problems import SettingError
+from conf.settings import Changefeed, RecordingSettings, SourceSettings
 from coordination.capture.run_admission import RUN
 from coordination.errors import ConfigError
 from coordination.etcd import keys
@@ -39,7 +40,7 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
     is not in it either: its row in Delta says that from the first start on."""
     source, given = changefeed.source, changefeed.filter
     agreed = {
-        "topics": ",".join(sorted(source.topics)),
+        **_read_from(source),
         "protocol": source.protocol,
         "partition-num": source.partition_num,
         "time-zone": source.time_zone,
@@ -63,12 +64,18 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
     as_text = {name: None if value is None else str(value) for name, value in agreed.items()}
     return ChangefeedInfo(
         id=ChangefeedID(changefeed.id),
-        sink_uri=f"kafka:///{source.topic}?protocol={source.protocol}",
+        sink_uri=source.uri,
         create_time=rfc3339(datetime.now(UTC)),
         target_ts=Ts(changefeed.target_ts or 0),
         config={RUN: as_text},
         creator_version=tidelake_version(),
     )
+
+
+def _read_from(source: SourceSettings) -> dict[str, str]:
+    if isinstance(source, RecordingSettings):
+        return {"recording": source.path}
+    return {"topics": ",".join(sorted(source.topics))}
 
 
 def refuse_a_clusters(

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from conf.load import load_changefeed
 from conf.masking import masked_uri
+from conf.problems import SettingError
 from conf.setting_keys import OWN_KEYS
-from conf.settings import Changefeed, SettingError
+from conf.settings import Changefeed, RecordingSettings
 from coordination.errors import ConfigError, SinkUriInvalid, SourceUriInvalid
 from coordination.metadata.records import ChangefeedInfo, rfc3339
 from coordination.metadata.version import tidelake_version
@@ -45,9 +46,15 @@ def changefeed_settings(info: ChangefeedInfo) -> Changefeed:
     if info.target_ts:
         values["target-ts"] = info.target_ts
     try:
-        return load_changefeed({**config, "sink": sink}, values)
+        changefeed = load_changefeed({**config, "sink": sink}, values)
     except SettingError as error:
         raise _kind(error)(f"changefeed {info.id}: {error}") from error
+    if isinstance(changefeed.source, RecordingSettings):
+        raise SourceUriInvalid(
+            f"changefeed {info.id}: source-uri: a recording is a file on one machine, and a "
+            "cluster's captures run on many: play it with `tidelake run`"
+        )
+    return changefeed
 
 
 def _kind(error: SettingError) -> type[ConfigError]:

@@ -15,8 +15,8 @@ import typer
 
 from conf.changefeed_file import with_schema_text
 from conf.load import changefeed_document, load_server, load_settings, load_sink
+from conf.problems import SettingError
 from conf.setting_keys import CHANGEFEED_FILE
-from conf.settings import SettingError
 from coordination.errors import NotInTime
 from coordination.metadata.duration import duration_ms
 from streaming.cli.options import (

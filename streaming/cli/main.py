@@ -21,7 +21,7 @@ import typer
 
 from conf.load import load_settings, load_sink
 from conf.masking import masked
-from conf.settings import SettingError
+from conf.problems import SettingError
 from coordination.metadata.duration import duration_ms
 from coordination.metadata.version import tidelake_version
 from streaming.cli import cluster, ddl, letters

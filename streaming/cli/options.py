@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 
 from conf.load import CONFIG_VARIABLE
 from conf.masking import masked
-from conf.settings import SettingError
+from conf.problems import SettingError
 from coordination.errors import ConfigError, NotInTime, Stop, TidelakeError
 from streaming.process import logs
 

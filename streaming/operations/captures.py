@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from conf.settings import SettingError
+from conf.problems import SettingError
 from coordination.errors import NotInTime, TryAgain
 from coordination.etcd.client import EtcdClient
 from coordination.metadata.errors import CaptureNotFound, OwnerNotFound

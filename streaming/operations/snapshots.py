@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from conf.forms import other_unit
 from conf.load import warehouse_of
 from conf.settings import DeltaSink
-from conf.tso import other_unit
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName, time_tso
 from coordination.secrets import revealed_options

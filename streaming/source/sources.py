@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from conf.settings import KafkaSettings
+from conf.settings import RecordingSettings, SourceSettings
+from coordination.errors import ConfigError
 from streaming.source.contract import Source
 from streaming.source.kafka.source import KafkaSource
 
 
-def open_source(settings: KafkaSettings) -> Source:
-    """Asks nothing yet."""
+def open_source(settings: SourceSettings) -> Source:
+    """Asks nothing yet. Raises ConfigError for a kind of source that cannot be read yet."""
+    if isinstance(settings, RecordingSettings):
+        raise ConfigError("source-uri: a recording cannot be read yet: use kafka://")
     return KafkaSource(settings)

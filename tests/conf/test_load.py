@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from conf.load import load_server, load_settings, load_sink
+from conf.problems import SettingError
 from conf.settings import (
     BatchSettings,
     CaptureSettings,
@@ -16,7 +17,6 @@ from conf.settings import (
     EtcdSettings,
     EventFilter,
     SessionSettings,
-    SettingError,
     Settings,
     TableRule,
     TransportSettings,

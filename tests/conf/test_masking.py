@@ -9,8 +9,8 @@ import pytest
 from conf import masking
 from conf.load import load_settings
 from conf.masking import hide, masked, masked_uri, masked_values
+from conf.problems import SettingError
 from conf.secret_references import Reference, parse_reference
-from conf.settings import SettingError
 
 SOURCE = "kafka://127.0.0.1:9092/shop?protocol=canal-json&enable-tidb-extension=true"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conf.load import load_settings
-from conf.settings import SettingError
+from conf.problems import SettingError
 
 URI = "kafka://h:1/shop?protocol=canal-json&enable-tidb-extension=true"
 OAUTH = "&sasl-mechanism=OAUTHBEARER&sasl-oauth-client-id=i&sasl-oauth-client-secret=cw%3D%3D"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conf.settings import SettingError
+from conf.problems import SettingError
 from conf.sink_uri import parse_sink_uri
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.settings import SettingError
+from conf.problems import SettingError
 from tests.conf.test_load import load
 
 

@@ -12,7 +12,7 @@ import pytest
 import coordination
 import sinks
 import streaming
-from conf.settings import SettingError
+from conf.problems import SettingError
 from coordination.errors import GC_ERRORS, UNRETRYABLE_ERRORS, TidelakeError
 from coordination.metadata.feed_state import ERROR_STUCK
 from coordination.metadata.records import ChangefeedInfo, FeedState

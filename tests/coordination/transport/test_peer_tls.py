@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from conf.settings import SettingError, TransportSettings
+from conf.problems import SettingError
+from conf.settings import TransportSettings
 from coordination.errors import ConfigError, TryAgain
 from coordination.model import CaptureID
 from coordination.transport import grpc_transport

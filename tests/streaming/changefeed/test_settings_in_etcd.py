@@ -18,6 +18,7 @@ SOURCE = (
     "kafka://k1:9092,k2:9092/shop?protocol=canal-json&partition-num=3&enable-tidb-extension=true"
     "&sasl-mechanism=plain&sasl-user=u&sasl-password=p"
 )
+RECORDING = "file:///data/shop.jsonl?protocol=canal-json&enable-tidb-extension=true"
 FILE = """
 kafka-group-id = "lake"
 kafka-client-rack = "${env:RACK}"
@@ -100,6 +101,7 @@ def test_what_go_writes_for_nothing_is_nothing():
         (SOURCE, None),
         (SOURCE, {"sink": {}}),
         ("mysql://h:1/", {"sink": {"delta-uri": "delta:///w"}}),
+        (RECORDING, {"sink": {"delta-uri": "delta:///w"}}),
     ],
 )
 def test_what_no_data_plane_could_work_with_is_one_line(sink_uri: str, config: dict | None):

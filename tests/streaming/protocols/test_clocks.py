@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conf.tso import other_unit
+from conf.forms import other_unit
 from coordination.model import TSO_LOGICAL_BITS
 from streaming.protocols.clocks import AHEAD_MS, latest_ts
 

@@ -1,0 +1,43 @@
+"""The URI of a recording: a file on this machine with the messages of a topic, one a line.
+
+The parameters are those of the Kafka URI whose messages were recorded. Those about the messages are
+used, those about Kafka (login, TLS, topics) are ignored: the rest of that URI may stay as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import SplitResult, unquote
+
+from conf.problems import Problems, require
+from conf.settings import RecordingSettings
+from conf.source_parameters import message_settings
+
+SCHEME = "file"
+ENDINGS = (".jsonl", ".jsonl.gz")
+FORM = "it must look like file:///path/to/messages.jsonl?protocol=canal-json (or .jsonl.gz)"
+
+
+def parse_recording_uri(parts: SplitResult, parameters: Mapping[str, str]) -> RecordingSettings:
+    """Whether the file exists is not checked here. Raises SettingError."""
+    problems = Problems()
+    made = message_settings(parameters, problems)
+    with problems.noted():
+        made["path"] = _path(parts.netloc, unquote(parts.path))
+    problems.refuse()
+    return RecordingSettings(**made)
+
+
+def _path(host: str, path: str) -> str:
+    require(
+        host in ("", "localhost"),
+        f"file://{host}{path} is relative: write file:/// and an absolute path",
+    )
+    require(path.startswith("/"), f"{path!r} is relative: write file:/// and an absolute path")
+    require(
+        path.endswith(ENDINGS),
+        f"{path} is no recording: {FORM}. A folder that TiCDC's storage sink wrote cannot be read "
+        "yet",
+    )
+    require("\0" not in path, f"{path!r} cannot be a file's name")
+    return path

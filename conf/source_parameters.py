@@ -1,0 +1,133 @@
+"""The parameters of a source URI, whatever its scheme: their names, and what they say of messages.
+
+The user gives the same text here as to TiCDC, so every parameter that TiCDC knows is known here:
+those that say what is in the messages or how to connect are used, those that only steer TiCDC's
+producer are ignored, and those that change the messages in a way that is not built are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from conf.forms import is_time_zone
+from conf.kafka_security import NOT_BUILT, boolean
+from conf.kafka_security import PARAMETERS as SECURITY
+from conf.masking import is_secret_name
+from conf.problems import Problems, SettingError, require, unknown
+
+PROTOCOLS_NOT_BUILT = (
+    "open-protocol", "default", "simple", "avro", "csv", "debezium", "maxwell", "canal", "craft",
+)  # fmt: skip
+READ = (
+    "protocol", "partition-num", "enable-tidb-extension", "time-zone", "topics",
+    "max-message-bytes", "large-message-handle-compression", *SECURITY,
+)  # fmt: skip
+PRODUCER_ONLY = (
+    "kafka-version", "kafka-client-id", "replication-factor", "max-batch-size", "compression",
+    "auto-create-topic", "required-acks", "dial-timeout", "write-timeout",
+    "read-timeout", "transaction-atomicity", "only-output-updated-columns", "content-compatible",
+    "safe-mode", "large-message-handle-option", "claim-check-storage-uri",
+    "claim-check-raw-value", "output-row-key", "schema-registry", "avro-enable-watermark",
+    "avro-decimal-handling-mode",
+    "avro-bigint-unsigned-handling-mode", "encoding-format",
+)  # fmt: skip
+KNOWN = (*READ, *PRODUCER_ONLY, *NOT_BUILT)
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+_MOST_DIGITS = 20  # int() refuses 4,301 and more by an error of its own
+
+
+def split_uri(uri: str) -> SplitResult:
+    """The parts of a URI. Raises SettingError if the text is no URI at all."""
+    try:
+        return urlsplit(uri)
+    except ValueError as error:
+        is_quoted = "netloc" in str(error)  # then the message repeats what may be a password
+        raise SettingError("its host cannot be read" if is_quoted else str(error)) from error
+
+
+def uri_parameters(uri: str) -> dict[str, str]:
+    """The parameters of the URI; its other parts are not checked. Raises SettingError."""
+    pairs = parse_qsl(split_uri(uri).query, keep_blank_values=True)
+    parameters = dict(pairs)
+    twice = [name for name in KNOWN if sum(name == other for other, _ in pairs) > 1]
+    require(not twice, f"parameter {', '.join(twice)} is given twice")
+    return parameters
+
+
+def check_names(parameters: Mapping[str, str]) -> None:
+    """Raise one SettingError for all parameters that are unknown or not built."""
+    problems = Problems()
+    for name, value in parameters.items():
+        with problems.noted():
+            require(name in KNOWN, _unknown_parameter(name, parameters))
+            require(name not in NOT_BUILT or not value, NOT_BUILT.get(name, ""))
+    problems.refuse()
+
+
+def message_settings(parameters: Mapping[str, str], problems: Problems) -> dict[str, Any]:
+    """The fields that sources of messages have in common. Parameters that are refused go into
+    ``problems``, unknown ones too."""
+    made = dict[str, Any]()
+    with problems.noted():
+        check_names(parameters)
+        compression = parameters.get("large-message-handle-compression", "").lower()
+        require(
+            compression in ("", "none"),
+            f"large-message-handle-compression={compression} is not built yet: use none",
+        )
+    with problems.noted():
+        made["protocol"] = _protocol(parameters)
+    with problems.noted():
+        made["partition_num"] = number(parameters, "partition-num", 2**31, "must be above 0")
+    with problems.noted():
+        made["time_zone"] = _time_zone(parameters.get("time-zone", "UTC"))
+    return made
+
+
+def number(parameters: Mapping[str, str], name: str, below: int, form: str) -> int | None:
+    """A parameter's whole number from 1 to ``below``; None where it is not given. Raises
+    SettingError, which says what ``form`` says."""
+    if (text := parameters.get(name)) is None:
+        return None
+    is_number = text.isdecimal() and len(text) <= _MOST_DIGITS and 0 < int(text) < below
+    require(is_number, f"{name}={text} {form}")
+    return int(text)
+
+
+def _unknown_parameter(name: str, parameters: Mapping[str, str]) -> str:
+    """The message about an unknown parameter. If there is a secret among the parameters, the name
+    is not shown: what follows an & in a password looks like the name of a parameter."""
+    said = unknown("parameter", name, KNOWN)
+    if not any(map(is_secret_name, parameters)):
+        return said
+    _, found, hint = said.partition("; did you mean")
+    return f"unknown parameter{found}{hint} (not shown: in a password & is written %26)"
+
+
+def _protocol(parameters: Mapping[str, str]) -> str:
+    protocol = parameters.get("protocol", "")
+    require(protocol != "", "protocol is missing: canal-json is what can be read")
+    require(
+        protocol not in PROTOCOLS_NOT_BUILT, f"protocol={protocol} is not built yet: use canal-json"
+    )
+    require(
+        protocol == "canal-json",
+        unknown("protocol", protocol, ("canal-json", *PROTOCOLS_NOT_BUILT)),
+    )
+    require(
+        boolean("enable-tidb-extension", parameters.get("enable-tidb-extension", "false")),
+        "enable-tidb-extension=true is needed: without it the messages carry no commit-ts and no "
+        "watermarks; set it in the TiCDC changefeed and here",
+    )
+    return protocol
+
+
+def _time_zone(name: str) -> str:
+    hint = " ('+' is written %2B in a URI)" if name.startswith(" ") else ""
+    says = f"time-zone={name}: not a zone such as Asia/Shanghai or UTC{hint}"
+    require(is_time_zone(name), says)
+    return name
