@@ -8,7 +8,7 @@ a field made by `setting` from the one key named there, the other fields from se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -128,10 +128,6 @@ class TableRule:
         """Whether every engine can write the tables."""
         is_changed = self.extra_columns or self.soft_delete or self.key
         return self.write_mode == "upsert" and not is_changed
-
-    def told(self) -> dict[str, object]:
-        """For comparisons with what programs from before a setting have told."""
-        return {name: value for name, value in asdict(self).items() if value or name != "key"}
 
     def __post_init__(self) -> None:
         require(

@@ -107,7 +107,7 @@ class ChangefeedInfo(Record):
     @property
     def start_epoch(self) -> int:
         """The epoch in which the start-ts was last set: by the creation, or by a resume that
-        overwrites the checkpoint. 0 if an earlier release wrote the info; TiCDC has no such field.
+        overwrites the checkpoint. 0 in an info that TiCDC wrote, which has no such field.
         """
         return int(self.unknown.get(START_EPOCH, 0))
 

@@ -113,7 +113,7 @@ class ChangefeedRow:
     source_left_s: Annotated[
         float | None, "till Kafka may delete what is needed; null: not known"
     ] = None
-    filters: Annotated[str | None, "JSON: those it had, until when, and the one it has"] = None
+    filters: Annotated[str, "JSON: those it had, until when, and the one it has"] = "[]"
     fresh_for_s: Annotated[
         float | None, "refreshed within this time after updated_at, or its writer is gone; null: no"
     ] = None

@@ -1,20 +1,14 @@
 """The columns of a control table, from a dataclass. Each field is annotated with the column's
-comment, and with an Arrow type where the Python type does not determine it.
-
-A control table that another release made is read and written too. A column that an earlier release
-did not have is NULL in its rows, and our first commit adds it to the table. A column that only a
-later release has is NULL in the rows that we write.
-"""
+comment, and with an Arrow type where the Python type does not determine it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Final, TypeVar, get_type_hints
 
 import pyarrow as pa
-from deltalake import DeltaTable, Field, Schema
 
 TEXT: Final = pa.string()
 INT32: Final = pa.int32()
@@ -44,35 +38,9 @@ def schema_of(kind: type) -> pa.Schema:
     return pa.schema(columns)
 
 
-def names_in(handle: DeltaTable) -> list[str]:
-    """The columns of this version of the table, in its order."""
-    return [field.name for field in handle.schema().fields]
-
-
-def lacking(handle: DeltaTable, schema: pa.Schema) -> list[Field]:
-    """The columns of ``schema`` that the table does not have yet."""
-    known = set(names_in(handle))
-    wanted = pa.schema([field for field in schema if field.name not in known])
-    return list(Schema.from_arrow(wanted).fields)
-
-
-def with_columns(rows: pa.Table, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """The rows with these columns in this order; a column that ``rows`` lacks is NULL."""
-    for name in columns:
-        if name not in rows.column_names:
-            field = schema.field(name)
-            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
-    return rows.select(list(columns))
-
-
-def fitted(rows: pa.Table, handle: DeltaTable) -> pa.Table:
-    """``rows`` with all columns of the table, as Delta needs them for a write; columns that the
-    rows lack are NULL. Comments are left out: the table's stay, and Delta refuses other ones.
-    """
-    unknown = [name for name in names_in(handle) if name not in rows.column_names]
-    if unknown:
-        known = pa.schema(handle.schema().to_arrow())
-        rows = with_columns(rows, [*rows.column_names, *unknown], known)
+def fitted(rows: pa.Table) -> pa.Table:
+    """``rows`` as Delta needs them for a write. Comments are left out: the table's stay, and Delta
+    refuses other ones."""
     return rows.cast(pa.schema([field.remove_metadata() for field in rows.schema]))
 
 
@@ -92,10 +60,9 @@ def _cell(value: Any) -> Any:
 
 
 def from_rows(rows: pa.Table, kind: type[T]) -> list[T]:
-    """The dataclasses that ``to_rows`` wrote. A NULL becomes the field's default: it was written by
-    a release without that column, or stands for None."""
-    names = {each.name for each in fields(kind) if each.init}  # type: ignore[arg-type]
+    """The dataclasses that ``to_rows`` wrote."""
+    names = [each.name for each in fields(kind) if each.init]  # type: ignore[arg-type]
     return [
-        kind(**{name: each[name] for name in names & each.keys() if each[name] is not None})
+        kind(**{name: each[name] for name in names})
         for each in rows.to_pylist(maps_as_pydicts="strict")
     ]

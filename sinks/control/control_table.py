@@ -24,7 +24,7 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.trust.clock import Clock, SystemClock
-from sinks.control.columns import fitted, lacking, names_in, to_rows, with_columns
+from sinks.control.columns import fitted, to_rows
 from sinks.control.upkeep import NO_HOOKS, Upkeep, keep_up
 from sinks.storage.errors import STORAGE_ERRORS, storage_error
 from sinks.target.target_table import ONCE
@@ -64,13 +64,11 @@ class TableView:
     def scan(self, columns: Sequence[str], where: Any = None) -> pa.Table:
         """These columns of the rows that match the pyarrow expression ``where``. Raises
         Unreadable."""
-        stored = [name for name in columns if name in names_in(self.handle)]
         try:
             dataset = self.handle.to_pyarrow_dataset(filesystem=_own_files(self.handle))
-            found = dataset.to_table(columns=stored, filter=where)
+            return dataset.to_table(columns=list(columns), filter=where)
         except STORAGE_ERRORS as error:
             raise Unreadable(self.version) from error
-        return with_columns(found, columns, self._schema)
 
     def transaction(self, app_id: str) -> int | None:
         """The version that is stored for a transaction identity; None without one."""
@@ -150,8 +148,6 @@ class ControlTable:
                 view = self._refresh() or self._create()
                 looked_at = self._clock.monotonic()
                 try:
-                    if self._has_grown(view):
-                        continue
                     change = plan(view)
                     if change is None:
                         return None
@@ -187,6 +183,7 @@ class ControlTable:
     def _look(self) -> TableView:
         if self._view is None:
             handle = DeltaTable(self.uri, storage_options=self._options)
+            self._refuse_other_columns(handle)
             self._view = TableView(handle, self.schema)
             return self._view
         handle = self._view.handle
@@ -194,6 +191,15 @@ class ControlTable:
         if handle.version() != self._view.version:
             self._view = TableView(handle, self.schema)
         return self._view
+
+    def _refuse_other_columns(self, handle: DeltaTable) -> None:
+        found = {field.name for field in handle.schema().fields}
+        if found != set(self.schema.names):
+            differs = ", ".join(sorted(found ^ set(self.schema.names)))
+            raise TidelakeError(
+                f"{self.uri} was made by another version of Tidelake: it has other columns "
+                f"({differs}). Give this version a sink-uri of its own"
+            )
 
     def _create(self) -> TableView:
         retention = f"interval {int(self._upkeep.retention.total_seconds())} seconds"
@@ -220,17 +226,6 @@ class ControlTable:
             raise TidelakeError(f"cannot open {self.uri}: it vanished right after it was created")
         return view
 
-    def _has_grown(self, view: TableView) -> bool:
-        """Add the columns that a table of an earlier release lacks, in a commit of its own. Returns
-        whether there were any: then the table must be looked at again."""
-        fields = lacking(view.handle, self.schema)
-        if fields:
-            view.handle.alter.add_columns(
-                fields, commit_properties=ONCE, post_commithook_properties=NO_HOOKS
-            )
-            self._view = None
-        return bool(fields)
-
     def _commit_after(self, view: TableView, change: Change) -> None:
         """One commit on top of ``view``; Delta refuses it if that is not the newest version."""
         properties = CommitProperties(
@@ -248,7 +243,7 @@ class ControlTable:
             return
         write_deltalake(
             view.handle,
-            fitted(change.rows, view.handle),
+            fitted(change.rows),
             mode=change.mode,
             commit_properties=properties,
             post_commithook_properties=NO_HOOKS,

@@ -56,7 +56,7 @@ class SchemaRow:
         "in the order of the table; delta_type is null where MySQL computes the column on reading",
     ]
     key: Annotated[Sequence[str], pa.list_(pa.field("element", TEXT)), "columns of the handle key"]
-    delta_version: Annotated[int | None, "that took the shape up; null: not known"] = None
+    delta_version: Annotated[int, "that took the shape up"] = 0
     partitioning: Annotated[str | None, "as JSON; null: there is none, or it is not known"] = None
 
     def __post_init__(self) -> None:

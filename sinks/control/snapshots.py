@@ -155,7 +155,7 @@ def _tidy(handle: DeltaTable) -> None:
     """Rewrite the rows that are kept into one file. Like every commit, a compare-and-set."""
     write_deltalake(
         handle,
-        fitted(kept(TableView(handle, SCHEMA).rows()), handle),
+        fitted(kept(TableView(handle, SCHEMA).rows())),
         mode="overwrite",
         commit_properties=ONCE,
         post_commithook_properties=NO_HOOKS,

@@ -159,8 +159,7 @@ class _Places:
 
     def change_indexes(self, change: AlterSpec) -> None:
         """Drop and rename indexes; `add_index` adds new ones. An index that is not known is no
-        error: the schema may be of an earlier release, without ``TableSchema.indexes``, and then
-        only its key is known.
+        error: of a table that rows have told only the key is known.
         """
         match change:
             case DropIndex(name=name):

@@ -130,13 +130,10 @@ class TableProperties:
         return max(found, key=lambda each: each.position, default=None)
 
     @property
-    def shaped_at(self) -> int | None:
-        """The version that ``shape_ddl`` has made; None: an earlier release did not say."""
-        ddl = self.shape_ddl
-        *position, version = json.loads(self.properties.get(SHAPED_AT, "[0]"))
-        if ddl is not None and tuple(position) == ddl.position:
-            return int(version)
-        return 0 if ddl == self.ddl else None
+    def shaped_at(self) -> int:
+        """The version that ``shape_ddl`` has made. The version 0 that makes a table does not tell
+        its own number."""
+        return int(json.loads(self.properties.get(SHAPED_AT, "[0]"))[-1])
 
     @property
     def is_dropped(self) -> bool:

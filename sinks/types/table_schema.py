@@ -49,8 +49,8 @@ class TableSchema:
     ``key_is_row``: the table has no key, and the user wants its rows told apart by all columns,
     which are ``key`` then. So NULL is a value in it, and equal rows are one.
 
-    ``indexes`` is empty, without even the key's, in a schema that an earlier release stored and in
-    one that comes from a row's ``mysqlType``.
+    ``indexes`` is empty, without even the key's, in a schema that comes from a row's
+    ``mysqlType``.
     """
 
     columns: tuple[Column, ...]
@@ -138,11 +138,11 @@ class TableSchema:
         return cls(
             columns=columns,
             key=tuple(fields["key"]),
-            key_index=fields.get("key_index"),
+            key_index=fields["key_index"],
             key_is_row=fields.get("key_is_row", False),
             indexes=tuple(
                 Index(index["name"], tuple(index["columns"]), index["kind"])
-                for index in fields.get("indexes", ())
+                for index in fields["indexes"]
             ),
             binary_charset=fields.get("binary_charset", False),
             partitioning=None if partitioning is None else Partitioning.from_json(partitioning),

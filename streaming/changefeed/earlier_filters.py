@@ -27,10 +27,7 @@ def filters_of(settings: FilterSettings) -> str:
 
 def filters_after(stored: ChangefeedRow, settings: FilterSettings) -> str:
     """The filters (JSON) of a changefeed that goes on from the stored row with these settings. A
-    filter that differs from the last one is added. For a row of a release that stored no filters
-    the earlier ones are not known."""
-    if not stored.filters:
-        return filters_of(settings)
+    filter that differs from the last one is added."""
     *earlier, last = json.loads(stored.filters)
     now = _present(settings)
     until_ts = max(stored.checkpoint_ts, stored.resolved_ts)
@@ -44,7 +41,7 @@ def filters_after(stored: ChangefeedRow, settings: FilterSettings) -> str:
 def refuse_left_out_tables(row: ChangefeedRow, names: Iterable[TableName]) -> None:
     """Raise TidelakeError for a table that would be created without its first rows, since an
     earlier filter left it out."""
-    past = [each for each in json.loads(row.filters or "[]") if UNTIL_TS in each]
+    past = [each for each in json.loads(row.filters) if UNTIL_TS in each]
     filters = [(each[UNTIL_TS], TableFilter(_settings(each))) for each in past]
     for name in sorted(names):
         until_ts = max((ts for ts, each in filters if not each.selects(name)), default=None)

@@ -37,7 +37,7 @@ class ReplicatedTable:
     last_ddl_ts: Ts = NO_DDL  # ... of the last one that has run on it since
     shape_ts: Ts = NO_DDL  # ... and of the one that its shape is of: newer where it was rewound
     shape: DdlIdentity | None = None  # the DDL that made or altered it last
-    shaped_at: int | None = None  # the version that this one has made, where it is known
+    shaped_at: int = 0  # the version that this one has made
     shown_ts: Ts = NOTHING_SHOWN  # what a rewind has left in the table may be of up to here
     is_keyless: bool = False
     state: str = REPLICATING

@@ -265,7 +265,7 @@ def _opened(
 def told_settings(sink: DeltaSink, row: ChangefeedRow) -> Changefeed:
     """The settings by which the changefeed's rows are cast and written, as its owner left them."""
     if row.row_rules is None:
-        raise NotReplayed("the changefeed has not run since it was upgraded: start it first")
+        raise NotReplayed("the changefeed has not run yet: start it first")
     told = json.loads(row.row_rules)
     rules = []
     for rule in told["tables"]:

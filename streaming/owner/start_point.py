@@ -13,7 +13,6 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any
 
 from conf.settings import Changefeed
 from coordination.errors import TidelakeError
@@ -31,20 +30,15 @@ logger = logging.getLogger(__name__)
 def fingerprint(changefeed: Changefeed) -> str:
     """A hash of all settings that decide which rows are applied and what values they have. If it
     changes, a new incarnation begins."""
-    parts: dict[str, Any] = {
+    parts = {
         "filter": asdict(changefeed.filter),
         "time-zone": changefeed.source.time_zone,
         "zero-date": changefeed.zero_date,
+        "on-unknown-column": changefeed.on_unknown_column,
+        "on-add-default": changefeed.on_add_default,
+        "ddl-time-zone": changefeed.ddl_time_zone or changefeed.source.time_zone,
+        "tables": [asdict(rule) for rule in changefeed.sink.tables],
     }
-    # Defaults are left out, so that the fingerprints of changefeeds from before the setting stay.
-    if changefeed.on_unknown_column != "dead-letter":
-        parts["on-unknown-column"] = changefeed.on_unknown_column
-    if changefeed.on_add_default != "rewrite":
-        parts["on-add-default"] = changefeed.on_add_default
-    if changefeed.ddl_time_zone not in (None, changefeed.source.time_zone):
-        parts["ddl-time-zone"] = changefeed.ddl_time_zone
-    if changefeed.sink.tables:
-        parts["tables"] = [rule.told() for rule in changefeed.sink.tables]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -170,7 +164,7 @@ def _rewind_ts(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | No
     """The ts to which the changefeed is rewound; None if it resumes. A rewind or start-ts that is
     given but not followed is logged."""
     if start_id is not None:
-        if stored.start_id is None:  # a row of a `run` or an earlier release: it goes on
+        if stored.start_id is None:  # a row of a `run`: it goes on
             is_known = stored.start_ts == changefeed.start_ts
         else:
             is_known = stored.start_id == start_id

@@ -349,8 +349,8 @@ def _is_sure(change: SchemaChange, *, is_log: bool) -> bool:
     """Whether it is known which key the table has afterwards, and its rows tell the values of it:
     those of a change log need not, and all columns tell them all.
 
-    A unique index becomes the key by what is known of the table's indexes; of a table that an
-    earlier release made, and where DDLs were passed over, that may be no longer so."""
+    A unique index becomes the key by what is known of the table's indexes. Where DDLs were passed
+    over, that may be no longer so."""
     before, after = change.before, change.after
     if after.key_is_row:
         return True

@@ -85,7 +85,7 @@ def test_a_report_of_an_epoch_that_is_over_is_not_the_next_ones() -> None:
 
 
 def test_what_a_living_capture_left_of_a_changefeed_that_is_gone_is_removed() -> None:
-    """As earlier releases left it; the next changefeed of that name would hear of it."""
+    """The next changefeed of that name would hear of it."""
     cluster = Cluster(2)
     cluster.settle()
     removed(cluster)

@@ -119,7 +119,7 @@ def test_changefeeds_come_and_go_with_their_keys(cluster: Cluster) -> None:
 def test_the_rest_of_the_cluster(cluster: Cluster) -> None:
     entries = [
         (keys.election_prefix(CLUSTER) + "10", b"c1"),
-        (keys.own_prefix(CLUSTER) + "capture/progress/c1", b"{}"),  # of earlier releases
+        (keys.own_prefix(CLUSTER) + "capture/progress/c1", b"{}"),  # of no program that is known
         (keys.epoch_key(CLUSTER), b"12"),
         (keys.meta_version_key(CLUSTER), b"1"),
     ]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -19,12 +18,9 @@ from sinks.control.changefeeds import (
     ChangefeedRow,
     Changefeeds,
     RecordedWatermark,
-    next_term,
 )
-from sinks.control.control_table import Change, ControlTable
 
 INITIAL = ChangefeedRow(changefeed_id="shop", start_ts=10, checkpoint_ts=10, resolved_ts=10)
-BACKLOG = {"read_positions", "end_positions", "messages_behind", "messages_per_s", "time_left_s"}
 TTL_S = 10.0
 
 
@@ -102,31 +98,6 @@ def test_a_row_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert stored is not None
     assert stored.updated_at > row.updated_at
     assert stored == replace(row, updated_at=stored.updated_at)
-
-
-def test_a_row_of_a_release_that_did_not_measure_a_backlog_is_gone_on_with(tmp_path: Path) -> None:
-    older = pa.schema([field for field in SCHEMA if field.name not in BACKLOG])
-    table = ControlTable(str(tmp_path), "changefeeds", older, {}, description="")
-    row = next_term(None, replace(INITIAL, source_positions={"shop/0": 7}), owner(), 10.0)
-    record = {name: getattr(row, name) for name in older.names} | {
-        "source_positions": [("shop/0", 7)],
-        "watermarks": [],
-        "source_identities": [],
-    }
-    rows = pa.Table.from_pylist([record], schema=older)
-    table.commit(lambda _: Change(rows=rows, mode="overwrite"), "fill")
-    changefeeds = Changefeeds(str(tmp_path))
-    assert changefeeds.read("shop") == row
-    taken = claim(changefeeds, owner("c2", revision=6))
-    assert (taken.source_positions, taken.read_positions, taken.messages_behind) == (
-        {"shop/0": 7},
-        {},
-        None,
-    )
-    changefeeds.save(replace(taken, read_positions={"shop/0": 9}, messages_behind=3))
-    stored = changefeeds.read("shop")
-    assert stored is not None
-    assert (stored.read_positions, stored.messages_behind) == ({"shop/0": 9}, 3)
 
 
 def test_a_later_claim_resumes_the_stored_row(tmp_path: Path) -> None:

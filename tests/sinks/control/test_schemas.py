@@ -79,7 +79,7 @@ def test_what_is_said_again_changes_nothing(tmp_path: Path) -> None:
     later = replace(ROW, commit_ts=TS + 1, statement="ALTER TABLE …", delta_version=7)
     Schemas(str(tmp_path)).add([ROW, later, replace(ROW, generation=2)])
     version = DeltaTable(str(tmp_path / "_tidelake" / "schemas")).version()
-    schemas.add([later, replace(ROW, statement="CREATE TABLE again", delta_version=None)])
+    schemas.add([later, replace(ROW, statement="CREATE TABLE again", delta_version=9)])
     assert DeltaTable(str(tmp_path / "_tidelake" / "schemas")).version() == version
     found = [
         (row["commit_ts"] - TS, row["generation"], row["statement"]) for row in stored(tmp_path)

@@ -293,7 +293,7 @@ COUPON = _schema(
     " UNIQUE uk_main (code, sub), UNIQUE uk_v (v))"
 )
 WITH_PRIMARY = _schema("CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL)")
-OF_BEFORE = replace(COUPON, follows_indexes=False)  # made by an earlier release
+OF_BEFORE = replace(COUPON, follows_indexes=False)  # a DDL of it was passed over
 
 
 @pytest.mark.parametrize(

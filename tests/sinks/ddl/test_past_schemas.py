@@ -39,7 +39,7 @@ def row(ts: int, statement: str, *columns: str, key: str = "id") -> SchemaRow:
         statement=statement,
         columns=columns_of(of),
         key=of.key,
-        delta_version=None,
+        delta_version=0,
     )
 
 

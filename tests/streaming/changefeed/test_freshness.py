@@ -91,7 +91,6 @@ def test_one_that_dies_while_it_is_watched_is_found_by_our_own_clock() -> None:
 
 @pytest.mark.parametrize("state", ["finished", "stopped", "failed"])
 def test_who_has_ended_in_order_is_not_missed(state: str, tmp_path: Path) -> None:
-    """Nor is a row of an earlier release, which says nothing of it."""
     changefeeds = Changefeeds(str(tmp_path))
     claimed = changefeeds.claim(row(0), OWNER, ttl_s=TTL_S, stop=threading.Event())
     assert claimed.fresh_for_s == FRESH_TTLS * TTL_S
