@@ -128,3 +128,28 @@ def test_every_setting_is_on_its_page() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     short = {f"etcd-{end}" for end in ("cert", "key", "user", "password") if f"`-{end}`" in page}
     assert [key for key in OWN_KEYS.keys() - NO_ONES - short if f"`{key}`" not in page] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings: words in lower case, hyphens between."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name
+)
+def test_a_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> None:
+    wrong = [
+        f"{target}#{anchor}"
+        for target, anchor in re.findall(
+            r"\]\((?!https?:)([^()#\s]*)#?([^()\s]*)\)", page.read_text(encoding="utf-8")
+        )
+        if not (found := page.parent / target if target else page).exists()
+        or (anchor and anchor not in anchors(found))
+    ]
+    assert wrong == []
+
+
+def test_the_readme_fits_on_a_few_screens() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
