@@ -13,8 +13,8 @@ from coordination.scheduler.replication_set import OUTSIDE, ROWS
 
 HEAD = """# States
 
-Made from the tables in the code by `python -m tests.state_tables > docs/states.md`; a test
-compares. Entries of the last one are the functions that run; their docstrings say more."""
+`python -m tests.state_tables > docs/states.md` makes this page from the tables in the code, and a
+test compares it. The last table names the functions that run; their docstrings say more."""
 STATES = [state for state in FeedState if state is not FeedState.UNINITIALIZED]
 REPORTS = [state for state in TableState if state is not TableState.UNKNOWN]
 
