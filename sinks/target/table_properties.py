@@ -169,8 +169,8 @@ class TableProperties:
 
     @property
     def begun_ts(self) -> Ts:
-        """Of the CREATE TABLE that made it, or the DDL that brought it to its name: what comes of
-        that name at or below is another's. 0: rows have told what it is."""
+        """Commit-ts of the DDL that gave the table this name. Rows at or below it belong to an
+        earlier table of that name. 0: the table was made from its rows."""
         return Ts(0) if self.ddl is None else self.ddl.commit_ts
 
     @property

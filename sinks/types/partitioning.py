@@ -64,7 +64,7 @@ class Partitioning:
         return tuple(places[name.lower()] for name in names)
 
     def added(self, partitions: Sequence[Partition]) -> Partitioning:
-        """At the end; what has the name of one that is there (IF NOT EXISTS) is that one."""
+        """Appends partitions. A name that exists already is skipped (IF NOT EXISTS)."""
         known = {each.name.lower() for each in self.partitions}
         new = [each for each in partitions if each.name.lower() not in known]
         return replace(self, partitions=(*self.partitions, *new))

@@ -276,7 +276,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         return owned | retention(self._sink.snapshot_retention_h)
 
     def _taken_up(self, name: TableName, state: TargetState | None, start: Ts) -> ReplicatedTable:
-        """A table that is there, by whom of ours ever it was made."""
+        """Opens an existing target, whichever of our processes made it."""
         assert state is not None
         made_by = state.incarnation or 0
         if made_by < self._row.incarnation:  # made, but never filled, before the rewind

@@ -77,7 +77,7 @@ class BlockedTables:
             del self._noted[place]
 
     def close(self) -> None:
-        """The term is over: who has the next one reports what holds tables then."""
+        """Ends with the term. The next owner reports its own blocked tables."""
         for name, _ in self._noted:
             self._context.concerns.withdraw(_subject(name))
         self._noted.clear()

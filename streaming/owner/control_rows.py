@@ -97,7 +97,8 @@ class ControlRows:
 
     @property
     def floor_ts(self) -> int:
-        """At or below it no cut is published: it was, or a table shows what it had beyond it."""
+        """No snapshot is published at or below this ts. Either it was published already, or a
+        rewound table still shows later rows."""
         return max(self.row.max_published_ts, self.spans.shown_ts)
 
     def resume(

@@ -37,11 +37,11 @@ class Read:
     def first_ts(
         self, above: int = 0, ended: Mapping[TableName, Ts] | None = None
     ) -> dict[TableName, Ts]:
-        """The least commit-ts of each table's rows, wanted or not. Of a block that begins at or
-        below ``above`` and ends beyond, the rows may begin later than is said here.
+        """The least commit-ts of each table's rows, wanted or not. If a block begins at or below
+        ``above`` and ends beyond, its rows may begin later than this says.
 
-        ``ended``: up to where rows are of dropped tables; of a block that has other rows too, its
-        last one counts."""
+        ``ended``: by table name; rows up to this ts belong to a dropped table. A block that also
+        has later rows counts by its last row."""
         first: dict[TableName, Ts] = {}
         for block in self.blocks:
             if block.kind is Kind.ROW and block.min_ts is not None and (block.max_ts or 0) > above:

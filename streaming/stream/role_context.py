@@ -178,8 +178,8 @@ class RoleWorker:
 
     def _fail(self, error: BaseException) -> None:
         """Another thread calls this when its work for this role has failed. The worker raises the
-        error on its next turn (`_raise_failure`). A second one does not replace one that does not
-        pass: what has ended would be waited for for ever."""
+        error on its next turn (`_raise_failure`). The first lasting error stays. A later passing
+        error would make the worker wait for a stream that has ended."""
         with self._failure_lock:
             if self._failure is None or isinstance(self._failure, (*PASSING, Stop)):
                 self._failure = error

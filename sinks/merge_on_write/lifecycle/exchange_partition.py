@@ -49,10 +49,10 @@ class PartitionExchange:
 
 
 def exchange(engine: MergeOnWriteEngine, order: PartitionExchange) -> None:
-    """Carry it out, or what of it is not yet.
+    """Does the whole DDL, or the steps that an earlier try left undone.
 
-    Raises TidelakeError, before anything has changed, where the two tables are not alike or rows of
-    the table are not of the partition; NotForThisEngine, TableHeld, TryAgain.
+    Raises TidelakeError, before anything has changed, where the two tables are not alike or a row
+    of the table does not belong to the partition; NotForThisEngine, TableHeld, TryAgain.
     """
     _refuse_unlike(order)
     one, other = engine.table(order.table.uri), engine.table(order.partitioned.uri)

@@ -44,7 +44,8 @@ class TableRename:
 
 
 def rename(engine: MergeOnWriteEngine, order: TableRename) -> dict[str, int]:
-    """Carry it out, or what of it is not yet. The last version under each old name, by its URI.
+    """Does the whole DDL, or the steps that an earlier try left undone. Returns the last version
+    under each old name, by its URI.
 
     Raises, before anything has changed, NotForThisEngine for a table that this engine does not
     write, and TidelakeError where another table has the new name; TableHeld, TryAgain.

@@ -80,8 +80,8 @@ class HeldTable:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlPlan:
     """How far rows may be applied, which tables are made before, and the DDL that then runs, or
-    stops the changefeed, or waits for ``held`` tables. What it does not block goes on to the next
-    one that blocks.
+    stops the changefeed, or waits for ``held`` tables. Tables that this DDL does not block go on
+    up to the next blocking DDL.
     """
 
     limit: Ts
