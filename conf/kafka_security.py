@@ -7,11 +7,11 @@ the URI too, like all other parameters of that table.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from conf.problems import SettingError, require
 from conf.secret_references import parse_reference
-from conf.settings import KafkaSecurity
 
 LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SASL_MECHANISMS = (*LOGINS, "OAUTHBEARER")
@@ -44,6 +44,24 @@ NOT_BUILT: Mapping[str, str] = {
 
 TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})  # Go's strconv.ParseBool
 FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSecurity:
+    """SASL and TLS of a Kafka source, by TiCDC's URI parameters."""
+
+    tls: bool = False  # enable-tls
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    insecure_skip_verify: bool = False
+    sasl_mechanism: str | None = None  # PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
+    sasl_user: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+    oauth_client_id: str | None = None  # sasl-oauth-…
+    oauth_client_secret: str | None = field(default=None, repr=False)  # in Base64, as TiCDC has it
+    oauth_token_url: str | None = None
+    oauth_scopes: tuple[str, ...] = ()
 
 
 def boolean(name: str, text: str) -> bool:

@@ -4,17 +4,55 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote
 
-from conf.kafka_security import parse_security
+from conf.kafka_security import KafkaSecurity, parse_security
 from conf.problems import Problems, require
-from conf.settings import KafkaSettings
+from conf.setting import setting
 from conf.source_parameters import message_settings, number
 
 SCHEMES = ("kafka", "kafka+ssl")  # TiCDC takes both and lets enable-tls alone decide
 
 _BROKER = re.compile(r"^(\[[0-9a-fA-F:.%]+\]|[^:\[\]@/\s]+):(\d{1,5})$")
 _TOPIC = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """``kafka://host:port,host:port/topic?protocol=canal-json&partition-num=3&…``."""
+
+    brokers: tuple[str, ...]
+    topic: str  # the default topic; `topics` has all, this one first
+    topics: tuple[str, ...]
+    protocol: str
+    # Of the default topic. None: as many as the broker says, as for every other topic. TiCDC does
+    # the same for a topic that exists (its default of 3 is only for a topic that it creates).
+    partition_num: int | None
+    time_zone: str = "UTC"  # the TiCDC server's `tz`: the zone of TIMESTAMP texts
+    max_message_bytes: int | None = None  # TiCDC's limit; None: the URI does not say
+    security: KafkaSecurity = KafkaSecurity()
+    group_id: str = setting(
+        "kafka-group-id",
+        "tidelake",
+        "the consumer group's name, for brokers that let only some groups read; no offsets are "
+        "committed to it",
+    )
+    client_rack: str | None = setting(
+        "kafka-client-rack",
+        says="the rack of this capture: it reads from the replica in that rack. `${env:RACK}` "
+        "takes it from each capture's environment",
+    )
+
+    @property
+    def name(self) -> str:
+        """What a changefeed without a name of its own is called after."""
+        return self.topic
+
+    @property
+    def uri(self) -> str:
+        """What is read, without the brokers and the login."""
+        return f"kafka:///{self.topic}?protocol={self.protocol}"
 
 
 def parse_kafka_uri(

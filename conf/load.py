@@ -9,28 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from conf.changefeed_file import Document, check, check_kind, parse, read_checked, with_schema_text
+from conf.files.keys import CAPTURE_KEYS, CHANGEFEED_KEYS, OWN_KEYS, SERVER_KEYS, Key
+from conf.files.reading import (
+    Document,
+    ModelName,
+    check,
+    parse,
+    read_checked,
+    refuse,
+    with_schema_text,
+)
 from conf.forms import ID_MAX_LENGTH, is_id, other_unit
 from conf.kafka_security import FALSE, TRUE
+from conf.kafka_uri import KafkaSettings
 from conf.problems import Problems, SettingError, require, unknown
 from conf.secret_references import parse_reference
-from conf.setting_keys import (
-    CHANGEFEED_FILE,
-    CHANGEFEED_KEYS,
-    KAFKA_CONFIG_IGNORED,
-    KAFKA_CONFIG_TABLES,
-    OWN_KEYS,
-    SERVER_FILE,
-    SERVER_KEYS,
-    TEXT,
-    Table,
-    UsedKey,
-)
 from conf.settings import (
     ANY_LOCAL_PORT,
     BatchSettings,
@@ -40,16 +38,18 @@ from conf.settings import (
     EtcdSettings,
     EventFilter,
     FilterSettings,
-    KafkaSettings,
     SessionSettings,
     Settings,
-    SourceSettings,
     TableRule,
     TransportSettings,
 )
 from conf.sink_uri import parse_sink_uri
 from conf.source_parameters import check_names, uri_parameters
-from conf.source_uri import parse_source_uri
+from conf.source_uri import SourceSettings, parse_source_uri
+
+# `[sink.kafka-config]` has the URI's parameters by the same names, some in tables of their own.
+KAFKA_CONFIG_TABLES = ("codec-config", "large-message-handle")
+KAFKA_CONFIG_IGNORED = ("glue-schema-registry-config",)
 
 PREFIX = "TIDELAKE_"
 CONFIG_VARIABLE = "TIDELAKE_CONFIG"
@@ -83,13 +83,13 @@ def load_server(
     config: Path | None,
     environment: Mapping[str, str],
     arguments: Mapping[str, object],
-    table: Table = SERVER_FILE,
+    model: ModelName = "ServerFile",
 ) -> CaptureSettings:
-    """The settings of a `server`. Raises SettingError. With `CHANGEFEED_FILE` as ``table``: the
+    """The settings of a `server`. Raises SettingError. With "ChangefeedFile" as ``model``: the
     settings of an operator's command, whose changefeed file says how the cluster is reached."""
     values, problems = dict[str, Any](), Problems()
     with problems.noted():
-        document = read_checked(config, table) if config is not None else {}
+        document = read_checked(config, model) if config is not None else {}
         values = {**document, **document.get("security", {})}
     with problems.noted():
         values |= from_environment(environment)
@@ -101,6 +101,7 @@ def load_server(
 
 
 def _of_a_capture(values: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+    values = _checked(values, {**CAPTURE_KEYS, **SERVER_KEYS}, problems)
     made = _given(CaptureSettings, values)
     with problems.noted():
         made["etcd"] = _etcd(values)
@@ -111,6 +112,17 @@ def _of_a_capture(values: Mapping[str, Any], problems: Problems) -> dict[str, An
     with problems.noted():
         made["transport"] = TransportSettings(**_given(TransportSettings, values))
     return made
+
+
+def _checked(
+    values: Mapping[str, Any], keys: Collection[str], problems: Problems
+) -> dict[str, Any]:
+    """The values of these keys. Those that are refused are left out, and told in ``problems``."""
+    own = {name: each for name, each in values.items() if name in keys and each is not None}
+    found = check(own, "GivenValues")
+    with problems.noted():
+        refuse(found)
+    return {name: each for name, each in own.items() if name not in found}
 
 
 def _given(part: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +141,7 @@ def _read(
     document = parse(config) if config is not None else {}
     of_file, elsewhere, given = Problems(), Problems(), dict[str, Any]()
     with of_file.noted():
-        check(document, CHANGEFEED_FILE)
+        refuse(check(document, "ChangefeedFile"))
     with of_file.noted("sink.kafka-config: "):
         check_names(_kafka_config(document))
     with elsewhere.noted():
@@ -163,16 +175,19 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     SettingError for an unknown variable or a value of the wrong kind."""
     known = {**OWN_KEYS, **SERVER_KEYS}
     names = {PREFIX + key.upper().replace("-", "_"): key for key in known}
-    values: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     problems = Problems()
     for variable, text in environment.items():
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or text == "":
             continue
         with problems.noted():
             require(variable in names, unknown("environment variable", variable, names))
-            values[names[variable]] = _parse(variable, text, known[names[variable]])
+            given[names[variable]] = _parsed(text, known[names[variable]])
+    variables = {key: variable for variable, key in names.items()}
+    with problems.noted():
+        refuse(check(given, "GivenValues", variables.__getitem__))
     problems.refuse()
-    return values
+    return given
 
 
 def changefeed_document(config: Path | None, environment: Mapping[str, str]) -> Document:
@@ -201,18 +216,15 @@ def _changefeed_id(given: str | None, source: SourceSettings) -> str:
     return name
 
 
-def _parse(variable: str, text: str, entry: UsedKey) -> Any:
-    parsers: Mapping[str, Callable[[str], Any]] = {"integer": int, "number": float}
-    value: Any = text
-    if entry.kind in parsers:
-        with contextlib.suppress(ValueError):  # check_kind has the better message
-            value = parsers[entry.kind](text)
-    if entry.kind == "texts":
-        value = [each.strip() for each in text.split(",")]
-    if entry.kind == "boolean" and text in TRUE | FALSE:
-        value = text in TRUE
-    check_kind(variable, value, entry)
-    return value
+def _parsed(text: str, key: Key) -> Any:
+    """The text of a variable as its key's kind of value; the text itself where it is none."""
+    if key.is_list:
+        return [each.strip() for each in text.split(",")]
+    if key.parse is bool:
+        return text in TRUE if text in TRUE | FALSE else text
+    with contextlib.suppress(ValueError):
+        return key.parse(text)
+    return text
 
 
 def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed:
@@ -220,8 +232,11 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     Tidelake's own keys, from file, environment and arguments; of ``document`` only the tables
     (such as ``[sink]`` and ``[filter]``) are read.
     """
-    values = {key: each for key, each in values.items() if (key, each) != ("target-ts", 0)}
-    problems, made = Problems(), _given(Changefeed, values)
+    problems = Problems()
+    values = _checked(values, CHANGEFEED_KEYS, problems)
+    if values.get("target-ts") == 0:
+        del values["target-ts"]
+    made = _given(Changefeed, values)
     sink = _given(DeltaSink, values)
     with problems.noted():
         made["source"] = _source(document, values)
@@ -367,7 +382,7 @@ def _etcd(values: Mapping[str, Any]) -> EtcdSettings:
 
 
 def _string_items(path: str, table: Document) -> tuple[tuple[str, str], ...]:
+    refuse(check({path: table}, "ChangefeedFile"))
     for name, value in table.items():
-        check_kind(f"{path}.{name}", value, TEXT)
         parse_reference(f"{path}.{name}", value)
     return tuple(sorted(table.items()))

@@ -7,15 +7,35 @@ used, those about Kafka (login, TLS, topics) are ignored: the rest of that URI m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import SplitResult, unquote
+from dataclasses import dataclass
+from urllib.parse import SplitResult, quote, unquote
 
 from conf.problems import Problems, require
-from conf.settings import RecordingSettings
 from conf.source_parameters import message_settings
 
 SCHEME = "file"
 ENDINGS = (".jsonl", ".jsonl.gz")
 FORM = "it must look like file:///path/to/messages.jsonl?protocol=canal-json (or .jsonl.gz)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingSettings:
+    """``file:///path/messages.jsonl?protocol=canal-json&…``: messages of a topic, one a line."""
+
+    path: str  # absolute, on this machine; ends in .jsonl or .jsonl.gz
+    protocol: str
+    partition_num: int | None = None  # of the recorded topic: as in `KafkaSettings`
+    time_zone: str = "UTC"
+
+    @property
+    def name(self) -> str:
+        """The file's name without its endings."""
+        return self.path.rpartition("/")[2].removesuffix(".gz").removesuffix(".jsonl")
+
+    @property
+    def uri(self) -> str:
+        """As for Kafka."""
+        return f"file://{quote(self.path)}?protocol={self.protocol}"
 
 
 def parse_recording_uri(parts: SplitResult, parameters: Mapping[str, str]) -> RecordingSettings:

@@ -1,19 +1,22 @@
-"""All settings as one frozen tree; defaults, types and keys are defined here and nowhere else.
+"""All settings as one frozen tree: types, defaults, bounds and keys are stated here alone.
 
 Names and values are TiCDC's wherever TiCDC has one: ``checkpoint_ts`` here is ``checkpoint-ts`` in
 a file or on the command line. ``conf/load.py`` fills the tree from TOML, environment and arguments:
-a field made by `setting` from the one key named there, the other fields from several keys.
+a field made by `setting` from the one key named there, the other fields from several keys. The
+pydantic models of `conf/files/` are made of these fields, and check what a user gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
-from urllib.parse import quote
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le
 
 from conf.forms import is_address, is_id, is_time_zone
 from conf.problems import require
+from conf.setting import Above0, NotNegative, Seconds, SecondsOrNone, setting
+from conf.source_uri import SourceSettings
 
 ANY_LOCAL_PORT = "127.0.0.1:0"
 MOST_RETENTION_H = 100 * 366 * 24
@@ -22,106 +25,25 @@ MOST_TTL_S = 9_000_000_000  # etcd's
 WriteModeName = Literal["upsert", "append", "history"]
 ExtraColumn = Literal["_tidelake_commit_ts", "_tidelake_op"]  # of an upserted row's last change
 TableKey = Literal["all-columns"]
-_REPLACED_ENGINES = {
-    "delta-rs": "its merge was replaced by merge-on-write, which auto (the default) takes: "
-    "leave the key out"
-}
-
-
-def setting(
-    name: str,
-    default: Any = None,
-    *,
-    replaced: Mapping[str, str] | None = None,
-    is_secret: bool = False,
-) -> Any:
-    """A field that is set by one key: of a file, as an environment variable or as an argument.
-
-    ``replaced``: values that were accepted once, and what to do instead of giving them."""
-    metadata = {"key": name, "replaced": replaced or {}}
-    return field(default=default, repr=not is_secret, metadata=metadata)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaSecurity:
-    """SASL and TLS of a Kafka source, by TiCDC's URI parameters."""
-
-    tls: bool = False  # enable-tls
-    ca: str | None = None
-    cert: str | None = None
-    key: str | None = None
-    insecure_skip_verify: bool = False
-    sasl_mechanism: str | None = None  # PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
-    sasl_user: str | None = None
-    sasl_password: str | None = field(default=None, repr=False)
-    oauth_client_id: str | None = None  # sasl-oauth-…
-    oauth_client_secret: str | None = field(default=None, repr=False)  # in Base64, as TiCDC has it
-    oauth_token_url: str | None = None
-    oauth_scopes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaSettings:
-    """``kafka://host:port,host:port/topic?protocol=canal-json&partition-num=3&…``."""
-
-    brokers: tuple[str, ...]
-    topic: str  # the default topic; `topics` has all, this one first
-    topics: tuple[str, ...]
-    protocol: str
-    # Of the default topic. None: as many as the broker says, as for every other topic. TiCDC does
-    # the same for a topic that exists (its default of 3 is only for a topic that it creates).
-    partition_num: int | None
-    time_zone: str = "UTC"  # the TiCDC server's `tz`: the zone of TIMESTAMP texts
-    max_message_bytes: int | None = None  # TiCDC's limit; None: the URI does not say
-    security: KafkaSecurity = KafkaSecurity()
-    # For brokers that let only some consumer groups read; no offsets are committed to it.
-    group_id: str = setting("kafka-group-id", "tidelake")
-    client_rack: str | None = setting("kafka-client-rack")  # to read from a replica nearby
-
-    @property
-    def name(self) -> str:
-        """What a changefeed without a name of its own is called after."""
-        return self.topic
-
-    @property
-    def uri(self) -> str:
-        """What is read, without the brokers and the login."""
-        return f"kafka:///{self.topic}?protocol={self.protocol}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingSettings:
-    """``file:///path/messages.jsonl?protocol=canal-json&…``: messages of a topic, one a line."""
-
-    path: str  # absolute, on this machine; ends in .jsonl or .jsonl.gz
-    protocol: str
-    partition_num: int | None = None  # of the recorded topic: as in `KafkaSettings`
-    time_zone: str = "UTC"
-
-    @property
-    def name(self) -> str:
-        """The file's name without its endings."""
-        return self.path.rpartition("/")[2].removesuffix(".gz").removesuffix(".jsonl")
-
-    @property
-    def uri(self) -> str:
-        """As for Kafka."""
-        return f"file://{quote(self.path)}?protocol={self.protocol}"
-
-
-SourceSettings = KafkaSettings | RecordingSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRule:
     """One ``[[sink.tables]]``: how the tables that it matches are written."""
 
-    matcher: tuple[str, ...] = setting("matcher", ())
-    write_mode: WriteModeName = setting("write-mode", "upsert")  # noqa: RUF009 - it is immutable
-    extra_columns: tuple[ExtraColumn, ...] = setting("extra-columns", ())
-    soft_delete: bool = setting("soft-delete", False)  # a deleted row stays, and is marked
-    # Of tables that have none.
-    key: TableKey | None = setting("key")  # noqa: RUF009
+    matcher: tuple[str, ...] = setting("matcher", (), "the tables, as in `[filter] rules`")
+    write_mode: WriteModeName = setting(
+        "write-mode",
+        "upsert",
+        "the table as it is, its change log, or every version of its rows (docs/write-modes.md)",
+    )
+    soft_delete: bool = setting("soft-delete", False, "a deleted row stays, and is marked")
+    extra_columns: tuple[ExtraColumn, ...] = setting(
+        "extra-columns", (), "columns that say what an upserted row's last change was"
+    )
+    key: TableKey | None = setting(
+        "key", says="the key of tables that have none: all columns together"
+    )
 
     @property
     def is_plain(self) -> bool:
@@ -149,11 +71,22 @@ class DeltaSink:
     warehouse: str  # a local path or an object store URI, without a trailing slash
     tables: tuple[TableRule, ...] = ()  # the first that matches a table counts
     apply_engine: Literal["auto", "merge-on-write", "spark"] = setting(
-        "apply-engine", "auto", replaced=_REPLACED_ENGINES
+        "apply-engine",
+        "auto",
+        "which engine commits: `merge-on-write`, `spark`, or `auto`: merge-on-write for every "
+        "table that it can write",
     )
-    allow_unsafe_commits: bool = setting("allow-unsafe-commits", False)
-    # For so long each version that a snapshot names can be read.
-    snapshot_retention_h: int = setting("snapshot-retention-h", 24)
+    allow_unsafe_commits: bool = setting(
+        "allow-unsafe-commits",
+        False,
+        "lets an engine commit to a store on which it may overwrite another writer's commit",
+    )
+    snapshot_retention_h: Annotated[int, Ge(1), Le(MOST_RETENTION_H)] = setting(
+        "snapshot-retention-h",
+        24,
+        "hours for which a snapshot of the ledger can be read; a table that keeps less is made to, "
+        "at a start",
+    )
     storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
@@ -163,53 +96,65 @@ class DeltaSink:
             "own, without extra columns and soft deletes; all else is written by merge-on-write "
             "alone",
         )
-        require(
-            0 < self.snapshot_retention_h <= MOST_RETENTION_H,
-            f"snapshot-retention-h must be 1 hour or more, and {MOST_RETENTION_H} at most",
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
     """One ``[[filter.event-filters]]``: which events of the matching tables are ignored."""
 
-    matcher: tuple[str, ...] = setting("matcher", ())
-    ignore_event: tuple[str, ...] = setting("ignore-event", ())
-    ignore_sql: tuple[str, ...] = setting("ignore-sql", ())
+    matcher: tuple[str, ...] = setting("matcher", (), "the tables, as in `rules`")
+    ignore_event: tuple[str, ...] = setting(
+        "ignore-event", (), "TiCDC's names of events, such as `delete` or `drop table`"
+    )
+    ignore_sql: tuple[str, ...] = setting(
+        "ignore-sql", (), "regular expressions: DDLs that one of them finds something in"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterSettings:
     """``[filter]`` and ``case-sensitive``."""
 
-    rules: tuple[str, ...] = setting("rules", ("*.*",))
+    rules: tuple[str, ...] = setting(
+        "rules", ("*.*",), "the tables to replicate; the last rule that matches a table decides"
+    )
     event_filters: tuple[EventFilter, ...] = ()
-    case_sensitive: bool = setting("case-sensitive", False)
+    case_sensitive: bool = setting(
+        "case-sensitive",
+        False,
+        "whether the patterns of `[filter]` tell upper from lower case",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
     """How a capture proves that it is alive."""
 
-    ttl_s: int = setting("capture-session-ttl", 10)  # a dead capture is noticed after this long
-    # A capture stops trusting its lease this long before the lease ends.
-    safety_margin_s: float = setting("session-safety-margin-s", 2.0)
-    # A capture sends no keep-alive while something in it hangs: the coordination loop or Spark's
-    # JVM for longer than `answer_timeout_s`; reading, applying or ending for longer than
-    # `stall_timeout_s`.
-    answer_timeout_s: float = setting("answer-timeout-s", 60.0)
-    stall_timeout_s: float = setting("stall-timeout-s", 600.0)
+    ttl_s: Annotated[int, Ge(2), Le(MOST_TTL_S)] = setting(
+        "capture-session-ttl", 10, "seconds after which a dead capture is noticed"
+    )
+    safety_margin_s: float = setting(
+        "session-safety-margin-s",
+        2.0,
+        "so long before its session would end a capture ceases to write",
+    )
+    # A capture sends no keep-alive while something in it hangs.
+    answer_timeout_s: Seconds = setting(
+        "answer-timeout-s",
+        60.0,
+        "seconds after which the coordination loop or Spark's JVM counts as hanging: then the "
+        "capture's tables go to others",
+    )
+    stall_timeout_s: Seconds = setting(
+        "stall-timeout-s",
+        600.0,
+        "the same of a read, a commit, a part of a rewrite, or the capture's end",
+    )
 
     def __post_init__(self) -> None:
         require(
-            2 <= self.ttl_s <= MOST_TTL_S,
-            f"capture-session-ttl must be 2 seconds or more, and {MOST_TTL_S} at most",
-        )
-        require(self.answer_timeout_s > 0, "answer-timeout-s must be positive")
-        require(self.stall_timeout_s > 0, "stall-timeout-s must be positive")
-        require(
             0 < self.safety_margin_s < self.ttl_s,
-            "session safety margin must lie between 0 and capture-session-ttl",
+            "session-safety-margin-s must lie between 0 and capture-session-ttl",
         )
 
 
@@ -217,34 +162,47 @@ class SessionSettings:
 class BatchSettings:
     """How much is read and applied at a time."""
 
-    # At most so many messages per micro-batch. In a large batch many rows share a commit's cost.
-    max_messages: int = setting("max-batch-messages", 1_000_000)
-    # The same for the first micro-batch of a large backlog, so that the first commit comes soon
-    # and the rate is known.
-    first_messages: int = setting("first-batch-messages", 50_000)
-    apply_threads: int = setting("apply-threads", 8)  # so many tables are applied at the same time
-    # The least time between two commits of a table; 0: commit whenever there are changes. Fewer
-    # commits make fewer versions and files.
-    min_commit_interval_s: float = setting("min-commit-interval-s", 0.0)
-    # For all tables together: the index of where each key's live row is.
-    key_index_memory_mib: int = setting("key-index-memory-mib", 1024)
-    # A warning is logged when more rows than this are read but not due; reading goes on.
-    carry_warn_rows: int = setting("carry-warn-rows", 5_000_000)
-    # While a table waits for an operator, the others go on until so many messages lie between it
-    # and them: its rows are kept meanwhile, and a restart reads all that once more.
-    held_messages: int = setting("held-messages", 50_000_000)
-    # With W = target-ts in all partitions and no message for this long, the feed has ended.
-    quiet_s: float = setting("quiet-s", 10.0)
-
-    def __post_init__(self) -> None:
-        require(self.max_messages > 0, "max-batch-messages must be positive")
-        require(self.first_messages >= 0, "first-batch-messages must not be negative")
-        require(self.apply_threads > 0, "apply-threads must be positive")
-        require(self.key_index_memory_mib > 0, "key-index-memory-mib must be positive")
-        require(self.held_messages >= 0, "held-messages must not be negative")
-        require(self.min_commit_interval_s >= 0, "min-commit-interval-s must not be negative")
-        require(self.carry_warn_rows >= 0, "carry-warn-rows must not be negative")
-        require(self.quiet_s >= 0, "quiet-s must not be negative")
+    max_messages: Above0 = setting(
+        "max-batch-messages",
+        1_000_000,
+        "the most messages of one read: in a large one many rows share a commit's cost",
+    )
+    first_messages: NotNegative = setting(
+        "first-batch-messages",
+        50_000,
+        "the most messages of a start's first read, so that the first commit comes soon and the "
+        "rate is known; 0: `max-batch-messages`",
+    )
+    apply_threads: Above0 = setting("apply-threads", 8, "so many tables are written side by side")
+    min_commit_interval_s: SecondsOrNone = setting(
+        "min-commit-interval-s",
+        0.0,
+        "the least time between two commits of a table; a larger one makes fewer versions and "
+        "files",
+    )
+    key_index_memory_mib: Above0 = setting(
+        "key-index-memory-mib",
+        1024,
+        "memory of a capture for the index of where each key's row is; with less, keys are read "
+        "again from the files",
+    )
+    carry_warn_rows: NotNegative = setting(
+        "carry-warn-rows",
+        5_000_000,
+        "a warning is logged where more rows wait for their watermark; reading goes on",
+    )
+    held_messages: NotNegative = setting(
+        "held-messages",
+        50_000_000,
+        "while a table waits for an operator at a DDL that cannot be run, the others go on until "
+        "so many messages lie in between; a restart reads all of them once more",
+    )
+    quiet_s: SecondsOrNone = setting(
+        "quiet-s",
+        10.0,
+        "with all watermarks at the target-ts, the feed has ended when so many seconds brought no "
+        "message",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,33 +212,75 @@ class Changefeed:
     id: str
     source: SourceSettings
     sink: DeltaSink
-    start_ts: int = setting("start-ts", 0)
-    target_ts: int | None = setting("target-ts")
-    overwrite_checkpoint_ts: int | None = setting("overwrite-checkpoint-ts")
+    start_ts: int = setting(
+        "start-ts",
+        0,
+        "changes above it are applied. One more than a minute ahead of the clocks is refused "
+        "(docs/operations.md#timestamps-ahead-of-the-clocks)",
+    )
+    target_ts: int | None = setting(
+        "target-ts", says="the changefeed finishes there; 0: it has no target"
+    )
+    overwrite_checkpoint_ts: int | None = setting(
+        "overwrite-checkpoint-ts", says="of a `run`: rewind to there (docs/starts.md)"
+    )
     filter: FilterSettings = FilterSettings()
-    zero_date: Literal["null", "fail"] = setting("zero-date", "null")
-    on_error: Literal["dead-letter", "fail"] = setting("on-error", "dead-letter")
-    max_dead_letters: int | None = setting("max-dead-letters")  # a table with more is stopped
-    # Of a column that the target lacks: its message, or the values are dropped (and counted).
-    on_unknown_column: Literal["dead-letter", "drop"] = setting("on-unknown-column", "dead-letter")
-    # A column with a default is added: old rows are rewritten with the default, or show NULL.
-    # A column's type is changed: the table is rewritten, or the changefeed stops.
-    on_add_default: Literal["rewrite", "null"] = setting("on-add-default", "rewrite")
-    on_type_change: Literal["rewrite", "stop"] = setting("on-type-change", "rewrite")
-    # The time zone of the sessions that run DDLs; None: taken to be that of the source.
-    ddl_time_zone: str | None = setting("ddl-time-zone")
-    # What becomes of the rows of a dropped table.
-    on_drop: Literal["keep", "drop"] = setting("on-drop", "keep")
-    # The text of the file that `schema-file` names: what tables were at the start-ts whose CREATE
-    # TABLE is not read. The text, and not the path, since captures run on other machines.
-    schema_text: str = setting("schema-text", "")
+    zero_date: Literal["null", "fail"] = setting(
+        "zero-date",
+        "null",
+        "what a date that Delta does not have (`0000-00-00`, `2021-02-31`, the year 0) becomes: "
+        "NULL, or with `fail` a dead letter "
+        "(docs/types.md#dates-that-delta-does-not-have)",
+    )
+    on_error: Literal["dead-letter", "fail"] = setting(
+        "on-error",
+        "dead-letter",
+        "what becomes of a message that cannot be applied; `fail` stops the changefeed at the "
+        "first one",
+    )
+    max_dead_letters: NotNegative | None = setting(
+        "max-dead-letters",
+        says="a table with more open dead letters than this is written no further, until they are "
+        "replayed or resolved; the others go on",
+    )
+    on_unknown_column: Literal["dead-letter", "drop"] = setting(
+        "on-unknown-column",
+        "dead-letter",
+        "what becomes of a message with a column that its target lacks; `drop` writes the other "
+        "columns, and counts",
+    )
+    on_add_default: Literal["rewrite", "null"] = setting(
+        "on-add-default",
+        "rewrite",
+        "old rows show an added column's default; `null`: they show NULL, and nothing is written "
+        "anew",
+    )
+    on_type_change: Literal["rewrite", "stop"] = setting(
+        "on-type-change",
+        "rewrite",
+        "rows are written anew in the new type; `stop` stops the table, until an operator says how "
+        "to go on",
+    )
+    ddl_time_zone: str | None = setting(
+        "ddl-time-zone",
+        says="the `time_zone` of the TiDB sessions that run DDLs, such as `Asia/Shanghai` or "
+        "`+08:00`; without it, that of the source URI. What is set is taken for known "
+        "(docs/ddl.md#what-depends-on-the-session-that-ran-a-ddl)",
+    )
+    on_drop: Literal["keep", "drop"] = setting(
+        "on-drop",
+        "keep",
+        "a dropped table's rows stay readable under another name; `drop`: they go",
+    )
+    # What tables were at the start-ts whose CREATE TABLE is not read. The text, and not the path
+    # of the `schema-file`, since captures run on other machines.
+    schema_text: str = setting("schema-text", "", "the text of the `schema-file`")
 
     def __post_init__(self) -> None:
         require(
             is_id(self.id),
             f"changefeed-id {self.id!r}: letters and digits, joined by single hyphens, at most 128",
         )
-        require((self.max_dead_letters or 0) >= 0, "max-dead-letters must not be negative")
         if self.target_ts is not None:
             require(
                 self.target_ts > self.start_ts,
@@ -298,29 +298,36 @@ class EtcdSettings:
 
     endpoints: tuple[str, ...] = ()
     embedded: bool = True
-    cluster_id: str = setting("cluster-id", "default")
-    ca: str | None = setting("etcd-ca")
-    cert: str | None = setting("etcd-cert")
-    key: str | None = setting("etcd-key")
-    user: str | None = setting("etcd-user")
-    password: str | None = setting("etcd-password", is_secret=True)
+    cluster_id: str = setting("cluster-id", "default", "the cluster's name in etcd")
+    ca: str | None = setting("etcd-ca", says="the file of the CA that signed etcd's certificate")
+    cert: str | None = setting("etcd-cert", says="the file of this process's certificate for etcd")
+    key: str | None = setting("etcd-key", says="the file of that certificate's key")
+    user: str | None = setting("etcd-user", says="the user to log in to etcd as")
+    password: str | None = setting("etcd-password", says="that user's password", is_secret=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportSettings:
     """Where a capture listens for others, and ``[security]``: TLS is used if a CA is given."""
 
-    addr: str = setting("addr", "127.0.0.1:8300")  # port 0: any free one
-    # The address at which other captures reach it; None: addr.
-    advertise_addr: str | None = setting("advertise-addr")
-    ca_path: str | None = setting("ca-path")
-    cert_path: str | None = setting("cert-path")
-    key_path: str | None = setting("key-path")
-    mtls: bool = setting("mtls", True)  # TiCDC: false; but who may call a capture may drain it
-    # The certificate names of captures; (): any certificate that the CA has signed.
-    cert_allowed_cn: tuple[str, ...] = setting("cert-allowed-cn", ())
-    # Further certificate names, of operators: they may make requests, but send no messages.
-    operator_allowed_cn: tuple[str, ...] = setting("operator-allowed-cn", ())
+    addr: str = setting("addr", "127.0.0.1:8300", "where it listens; port 0: any free one")
+    advertise_addr: str | None = setting(
+        "advertise-addr", says="where others reach it, if that is not `addr`"
+    )
+    ca_path: str | None = setting("ca-path", says="the file of the CA that signs captures")
+    cert_path: str | None = setting("cert-path", says="the file of this capture's certificate")
+    key_path: str | None = setting("key-path", says="the file of that certificate's key")
+    mtls: bool = setting(  # TiCDC: false; but who may call a capture may drain it
+        "mtls", True, "whether a caller must show a certificate of the CA"
+    )
+    cert_allowed_cn: tuple[str, ...] = setting(
+        "cert-allowed-cn", (), "the certificate names of captures; none: any that the CA has signed"
+    )
+    operator_allowed_cn: tuple[str, ...] = setting(
+        "operator-allowed-cn",
+        (),
+        "further certificate names, of operators: they make requests, but send no messages",
+    )
 
     def __post_init__(self) -> None:
         for name, value in (("addr", self.addr), ("advertise-addr", self.advertise_addr)):
@@ -355,8 +362,12 @@ class CaptureSettings:
     session: SessionSettings = SessionSettings()
     batch: BatchSettings = BatchSettings()
     transport: TransportSettings = TransportSettings()
-    log_format: Literal["text", "json"] = setting("log-format", "text")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = setting("log-level", "INFO")
+    log_format: Literal["text", "json"] = setting(
+        "log-format", "text", "the form of log lines; `json`: an object a line"
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = setting(
+        "log-level", "INFO", "the lowest level that is logged"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from conf import kafka_uri, recording_uri
+from conf.kafka_uri import KafkaSettings
 from conf.problems import require
-from conf.settings import SourceSettings
+from conf.recording_uri import RecordingSettings
 from conf.source_parameters import NOTHING, split_uri, uri_parameters
 
+SourceSettings = KafkaSettings | RecordingSettings
 SCHEMES_NOT_BUILT = (
     "s3", "gcs", "gs", "azure", "azblob", "mysql", "mariadb", "tidb", "pulsar",
 )  # fmt: skip

@@ -28,6 +28,8 @@ DOORS = {
     "obstore": ("sinks/",),
     "sqlglot": ("sinks/ddl",),
     "typer": ("streaming/cli",),
+    "pydantic": ("conf/files/",),
+    "annotated_types": ("conf/",),
     "rich": ("streaming/",),
     "pyspark": ("sinks/", "streaming/"),
     "delta": ("sinks/", "streaming/"),

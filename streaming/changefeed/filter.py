@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from conf.setting_keys import EVENT_ALIASES, EVENT_TYPES, INCOMPATIBLE_DDLS, ROW_EVENTS
+from conf.files.event_types import EVENT_ALIASES, EVENT_TYPES, INCOMPATIBLE_DDLS, ROW_EVENTS
 from conf.settings import EventFilter, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName

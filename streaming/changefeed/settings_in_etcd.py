@@ -13,11 +13,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from conf.files.keys import OWN_KEYS
 from conf.load import load_changefeed
 from conf.masking import masked_uri
 from conf.problems import SettingError
-from conf.setting_keys import OWN_KEYS
-from conf.settings import Changefeed, RecordingSettings
+from conf.recording_uri import RecordingSettings
+from conf.settings import Changefeed
 from coordination.errors import ConfigError, SinkUriInvalid, SourceUriInvalid
 from coordination.metadata.records import ChangefeedInfo, rfc3339
 from coordination.metadata.version import tidelake_version

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conf.changefeed_file import with_schema_text
+from conf.files.reading import with_schema_text
 from conf.load import changefeed_document, load_server, load_settings, load_sink
 from conf.problems import SettingError
-from conf.setting_keys import CHANGEFEED_FILE
 from coordination.errors import NotInTime
 from coordination.metadata.duration import duration_ms
 from streaming.cli.options import (
@@ -107,7 +106,7 @@ def _show(
     from streaming.operations.findings import DryRunRefused
 
     settings = load_server(
-        config=config, environment=os.environ, arguments=arguments, table=CHANGEFEED_FILE
+        config=config, environment=os.environ, arguments=arguments, model="ChangefeedFile"
     )
     with operator(settings.etcd, settings.transport, say) as op:
         as_json = output_format == "json"

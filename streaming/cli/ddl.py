@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 import typer
 
 from conf.load import load_server, load_sink
-from conf.setting_keys import CHANGEFEED_FILE
 from streaming.cli.cluster import Etcd, Id
 from streaming.cli.options import (
     ClusterId,
@@ -129,7 +128,7 @@ def _order(
             config=config,
             environment=os.environ,
             arguments={"etcd": etcd, "cluster-id": cluster_id},
-            table=CHANGEFEED_FILE,
+            model="ChangefeedFile",
         )
         from streaming.cli import terminal
         from streaming.operations.cluster import operator

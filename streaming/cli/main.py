@@ -10,6 +10,7 @@ need them, so that ``--help`` and a wrong setting are answered at once.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
@@ -106,6 +107,29 @@ def tidelake(
 def version() -> None:
     """Show the version of this program."""
     typer.echo(f"tidelake {tidelake_version()}")
+
+
+@app.command("config-schema")
+def config_schema(
+    *,
+    server: Annotated[
+        bool, typer.Option("--server", help="Of a server file, not of a changefeed file.")
+    ] = False,
+) -> None:
+    """Print the JSON schema of a changefeed file, with which an editor completes it.
+
+    Put the schema beside the file, and name it in the file's first line.
+
+    Example:
+      tidelake config-schema > changefeed.schema.json
+
+      #:schema ./changefeed.schema.json
+    """
+    from conf.files import models
+    from conf.files.json_schema import json_schema
+
+    schema = json_schema(models.ServerFile if server else models.ChangefeedFile)
+    typer.echo(json.dumps(schema, indent=2))
 
 
 @app.command(

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSettings, TableRule
+from conf.kafka_uri import KafkaSettings
+from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import NO_TS, TableName

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from conf.settings import RecordingSettings, SourceSettings
+from conf.recording_uri import RecordingSettings
+from conf.source_uri import SourceSettings
 from coordination.errors import ConfigError
 from streaming.source.contract import Source
 from streaming.source.kafka.source import KafkaSource

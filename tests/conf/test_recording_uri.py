@@ -8,7 +8,8 @@ import pytest
 
 from conf.load import load_settings
 from conf.problems import SettingError
-from conf.settings import RecordingSettings, Settings
+from conf.recording_uri import RecordingSettings
+from conf.settings import Settings
 from conf.source_parameters import KNOWN
 from conf.source_uri import parse_source_uri
 

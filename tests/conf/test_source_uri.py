@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from conf.kafka_security import KafkaSecurity
 from conf.problems import SettingError
-from conf.settings import KafkaSecurity
 from conf.source_parameters import PRODUCER_ONLY, PROTOCOLS_NOT_BUILT
 from conf.source_uri import SCHEMES_NOT_BUILT, parse_source_uri
 

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
 from pyspark.errors import PySparkException
 
-from conf.settings import KafkaSettings
+from conf.kafka_uri import KafkaSettings
 from coordination.errors import TryAgain
 from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conf.setting_keys import ROW_EVENTS
+from conf.files.event_types import ROW_EVENTS
 from conf.settings import EventFilter, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName

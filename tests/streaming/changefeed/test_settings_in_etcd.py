@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.changefeed_file import read_checked
+from conf.files.reading import read_checked
 from conf.load import load_settings
 from coordination.errors import ConfigError
 from coordination.metadata.records import ChangefeedInfo, dump, load

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSettings
+from conf.kafka_uri import KafkaSettings
+from conf.settings import BatchSettings, Changefeed, DeltaSink
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdls
 from streaming.owner import blocked_tables

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 from deltalake import DeltaTable
 
-from conf.settings import Changefeed, DeltaSink, KafkaSettings
+from conf.kafka_uri import KafkaSettings
+from conf.settings import Changefeed, DeltaSink
 from coordination.errors import Stop
 from coordination.model import TableName, Ts
 from coordination.trust.clock import SystemClock

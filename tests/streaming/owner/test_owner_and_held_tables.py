@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSettings
+from conf.kafka_uri import KafkaSettings
+from conf.settings import BatchSettings, Changefeed, DeltaSink
 from coordination.model import (
     CaptureID,
     Ownership,

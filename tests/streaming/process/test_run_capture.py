@@ -10,14 +10,8 @@ from typing import Any
 
 import pytest
 
-from conf.settings import (
-    Changefeed,
-    DeltaSink,
-    KafkaSettings,
-    SessionSettings,
-    Settings,
-    TransportSettings,
-)
+from conf.kafka_uri import KafkaSettings
+from conf.settings import Changefeed, DeltaSink, SessionSettings, Settings, TransportSettings
 from coordination.capture.context import CaptureContext
 from coordination.capture.server import CaptureServer
 from coordination.errors import ConfigError, TidelakeError

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import pytest
 
-from conf.settings import Changefeed, DeltaSink, KafkaSettings, TableRule
+from conf.kafka_uri import KafkaSettings
+from conf.settings import Changefeed, DeltaSink, TableRule
 from coordination.model import Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.schemas import SchemaRow

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Assignment
 
-from conf.settings import KafkaSettings
+from conf.kafka_uri import KafkaSettings
 from conf.source_uri import parse_source_uri
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings

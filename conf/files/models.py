@@ -1,0 +1,207 @@
+"""The models of a changefeed file and of a server file: every key of theirs.
+
+A key is *read*, *ignored* (it is about TiCDC's own work and changes nothing that arrives here), or
+*not built* (it changes what must happen here, so only its harmless values are accepted). A key that
+is in none of these tables is unknown, and an error. Names and meanings are TiCDC's where TiCDC has
+the key; types, defaults and bounds of Tidelake's own keys come from the settings tree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal, get_origin
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, create_model
+from pydantic.json_schema import WithJsonSchema
+
+from conf.files.event_types import EVENT_TYPES
+from conf.files.keys import (
+    ADDRESSES,
+    CAPTURE_KEYS,
+    OWN_KEYS,
+    SERVER_KEYS,
+    Key,
+    keys_of,
+)
+from conf.problems import SettingError
+from conf.settings import EventFilter, FilterSettings, TableRule
+
+
+class Table(BaseModel):
+    """A table of a file. It only checks: the values are taken from the document itself."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        defer_build=True,
+        alias_generator=lambda name: name.replace("_", "-"),
+    )
+
+
+Fields = dict[str, Any]  # by a key's name with "_" for "-": its type, and pydantic's Field
+
+
+def _table(title: str, *parts: Fields) -> type[Table]:
+    merged = {name: each for part in parts for name, each in part.items()}
+    return create_model(title, __base__=Table, **merged)
+
+
+def _read(keys: Mapping[str, Key]) -> Fields:
+    return {
+        name.replace("-", "_"): _used(key.type, key.says, key.default) for name, key in keys.items()
+    }
+
+
+def _used(of: Any, says: str, default: object = None) -> Any:
+    if get_origin(of) is tuple:
+        of = Annotated[of, Strict(False)]  # a file has lists
+    return (of, Field(default, description=says))
+
+
+def _ignored(*names: str) -> Fields:
+    says = "TiCDC's: it is accepted, and changes nothing here"
+    return {name.replace("-", "_"): (Any, Field(None, description=says)) for name in names}
+
+
+def _not_built(reason: str, *harmless: object) -> Any:
+    def check(value: object) -> object:
+        if value not in harmless:
+            raise SettingError(f"is not built yet ({reason}): leave it out")
+        return value
+
+    schema = {"enum": list(harmless), "description": f"not built yet ({reason})"}
+    return (Annotated[Any, AfterValidator(check), WithJsonSchema(schema)], None)
+
+
+def _is_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise SettingError(f": {text!r} is not a regular expression: {error}") from error
+    return text
+
+
+Texts = tuple[str, ...]
+_EXPRESSIONS = _not_built("expressions over rows", "")
+_AS_RULES = _not_built("write it as `rules`")
+_EVENTS = keys_of(EventFilter)
+_EVENTS["ignore-event"] = replace(
+    _EVENTS["ignore-event"],
+    type=tuple[Literal[EVENT_TYPES], ...],  # type: ignore[valid-type]
+)
+_EVENTS["ignore-sql"] = replace(
+    _EVENTS["ignore-sql"], type=tuple[Annotated[str, AfterValidator(_is_pattern)], ...]
+)
+_RULES = {"rules": keys_of(FilterSettings)["rules"]}
+
+_EventFilter = _table(
+    "EventFilter",
+    _read(_EVENTS),
+    {
+        "ignore_insert_value_expr": _EXPRESSIONS,
+        "ignore_update_new_value_expr": _EXPRESSIONS,
+        "ignore_update_old_value_expr": _EXPRESSIONS,
+        "ignore_delete_value_expr": _EXPRESSIONS,
+    },
+)
+_Filter = _table(
+    "Filter",
+    _read(_RULES),
+    {
+        "event_filters": _used(list[_EventFilter], "events to pass over, as in TiCDC"),  # type: ignore[valid-type]
+        "ignore_txn_start_ts": _not_built("canal-json does not carry start-ts", []),
+        "do_tables": _AS_RULES,
+        "do_dbs": _AS_RULES,
+        "ignore_tables": _AS_RULES,
+        "ignore_dbs": _AS_RULES,
+    },
+)
+_Dispatcher = _table(
+    "Dispatcher",
+    {
+        "matcher": _used(Texts, "the tables"),
+        "topic": _used(str, "the topic of their messages, which is read too"),
+    },
+    # Rows are ordered by commit-ts, wherever TiCDC puts them.
+    _ignored("partition", "dispatcher", "index", "columns"),
+)
+_TableRule = _table("TableRule", _read(keys_of(TableRule)))
+_Sink = _table(
+    "Sink",
+    {
+        "protocol": _used(str, "as the source URI's parameter"),
+        "topics": _used(Texts, "topics to read beside the one of the URI"),
+        "dispatchers": _used(list[_Dispatcher], "TiCDC's dispatchers: their topics are read"),  # type: ignore[valid-type]
+        "tables": _used(list[_TableRule], "how tables are written; the first that matches counts"),  # type: ignore[valid-type]
+        # conf/source_parameters.py knows what is in it.
+        "kafka_config": _used(dict[str, Any], "parameters of the source URI by the same names"),
+        "column_selectors": _not_built("rows would lack columns that the DDL names", []),
+    },
+    # About TiCDC's own work.
+    _ignored("transaction-atomicity", "encoder-concurrency", "enable-kafka-sink-v2"),
+    _ignored("advance-timeout-in-sec"),
+    # About other kinds of TiCDC's sinks.
+    _ignored("terminator", "date-separator", "enable-partition-separator", "file-index-digit"),
+    _ignored("safe-mode", "pulsar-config", "mysql-config", "cloud-storage-config"),
+    # About other protocols: avro, simple, debezium, csv, open-protocol.
+    _ignored("schema-registry", "debezium-disable-schema", "csv", "open", "debezium"),
+    _ignored("send-bootstrap-interval-in-sec", "send-bootstrap-in-msg-count"),
+    _ignored("send-bootstrap-to-all-partition", "send-all-bootstrap-at-start"),
+    # With or without these, canal-json carries all that is needed here.
+    _ignored("only-output-updated-columns", "delete-only-output-handle-key-columns"),
+    _ignored("content-compatible"),
+)
+_Consistent = _table(
+    "Consistent",
+    {"level": _not_built("redo logs", "none", "")},
+    # These have an effect only if there is a level.
+    _ignored("max-log-size", "flush-interval", "meta-flush-interval", "encoding-worker-num"),
+    _ignored("flush-worker-num", "storage", "use-file-backend", "compression"),
+    _ignored("flush-concurrency", "memory-usage"),
+)
+_Integrity = _table(
+    "Integrity",
+    {"integrity_check_level": _not_built("row checksums", "none", "")},
+    _ignored("corruption-handle-level"),
+)
+
+ChangefeedFile = _table(
+    "ChangefeedFile",
+    _read({name: key for name, key in OWN_KEYS.items() if name != "schema-text"}),
+    {
+        "storage_options": _used(dict[str, str], "what the store of the warehouse needs (Storage)"),
+        "filter": _used(_Filter, "which tables and events are taken, as in TiCDC"),
+        "sink": _used(_Sink, "TiCDC's settings of its sink, and how tables are written"),
+        "force_replicate": _used(bool, "as in TiCDC: tables without a key are sent too"),
+        "bdr_mode": _not_built("a lake has no changes of its own to send back", False),
+        "consistent": _used(_Consistent, "TiCDC's redo logs"),
+        "integrity": _used(_Integrity, "TiCDC's row checksums"),
+    },
+    # About TiCDC's own work. `sql-mode`: TiCDC sends DDLs as TiDB restored them.
+    # `ignore-ineligible-table`: TiCDC leaves ineligible tables out of the topic.
+    _ignored("memory-quota", "check-gc-safe-point", "mounter", "scheduler", "synced-status"),
+    _ignored("sql-mode", "ignore-ineligible-table"),
+    # Used in a cluster only. A `run` records a snapshot whenever its tables are at one timestamp,
+    # and ends with its first error.
+    _ignored("enable-sync-point", "sync-point-interval", "sync-point-retention"),
+    _ignored("changefeed-error-stuck-duration"),
+)
+
+_Security = _table(
+    "Security",
+    _read({name: key for name, key in SERVER_KEYS.items() if name not in ADDRESSES}),
+)
+ServerFile = _table(
+    "ServerFile",
+    _read(CAPTURE_KEYS),
+    _read({name: SERVER_KEYS[name] for name in ADDRESSES}),
+    {"security": _used(_Security, "TLS between captures: used if `ca-path` is given")},
+    # About TiCDC's own work.
+    _ignored("data-dir", "gc-ttl", "tz", "log-file", "log", "owner-flush-interval"),
+    _ignored("processor-flush-interval", "sorter", "kv-client", "debug"),
+)
+
+# What file, environment and arguments give together.
+GivenValues = _table("GivenValues", _read({**OWN_KEYS, **SERVER_KEYS}))
