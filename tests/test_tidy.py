@@ -31,6 +31,7 @@ DOORS = {
     "pydantic": ("conf/files/",),
     "annotated_types": ("conf/",),
     "rich": ("streaming/",),
+    "pythonjsonlogger": ("streaming/process/json_lines.py",),
     "pyspark": ("sinks/", "streaming/"),
     "delta": ("sinks/", "streaming/"),
     "py4j": ("sinks/", "streaming/"),
