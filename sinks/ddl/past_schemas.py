@@ -6,7 +6,7 @@ of their commit-ts, and then go through each later DDL as the rows went that wer
 
 Shapes are known from ``_tidelake/schemas``. What a DDL did to columns is read from its statement,
 and believed only where that leads to the columns of the next row there: an operator may have passed
-over it, and columns may have been altered by hand.
+over it.
 """
 
 from __future__ import annotations

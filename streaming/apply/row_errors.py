@@ -90,8 +90,9 @@ def cast_errors(
 def unknown_column_errors(rows: Rows, names: Sequence[str]) -> RowErrors:
     """The errors of rows that have columns which the target table lacks."""
     message = (
-        f"the target table lacks column {', '.join(names)}: add it there and start again, and the"
-        " rows that come then have it"
+        f"the target table lacks column {', '.join(names)}: a filter or an operator has passed over"
+        " the DDL that adds it. Let that DDL run and rewind to below it, or set on-unknown-column ="
+        " 'drop'"
     )
     return RowErrors(rows, _same(UNKNOWN_COLUMN, rows), _same(message, rows))
 

@@ -68,9 +68,9 @@ class BroughtBackTables:
 
 
 def blocked_table(
-    found: BroughtBack, row: ProgressRow, state: TargetState, target: Target | None
+    why: str, row: ProgressRow, state: TargetState, target: Target | None
 ) -> ReplicatedTable:
-    """The table as it was before that; nothing of it moves."""
+    """The table as its row knows it; nothing of it moves. ``why``: what an operator reads."""
     return ReplicatedTable(
         name=row.name,
         checkpoint=Ts(row.checkpoint_ts),
@@ -79,7 +79,7 @@ def blocked_table(
         identity=None if row.identity_ts is None else Ts(row.identity_ts),
         created_ts=state.ddl.commit_ts if state.ddl else NO_DDL,
         state=BLOCKED,
-        error=found.sentence(row.name),
+        error=why,
         null_dates=row.null_dates,
         dropped=row.dropped_columns,
     )

@@ -20,7 +20,7 @@ from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import DROPPED, ProgressRow
 from sinks.merge_on_write.lifecycle.create import create
-from sinks.target.altered_by_hand import schema_of
+from sinks.target.altered_by_hand import altered, unaltered_schema
 from sinks.target.engine_port import Target, app_id
 from sinks.target.table_properties import ALTERED, INCARNATION, DdlIdentity, ownership, retention
 from sinks.target.target_table import (
@@ -156,11 +156,12 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
             return ReplicatedTable(name=name, checkpoint=at_ts, state=unmade_state(row))
         if lengthens:
             state = self._lengthened(name, state)
+        schema = unaltered_schema(name, state)
         if row.incarnation < self._row.incarnation:
             if self._is_rewinding:
                 refuse_another_key(name, state, self._row.checkpoint_ts)
             state = self._seal(name, state, row.incarnation, Ts(row.checkpoint_ts))
-        target = self._target(name, schema_of(name, state), state)
+        target = self._target(name, schema, state)
         begin = max(self._start_point(row, state.identity(target.app_id)), state.begun_ts)
         span = self._span(target, state, Ts(begin))
         there = {column.name for column in target.schema.delivered}
@@ -175,19 +176,29 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
     def _blocked(
         self, name: TableName, row: ProgressRow, state: TargetState
     ) -> ReplicatedTable | None:
-        """Where others have brought an older state of it back; None also if a rewind heals it."""
+        """Where others have brought an older state of it back, or altered its columns; None also
+        if a rewind heals it."""
         app = self._app_id(name, row.incarnation)
         if (found := self._brought_back.find(self.uri(name), row, state, app)) is None:
-            return None
+            return self._altered(name, row, state)
         if row.incarnation < self._row.incarnation:
             refuse_unless_healed(name, found, row, self._row)
             if found.known_version is not None:
                 self.older_copies[name] = found.version
             return None
         was = self._brought_back.before(self.uri(name), row, found, state)
-        is_whole = was.schema is not None and was.ddl is not None
-        target = self._target(name, schema_of(name, was), was) if is_whole else None
-        return blocked_table(found, row, was, target)
+        target = self._target(name, was.schema, was) if was.schema and was.ddl else None
+        return blocked_table(found.sentence(name), row, was, target)
+
+    def _altered(
+        self, name: TableName, row: ProgressRow, state: TargetState
+    ) -> ReplicatedTable | None:
+        is_ours = state.changefeed_id == self._row.changefeed_id and not state.is_dropped
+        if not is_ours or state.schema is None or row.incarnation < self._row.incarnation:
+            return None
+        why = altered(state)
+        target = self._target(name, state.schema, state)
+        return blocked_table(f"table {name}: {why}", row, state, target) if why else None
 
     def refuse_brought_back(self, name: TableName, row: ProgressRow | None) -> None:
         """Raises TableBroughtBack where that was since the table was opened or its row written."""
@@ -281,7 +292,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         made_by = state.incarnation or 0
         if made_by < self._row.incarnation:  # made, but never filled, before the rewind
             state = self._seal(name, state, made_by, start)
-        target = self._target(name, schema_of(name, state), state)
+        target = self._target(name, unaltered_schema(name, state), state)
         return self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0)))
 
     def at(self, name: TableName) -> TargetState | None:
@@ -293,7 +304,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         state = inspect(kept, self._options)
         if state is None:
             return None
-        return self._target(name, schema_of(name, state), state)
+        return self._target(name, unaltered_schema(name, state), state)
 
     def target_under(self, name: TableName, new_name: TableName) -> Target | None:
         """Of a table that is renamed; None where it has none."""
@@ -319,7 +330,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         state = self.at(name)
         if state is None or span.target is None:
             raise TidelakeError(f"table {name} is gone from {self.uri(name)}; restore it")
-        target = self._target(name, schema_of(name, state), state)
+        target = self._target(name, unaltered_schema(name, state), state)
         found = self._span(target, state, span.checkpoint)
         return replace(found, null_dates=span.null_dates)
 

@@ -81,16 +81,17 @@ def _repeating(rows: pa.Table) -> list[str] | bool:
 def physical_rows(changes: pa.Table, shape: PhysicalSchema) -> pa.Table:
     """The rows with the physical names and types of the table's files; columns are matched by name.
 
-    A column that the rows lack is NULL: a user has just added it to the table by hand. A column
-    that the table lacks raises TidelakeError: its values would be lost silently.
+    A column that the rows lack is NULL: a user has just added it to the table by hand, and the
+    table is refused when it is opened next. A column that the table lacks raises TidelakeError: its
+    values would be lost silently.
     """
     given = dict(zip(changes.column_names, changes.columns, strict=True))
     known = {column.name for column in shape.columns}
     lost = [name for name in given if name not in known and name != OP_COLUMN]
     if lost:
         raise TidelakeError(
-            f"the table has no column {', '.join(lost)} any more: it was changed by hand while it"
-            " was written; it is opened again and taken up as it is then"
+            f"the table has no column {', '.join(lost)} any more: it was altered by hand while it"
+            " was written"
         )
     arrays = [
         given[column.name]

@@ -143,8 +143,7 @@ def _of_table(order: PartitionExchange, table: TableHandle) -> Iterator[pa.Table
 def _named(
     place: TableHandle, file: DataFile, dead: Dead, shape: PhysicalSchema, into: Target
 ) -> Iterator[pa.Table]:
-    """The live rows of a file, with the columns of ``into``; what somebody has added by hand does
-    not come along."""
+    """The live rows of a file, with the columns of ``into``."""
     spelled = {column.name.lower(): column for column in shape.columns}
     names = [column.name for column in into.schema.delivered]
     columns = [spelled[name.lower()] for name in names]

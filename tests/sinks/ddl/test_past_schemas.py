@@ -126,7 +126,7 @@ def test_below_a_row_that_is_missing_or_not_understood_nothing_is_known() -> Non
     assert known([ADDED, RETYPED]) == shapes
 
 
-def test_a_table_that_was_altered_by_hand_is_not_known_below() -> None:
+def test_a_table_with_other_columns_than_its_last_row_is_not_known_below() -> None:
     assert known([FIRST, ADDED, RETYPED], schema("id int", "v int", "mine text")) == [
         (29, ["id", "v", "mine"], False)
     ]

@@ -1,4 +1,4 @@
-"""A target's columns after somebody has altered it by hand. Without Spark."""
+"""A target is refused after somebody has altered its columns by hand. Without Spark."""
 
 from __future__ import annotations
 
@@ -7,87 +7,71 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, Field, Schema
-from deltalake.schema import ArrayType, PrimitiveType
+from deltalake.schema import PrimitiveType
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.target.altered_by_hand import DeltaColumn, delta_columns, schema_as_it_is
-from sinks.types.delta_types import delta_type
-from sinks.types.mysql_type import MySQLType
-from sinks.types.table_schema import Column, TableSchema
+from sinks.merge_on_write.lifecycle.create import create
+from sinks.target.altered_by_hand import altered, how_altered, unaltered_schema
+from sinks.target.target_table import TargetState, inspect
+from sinks.target.write_mode import UPSERT, WriteMode
+from tests.sinks.merge_on_write import orders
+from tests.sinks.merge_on_write.event_logs import ORIGIN
 
 NAME = TableName("shop", "orders")
-MADE = [
-    Column(name="id", type=MySQLType.parse("bigint"), nullable=False),
-    Column(name="state", type=MySQLType.parse("enum('new','paid')")),
-    Column(name="sum", type=MySQLType.parse("int"), generated="virtual"),
+FORMS = [
+    UPSERT,
+    WriteMode(mode="append"),
+    WriteMode(mode="history"),
+    WriteMode(soft_delete=True, extra_columns=("_tidelake_commit_ts",)),
 ]
-STORED = TableSchema(columns=tuple(MADE), key=("id",))
-ID, STATE = DeltaColumn("id", "bigint"), DeltaColumn("state", "string")
 
 
-def read_as(*columns: DeltaColumn) -> dict[str, str]:
-    found = schema_as_it_is(NAME, STORED, columns)
-    assert found.key == STORED.key
-    return {column.name: str(column.type) for column in found.delivered}
+def made(folder: Path, form: WriteMode = UPSERT) -> TargetState:
+    target = replace(orders.target(str(folder / "t")), form=form)
+    create(target, properties=ORIGIN)
+    found = inspect(target.uri, {})
+    assert found is not None
+    return found
 
 
-def test_a_table_as_it_was_made_keeps_its_schema() -> None:
-    assert schema_as_it_is(NAME, STORED, [ID, STATE]) is STORED
-    assert schema_as_it_is(NAME, STORED, [STATE, ID]) is STORED
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_a_table_as_it_was_made_has_its_schema(tmp_path: Path, form: WriteMode) -> None:
+    state = made(tmp_path, form)
+    assert altered(state) == ""
+    assert unaltered_schema(NAME, state) == state.schema
 
 
-def test_what_was_added_is_read_by_its_type_or_by_the_type_in_its_comment() -> None:
-    types = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal(12,3)", "string")
-    types += ("binary", "date", "timestamp", "timestamp_ntz", "array<float>")
-    added = [DeltaColumn(f"c{number}", of) for number, of in enumerate(types)]
-    found = schema_as_it_is(NAME, STORED, [ID, STATE, *added])
-    assert tuple(delta_type(column.type) for column in found.delivered[2:]) == types
-    assert "sum" not in {column.name for column in found.delivered}
-
-    enum = "enum('a','it''s')"
-    assert read_as(ID, STATE, DeltaColumn("kind", "string", enum))["kind"] == enum
-    assert read_as(ID, STATE, DeltaColumn("n", "bigint", "int unsigned"))["n"] == "int unsigned"
-    for comment in ("a note", "int", "", "("):
-        assert read_as(ID, STATE, DeltaColumn("note", "string", comment))["note"] == "text"
-
-
-def test_what_no_value_is_cast_to_is_left_and_what_was_dropped_or_widened_is_followed() -> None:
-    assert read_as(ID, STATE, DeltaColumn("flag", "boolean")) == read_as(ID, STATE)
-    assert read_as(ID) == {"id": "bigint"}
-    assert read_as(ID, DeltaColumn("state", "int")) == {"id": "bigint", "state": "int"}
-    assert list(read_as(ID, DeltaColumn("status", "string"))) == ["id", "status"]
-
-
-def test_a_table_without_its_key_is_refused() -> None:
-    for columns in ([STATE], [DeltaColumn("id", "boolean"), STATE]):
-        with pytest.raises(TidelakeError, match=r"shop\.orders has no key column id any more"):
-            read_as(*columns)
+@pytest.mark.parametrize(
+    ("there", "shown"),
+    [
+        ({"id": "long", "v": "string", "note": "string"}, "id bigint, v string, note string"),
+        ({"id": "long"}, "id bigint"),
+        ({"v": "string"}, "v string"),
+        ({"id": "long", "w": "string"}, "id bigint, w string"),
+        ({"id": "long", "v": "integer"}, "id bigint, v int"),
+        ({"id": "string", "v": "string"}, "id string, v string"),
+    ],
+    ids=["added", "dropped", "without-its-key", "renamed", "of-another-type", "another-key"],
+)
+def test_other_columns_are_told_beside_the_streams(
+    tmp_path: Path, there: dict[str, str], shown: str
+) -> None:
+    fields = [{"name": name, "type": kind} for name, kind in there.items()]
+    why = how_altered(made(tmp_path), fields)
+    assert f"The table has ({shown}), and the stream gives it (id bigint, v string). " in why
+    assert "or move the table away and load it anew" in why
 
 
-def test_where_all_columns_are_the_key_one_that_was_added_is_in_it() -> None:
-    by_all = replace(STORED, key=()).by_all_columns()
-    found = schema_as_it_is(NAME, by_all, [ID, STATE, DeltaColumn("n", "int")])
-    assert (found.key, found.key_is_row) == (("id", "state", "n"), True)
-    with pytest.raises(TidelakeError, match="has no key column state any more"):
-        schema_as_it_is(NAME, by_all, [ID])
+def test_the_order_of_columns_means_nothing(tmp_path: Path) -> None:
+    fields = [{"name": "v", "type": "string"}, {"name": "id", "type": "long"}]
+    assert how_altered(made(tmp_path), fields) == ""
 
 
-def test_columns_are_read_from_the_log(tmp_path: Path) -> None:
-    fields = [
-        Field("id", PrimitiveType("long")),
-        Field("kind", PrimitiveType("string"), metadata={"comment": "enum('a')"}),
-        Field("price", PrimitiveType("decimal(10,2)")),
-        Field("at", PrimitiveType("timestamp_ntz")),
-        Field("near", ArrayType(PrimitiveType("float"), contains_null=True)),
-        Field("deep", ArrayType(ArrayType(PrimitiveType("float"), contains_null=True), True)),
-    ]
-    handle = DeltaTable.create(str(tmp_path / "t"), Schema(fields))
-    assert delta_columns(handle) == [
-        DeltaColumn("id", "bigint"),
-        DeltaColumn("kind", "string", "enum('a')"),
-        DeltaColumn("price", "decimal(10,2)"),
-        DeltaColumn("at", "timestamp_ntz"),
-        DeltaColumn("near", "array<float>"),
-        DeltaColumn("deep", "other"),
-    ]
+def test_what_the_log_has_is_told_with_the_tables_name(tmp_path: Path) -> None:
+    columns = [Field(name, PrimitiveType(kind)) for name, kind in (("id", "long"), ("n", "byte"))]
+    handle = DeltaTable.create(str(tmp_path / "other"), Schema(columns))
+    properties = dict(made(tmp_path).properties)
+    state = TargetState(handle=handle, version=0, properties=properties)
+    with pytest.raises(TidelakeError, match=r"^table shop\.orders: .*\(id bigint, n tinyint\)"):
+        unaltered_schema(NAME, state)

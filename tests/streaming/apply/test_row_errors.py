@@ -179,8 +179,8 @@ def test_columns_come_in_any_order_and_unknown_ones_never_pass_in_silence() -> N
     assert by_key(found) == {1: "a", 4: None}  # a DELETE needs its key alone
     assert {each[0] for each in errors(found).values()} == {"unknown-column"}
     assert errors(found)[1][1] == (
-        "the target table lacks column note, more: add it there and start again, and the rows "
-        "that come then have it"
+        "the target table lacks column note, more: a filter or an operator has passed over the DDL "
+        "that adds it. Let that DDL run and rewind to below it, or set on-unknown-column = 'drop'"
     )
     assert sorted(errors(found)) == [1, 2]
     assert found.dropped == {}
