@@ -7,7 +7,7 @@ last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sinks.ddl.defaults import as_bytes, fill
@@ -30,8 +30,10 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.handle_key import PRIMARY, keyed, named
 from sinks.ddl.tokens import same_name
+from sinks.types.mysql_type import MySQLType
 from sinks.types.partitioning import Partitioning
 from sinks.types.table_schema import Column, Index, IndexKind, TableSchema
+from sinks.types.type_changes import may_make_equal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,24 @@ class SchemaChange:
     after: TableSchema
     sources: Mapping[str, str | None]
     fills: Mapping[str, str]
+
+    @property
+    def loses_rows_of_a_set(self) -> bool:
+        """Whether rows that all columns tell apart may be one by the new columns or key. The target
+        has such rows once, however often they are upstream. A table made anew has none."""
+        before, after = self.before, self.after
+        if not (before.key_is_row or after.key_is_row) or not any(self.sources.values()):
+            return False
+        lost = set(before.key) - set(self.sources.values())
+        is_other = before.key_is_row != after.key_is_row or bool(lost)
+        return is_other or any(may_make_equal(*types) for types in self.key_types())
+
+    def key_types(self) -> Iterator[tuple[MySQLType, MySQLType]]:
+        """Of the columns that were in the key and still are, as they were and as they are."""
+        for name in self.after.key:
+            source = self.sources[name]
+            if source in self.before.key:
+                yield self.before.column(source).type, self.after.column(name).type
 
 
 def evolved(schema: TableSchema, changes: Sequence[AlterSpec]) -> SchemaChange:

@@ -73,6 +73,11 @@ def keeps_apart(old: MySQLType, new: MySQLType) -> bool:
     return (old.name, new.name) == ("time", "time") and not may_round(old, new)
 
 
+def may_make_equal(old: MySQLType, new: MySQLType) -> bool:
+    """Whether two values that differ may be equal in the new type."""
+    return needs_conversion(old, new) and not keeps_apart(old, new)
+
+
 def needs_untold(old: MySQLType, new: MySQLType) -> bool:
     """Whether what a value becomes may depend on digits that are not known: a DDL waits then."""
     if not old.is_untold:

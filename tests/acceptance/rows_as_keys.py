@@ -1,10 +1,9 @@
-"""A table whose rows are told apart by all its columns, until it gets a key, and again when it has
-lost it: random transactions and DDLs, and what its target must hold at each moment.
+"""A table whose rows are told apart by all its columns: random transactions and DDLs, and what its
+target must hold at each moment.
 
 Upstream it is a bag: cells come from small pools, so that rows are equal again and again, and NULL
 is one of them. The target is what the events say of each row, in the order of commits: within one
-commit-ts DELETEs first, and an UPDATE is the DELETE of its old row and its new row. Where there is
-a key it is the row of each key.
+commit-ts DELETEs first, and an UPDATE is the DELETE of its old row and its new row.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from typing import Any
 
 from tests.shop.canal_json import (
@@ -29,7 +28,6 @@ from tests.shop.feed import Message
 
 SCHEMA, NAME = "shop", "bag"
 PARTITIONS = 3
-KEY = "k"
 POOLS: dict[str, tuple[Any, ...]] = {
     "int": (None, -1, 0, 1, 2),
     "bigint": (None, -1, 0, 1, 2, 2**40),
@@ -45,23 +43,13 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
 }
 
 
-def _rounded(value: Any) -> Any:
-    return value and int(value.quantize(Decimal(1), ROUND_HALF_UP))
-
-
-# From type to type, what becomes of a value, and whether two may become one.
-CONVERSIONS: dict[str, tuple[str, Callable[[Any], Any], bool]] = {
-    "int": ("bigint", lambda value: value, False),
-    "bigint": ("int", lambda value: value, False),
-    "decimal(6,2)": ("int", _rounded, True),
-}
+CONVERSIONS = {"int": "bigint", "bigint": "int"}  # in others two values may become one
 Row = dict[str, Any]
 
 
 @dataclass
 class RowsAsKeys:
-    """``messages``; ``moments``: from which ts on which rows are there. ``rekeyed``: the ts of DDLs
-    below which no rewind goes."""
+    """``messages``; ``moments``: from which ts on which rows are there."""
 
     seed: int
     transactions: int = 60
@@ -70,14 +58,12 @@ class RowsAsKeys:
     replays: float = 0.1
     messages: list[Message] = field(default_factory=list)
     moments: list[tuple[int, list[Row]]] = field(default_factory=list)
-    rekeyed: list[int] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)  # of its DDLs
 
     def __post_init__(self) -> None:
         self._dice = random.Random(self.seed)
         self._ts, self._ids, self._names = self.first_ts, 0, 0
-        self._columns = [Column(KEY, "int"), *(self._new_column() for _ in range(2))]
-        self._has_key = self._is_not_null = False
+        self._columns = [self._new_column() for _ in range(3)]
         self._bag: dict[int, Row] = {}  # upstream, by what no column shows
         self._target: dict[tuple[Any, ...], Row] = {}
         body = ", ".join(f"`{each.name}` {each.type}" for each in self._columns)
@@ -92,10 +78,6 @@ class RowsAsKeys:
 
     def rows_at(self, ts: int) -> list[Row]:
         return next(rows for at, rows in reversed(self.moments) if at <= ts)
-
-    def floor(self, ts: int) -> int:
-        """The lowest ts to which a rewind may go that is begun when the table is at ``ts``."""
-        return max((at for at in self.rekeyed if at <= ts), default=1) - 1
 
     # Rows.
 
@@ -122,70 +104,32 @@ class RowsAsKeys:
             for change in changes:
                 old = change.row if change.op == "DELETE" else change.old
                 if gone and old is not None:
-                    self._target.pop(self._key_of(old), None)
+                    self._target.pop(tuple(old.values()), None)
                 elif not gone and change.op != "DELETE":
-                    self._target[self._key_of(change.row)] = change.row
+                    self._target[tuple(change.row.values())] = change.row
         sent = [encode_change(change, ts, 0) for change in changes]
         for message in self._dice.sample(sent, len(sent)):
             self.messages.append((self._dice.randrange(PARTITIONS), None, message))
         self._moment()
 
     def _change(self, op: Op, row: Row, old: Row | None = None) -> Change:
-        key = (KEY,) if self._has_key else ()
-        table = Table(
-            schema=SCHEMA,
-            name=NAME,
-            columns=tuple(self._columns),
-            primary_key=key,
-            handle_key=key,
-        )
+        columns = tuple(self._columns)
+        table = Table(schema=SCHEMA, name=NAME, columns=columns, primary_key=(), handle_key=())
         return Change(table=table, op=op, row=row, old=old)
 
-    def _key_of(self, row: Row) -> tuple[Any, ...]:
-        return (row[KEY],) if self._has_key else tuple(row.values())
-
     def _new_row(self) -> Row:
-        row = {each.name: self._dice.choice(POOLS[each.type]) for each in self._columns}
-        if self._has_key:
-            row[KEY] = self._free_key()
-        elif self._is_not_null:
-            row[KEY] = row[KEY] or 0
-        return row
+        return {each.name: self._dice.choice(POOLS[each.type]) for each in self._columns}
 
     def _edit(self) -> Row:
         """Some cells of an UPDATE; perhaps they are the same again."""
         chosen = self._dice.sample(self._columns, self._dice.randint(1, 2))
-        cells = {each.name: self._dice.choice(POOLS[each.type]) for each in chosen}
-        if KEY in cells and self._has_key:
-            cells[KEY] = self._free_key()
-        elif KEY in cells and self._is_not_null:
-            cells[KEY] = cells[KEY] or 0
-        return cells
-
-    def _free_key(self) -> int:
-        return max((row[KEY] or 0 for row in self._bag.values()), default=0) + 1
+        return {each.name: self._dice.choice(POOLS[each.type]) for each in chosen}
 
     # DDLs.
 
     def _alter(self) -> None:
-        key = self._lose_key if self._has_key else self._gain_key
-        steps = [self._add, self._add_filled, self._rename, self._convert, self._drop]
-        steps += [self._truncate, key]
-        self._dice.choices(steps, (4, 4, 4, 4, 2, 1, 3))[0]()
-
-    def _gain_key(self) -> None:
-        """Its cells become unique first; the target may have fewer rows than upstream."""
-        changes = []
-        for id_, row in self._bag.items():
-            self._bag[id_] = new = {**row, KEY: self._free_key()}
-            changes.append(self._change("UPDATE", new, row))
-        self._commit(self._tick(), changes)
-        self._has_key = self._is_not_null = True
-        self._reshape("gain", f"ADD PRIMARY KEY (`{KEY}`)", rekeys=True)
-
-    def _lose_key(self) -> None:
-        self._has_key = False
-        self._reshape("lose", "DROP PRIMARY KEY", rekeys=True)
+        steps = [self._add, self._add_filled, self._rename, self._convert, self._truncate]
+        self._dice.choices(steps, (4, 4, 4, 4, 1))[0]()
 
     def _add(self) -> None:
         column = self._new_column()
@@ -201,37 +145,24 @@ class RowsAsKeys:
         clause = f"ADD COLUMN `{column.name}` {column.type} DEFAULT {text}"
         self._reshape("add filled", clause, lambda row: {**row, column.name: value})
 
-    def _drop(self) -> None:
-        if len(self._columns) < 3:
-            return
-        column = self._dice.choice([each for each in self._columns if each.name != KEY])
-        self._columns.remove(column)
-        clause = f"DROP COLUMN `{column.name}`"
-        self._reshape("drop", clause, lambda row: row, rekeys=not self._has_key)
-
     def _rename(self) -> None:
-        column = self._dice.choice([each for each in self._columns if each.name != KEY])
+        column = self._dice.choice(self._columns)
         new = self._new_column([column.type])
         self._columns[self._columns.index(column)] = new
         clause = f"RENAME COLUMN `{column.name}` TO `{new.name}`"
         self._reshape("rename", clause, lambda row: {**row, new.name: row[column.name]})
 
     def _convert(self) -> None:
-        able = [each for each in self._columns if each.type in CONVERSIONS and each.name != KEY]
+        able = [each for each in self._columns if each.type in CONVERSIONS]
         if not able:
             return
         column = self._dice.choice(able)
-        kind, become, merges = CONVERSIONS[column.type]
+        kind = CONVERSIONS[column.type]
         if kind == "int":
             self._make_room(column.name)
         self._columns[self._columns.index(column)] = Column(column.name, kind)
         clause = f"MODIFY COLUMN `{column.name}` {kind}"
-        self._reshape(
-            "convert",
-            clause,
-            lambda row: {**row, column.name: become(row[column.name])},
-            rekeys=merges and not self._has_key,
-        )
+        self._reshape("convert", clause)
 
     def _make_room(self, name: str) -> None:
         """What has no place in the narrower type goes first: TiDB sees to that."""
@@ -247,12 +178,7 @@ class RowsAsKeys:
         self._ddl("truncate", f"TRUNCATE TABLE `{NAME}`", "TRUNCATE")
 
     def _reshape(
-        self,
-        kind: str,
-        clause: str,
-        becomes: Callable[[Row], Row] = lambda row: row,
-        *,
-        rekeys: bool = False,
+        self, kind: str, clause: str, becomes: Callable[[Row], Row] = lambda row: row
     ) -> None:
         def shaped(row: Row) -> Row:
             made = becomes(row)
@@ -260,10 +186,8 @@ class RowsAsKeys:
 
         self._bag = {id_: shaped(row) for id_, row in self._bag.items()}
         rows = [shaped(row) for row in self._target.values()]
-        self._target = {self._key_of(row): row for row in rows}
+        self._target = {tuple(row.values()): row for row in rows}
         self._ddl(kind, f"ALTER TABLE `{NAME}` {clause}", "ALTER")
-        if rekeys:
-            self.rekeyed.append(self._ts)
 
     def _new_column(self, types: Iterable[str] = ()) -> Column:
         self._names += 1

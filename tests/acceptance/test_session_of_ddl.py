@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from conf.settings import TableRule
+from tests.acceptance.one_process import Lives
 from tests.acceptance.reported import at, ddl, mark, play, recording, row
 from tests.acceptance.small_tables import MakeLives
 from tests.shop.feed import Message
@@ -69,12 +70,25 @@ def feed(name: str, change: str) -> list[Message]:
     ]
 
 
-@pytest.mark.parametrize("name", ["whole", "hist", "log"])
-def test_what_could_never_be_mended_waits(new_lives: MakeLives, name: str) -> None:
+def in_all_forms(new_lives: MakeLives) -> Lives:
     lives = new_lives(1, partitions=None)
     changefeed = lives.settings.changefeed
     sink = replace(changefeed.sink, tables=RULES)
     lives.settings = replace(lives.settings, changefeed=replace(changefeed, sink=sink))
+    return lives
+
+
+def test_a_moment_that_is_of_the_key_waits(new_lives: MakeLives) -> None:
+    lives = in_all_forms(new_lives)
+    lives.produce(feed("whole", NOW))
+    error = str(lives.live(target_ts=at(8), ddl_time_zone="+08:00"))
+    for part in ("shop.whole", "column n", "the second at which the statement began"):
+        assert part in error, error
+
+
+@pytest.mark.parametrize("name", ["hist", "log"])
+def test_what_could_never_be_mended_waits(new_lives: MakeLives, name: str) -> None:
+    lives = in_all_forms(new_lives)
     lives.produce(feed(name, TO_DATETIME))
     error = str(lives.live(target_ts=at(8)))
     for part in (f"shop.{name}", "column s", "ddl-time-zone", "never be mended", "tidelake ddl"):

@@ -27,7 +27,7 @@ from sinks.ddl.session_values import SessionValues
 from sinks.merge_on_write.alter.assumed import assumed
 from sinks.merge_on_write.alter.dropped_rows import NEVER_MS, DroppedRows, kept_uri
 from sinks.merge_on_write.alter.duplicate_keys import refuse_doubles
-from sinks.merge_on_write.alter.duplicate_rows import take_equal_out
+from sinks.merge_on_write.alter.duplicate_rows import take_deleted_out
 from sinks.merge_on_write.alter.ended_rows import rows_to_end, write_ended
 from sinks.merge_on_write.alter.new_metadata import NewMetadata, new_metadata
 from sinks.merge_on_write.alter.partition_rows import find_partitions
@@ -379,8 +379,8 @@ def _write(
             written.append(each)
         if new.key_changes:
             columns = [new.shape.column(name) for name in key]
-            if new.key_is_row or order.target.form.soft_delete:
-                take_equal_out(written, columns, work, order.map_parts)
+            if order.target.form.soft_delete:
+                take_deleted_out(written, columns, work, order.map_parts)
             else:
                 refuse_doubles(written, columns, work, order.map_parts)
     except TidelakeError as error:

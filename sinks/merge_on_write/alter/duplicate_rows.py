@@ -1,9 +1,9 @@
-"""Of rows of files that were just written one of each key stays, where all columns are the key, or
-where rows that were deleted upstream give way to what has their new key now.
+"""A table that keeps deleted rows gets another key: in files that were just written, deleted rows
+give way to the rows that have their new key.
 
-They are found share by share, as doubles are (``duplicate_keys``), and taken out in vectors. Where
-the table's form has marks of its own, the row stays that is there rather than deleted, and then the
-one that changed last.
+They are found share by share, as doubles are (``duplicate_keys``), and taken out in vectors. The
+row that is there stays; of deleted rows alone the one that changed last. Two rows that are there
+and have one new key are an error.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from sinks.types.last_per_key import last_per_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurplusOfShare:
-    """Looks for the rows of a share that equal one that stays. Can be pickled."""
+    """Looks for the deleted rows of a share that have the key of a row that stays. Can be
+    pickled."""
 
     share: ShareOfKeys
-    marks: tuple[PhysicalColumn, ...]  # the form's, the weightiest first
-    deleted_alone: bool = False  # no others may go; the first mark tells which were deleted
+    marks: tuple[PhysicalColumn, ...]  # ``ROW_DELETED``, and ``ROW_TS`` if the table has it
 
     def __call__(self, number: int) -> dict[int, BitMap64]:
         """By the number of a file: which of its rows go. Raises TidelakeError."""
@@ -57,7 +57,7 @@ class SurplusOfShare:
             stay = last_per_key(Keys(here[0], here[1]), here[2:-2])
             goes = np.ones(len(here[0]), np.bool_)
             goes[stay] = False
-            if self.deleted_alone and len(alive := here[0][goes & (here[2] == 0)]):
+            if len(alive := here[0][goes & (here[2] == 0)]):
                 raise doubled(self.share.columns, self.share.double(alive[:1].astype(np.uint64)))
             for each in np.unique(here[-2][goes]).tolist():
                 gone[each] |= BitMap64(here[-1][goes & (here[-2] == each)].astype(np.uint64))
@@ -71,7 +71,7 @@ def _weight(column: PhysicalColumn, values: pa.Array) -> Ordinals:
     return -numbers if column.name == ROW_DELETED else numbers
 
 
-def take_equal_out(
+def take_deleted_out(
     written: list[DataFile],
     columns: Sequence[PhysicalColumn],
     work: PartRewrite,
@@ -81,9 +81,7 @@ def take_equal_out(
     of ``duplicate_keys.share_of``."""
     by_name = {column.name: column for column in work.new.shape.columns}
     marks = tuple(by_name[name] for name in (ROW_DELETED, ROW_TS) if name in by_name)
-    surplus = SurplusOfShare(
-        share=share_of(written, columns, work), marks=marks, deleted_alone=not work.new.key_is_row
-    )
+    surplus = SurplusOfShare(share=share_of(written, columns, work), marks=marks)
     gone: dict[int, BitMap64] = {}
     size_bytes = sum(each.size for each in written)
     with closing(map_parts(surplus, range(surplus.share.shares), size_bytes)) as found:

@@ -24,12 +24,12 @@ from sinks.merge_on_write.log.physical_schema import (
     PhysicalSchema,
     listed_columns,
 )
-from sinks.target.table_properties import KEY, SCHEMA
+from sinks.target.altered_by_hand import how_altered
+from sinks.target.table_properties import KEY, SCHEMA, TableProperties
 from sinks.target.write_mode import WriteMode
 from sinks.types.delta_types import delta_type, log_type, quoted, sql_type
-from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import MOMENTS
-from sinks.types.type_changes import keeps_apart, needs_conversion
+from sinks.types.type_changes import may_make_equal, needs_conversion
 
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 STATISTICS = "delta.dataSkippingStatsColumns"
@@ -57,7 +57,6 @@ class NewMetadata:
     shape: PhysicalSchema
     columns: tuple[RewrittenColumn, ...]  # those of ``shape``, in their order
     key_changes: bool  # in its columns or their values: NULL and doubles may come up
-    key_is_row: bool  # equal rows are one then
     zero_dates: frozenset[str]  # columns of the key in which NULL is 0000-00-00
     rekeys: bool  # rows (events of a change log) of before may be one by it: no rewind goes below
 
@@ -75,21 +74,19 @@ def new_metadata(
     *,
     on_add_default: OnAddDefault,
 ) -> NewMetadata:
-    """Raises NotForThisEngine where this engine does not write the table, TidelakeError where the
-    table has not the columns that the change speaks of."""
+    """Raises NotForThisEngine where this engine does not write the table, TidelakeError where
+    somebody has altered its columns by hand."""
     old = PhysicalSchema.of(protocol, metadata)
     if metadata.configuration.get("delta.columnMapping.mode") != "name":
         raise NotForThisEngine("its columns are not mapped by name (delta.columnMapping.mode)")
     fields = {field["name"]: field for field in metadata.schema["fields"]}
-    known = {column.name for column in change.before.delivered}
+    why = how_altered(TableProperties(properties=metadata.configuration), fields.values())
+    if why and not _makes_anew(change):
+        raise TidelakeError(why)
     last_id = max(_ids(fields.values(), metadata.configuration))
     made: list[Json] = []
     for column in change.after.delivered:
         source = change.sources[column.name]
-        if source is not None and source not in fields:
-            raise TidelakeError(
-                f"the table has no column {source} any more: it was dropped or renamed by hand"
-            )
         field = field_of(
             column.name, delta_type(column.type), fields.get(source or ""), last_id + 1
         )
@@ -97,16 +94,12 @@ def new_metadata(
         made.append(field)
     form = WriteMode.of_properties(metadata.configuration)
     form.refuse_names(change.sources)
-    others = {name: field for name, field in fields.items() if name not in known}
-    if _makes_anew(change):  # else columns that somebody has added by hand stay
-        others = {name: others[name] for name in form.columns}
     if form.is_history and _rekeys(change):
         raise TidelakeError(
             "its key changes, and a table of write-mode = 'history' cannot tell which version of a "
             "row follows which by two keys: move it away, and load it anew"
         )
-    made += others.values()
-    _refuse_doubles(made)
+    made += (fields[name] for name in form.columns)
     configuration = {
         **metadata.configuration,
         KEY: json.dumps(list(change.after.key), ensure_ascii=False),
@@ -126,7 +119,6 @@ def new_metadata(
         shape=shape,
         columns=tuple(_rewritten(old, shape, origins)),
         key_changes=form.mode == "upsert" and _key_changes(change),
-        key_is_row=change.after.key_is_row,
         zero_dates=frozenset(_zero_dates(change)),
         rekeys=_rekeys(change),
     )
@@ -152,18 +144,6 @@ def field_of(name: str, kind: str, source: Json | None, new_id: int) -> Json:
     identity = {_ID: new_id, _PHYSICAL: f"col-{uuid.uuid4()}"}
     metadata = {**notes, **identity}
     return {"name": name, "type": log_type(kind), "nullable": True, "metadata": metadata}
-
-
-def _refuse_doubles(fields: Sequence[Json]) -> None:
-    """Delta's names differ in more than case."""
-    seen: set[str] = set()
-    for field in fields:
-        if field["name"].lower() in seen:
-            raise TidelakeError(
-                f"the table has a column {field['name']} already, which was added by hand: drop or "
-                "rename it there"
-            )
-        seen.add(field["name"].lower())
 
 
 def with_features(protocol: Protocol, fields: Sequence[Json]) -> Protocol:
@@ -212,7 +192,7 @@ def statistics_property(types: Mapping[str, str]) -> dict[str, str]:
 def _rewritten(
     old: PhysicalSchema, new: PhysicalSchema, origins: Mapping[str, ColumnOrigin]
 ) -> Iterator[RewrittenColumn]:
-    """Columns that no DDL knows, which were added by hand, stay as they are."""
+    """The columns of the table's form, which no DDL knows, stay as they are."""
     for column in new.columns:
         name = column.name
         origin = origins.get(name) or ColumnOrigin(name=name, source=name)
@@ -221,32 +201,26 @@ def _rewritten(
 
 
 def _key_changes(change: SchemaChange) -> bool:
-    """A table that loses its key has nothing that could be wrong in it. Nor has one that comes to
-    all columns as its key, or gets one more, as long as those of the old key stay."""
-    if not change.after.key:
+    """Where all columns are the key, a change of it keeps rows apart (`loses_rows_of_a_set`)."""
+    if not change.after.key or change.after.key_is_row:
         return False
-    if not _keeps_key(change):
-        return True
-    return any(needs_conversion(was, kind) for was, kind in _key_types(change))
+    return not _keeps_key(change) or any(
+        needs_conversion(was, kind) for was, kind in change.key_types()
+    )
 
 
 def _rekeys(change: SchemaChange) -> bool:
     """Not where the key has the columns that it had, and any that are converted stay apart. Nor
     where the table is made again, without a row."""
-    if _makes_anew(change) or not change.after.key:
+    if _makes_anew(change) or not change.after.key or change.after.key_is_row:
         return False
-    if change.before.key_is_row != change.after.key_is_row or not _keeps_key(change):
-        return True
-    return any(
-        needs_conversion(was, kind) and not keeps_apart(was, kind)
-        for was, kind in _key_types(change)
+    return not _keeps_key(change) or any(
+        may_make_equal(was, kind) for was, kind in change.key_types()
     )
 
 
 def _zero_dates(change: SchemaChange) -> Iterator[str]:
     """Those that were in the key as dates, and still are: no other NULL is in a key."""
-    if change.before.key_is_row:
-        return
     for name in change.after.key:
         source = change.sources[name]
         if source in change.before.key:
@@ -256,14 +230,4 @@ def _zero_dates(change: SchemaChange) -> Iterator[str]:
 
 
 def _keeps_key(change: SchemaChange) -> bool:
-    """Whether all columns that were the key are in the key, and no others, unless all are."""
-    before, sources = set(change.before.key), {change.sources[name] for name in change.after.key}
-    return before <= sources if change.after.key_is_row else before == sources
-
-
-def _key_types(change: SchemaChange) -> Iterator[tuple[MySQLType, MySQLType]]:
-    """Of the columns of the old key, as they were and as they are."""
-    for name in change.after.key:
-        source = change.sources[name]
-        if source in change.before.key:
-            yield change.before.column(source).type, change.after.column(name).type
+    return set(change.before.key) == {change.sources[name] for name in change.after.key}

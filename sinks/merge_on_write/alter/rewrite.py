@@ -103,7 +103,7 @@ class PartRewrite:
 
     def _keyed(self, rows: pa.Table) -> pa.Table:
         """Without the rows that were deleted and have no new key. Raises where others have none."""
-        if not self.new.key_changes or self.new.key_is_row:
+        if not self.new.key_changes:
             return rows
         by_name = {column.name: column.physical for column in self.new.shape.columns}
         full = [name for name in self.key if name not in self.new.zero_dates]

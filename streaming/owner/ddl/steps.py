@@ -48,19 +48,12 @@ RECOVERS_UNKNOWN = (
     "it brings a table back, and [filter] passes over DDLs that take rows away, so that it is not "
     "known which ones it means"
 )
-
-
-LOSES_KEY = (
-    "the table loses its last key, without which its rows are not told apart. If equal rows may be "
-    "one row, give it key = 'all-columns' in [[sink.tables]] and start again (in a cluster: pause, "
-    "update and resume the changefeed): it goes on with this DDL. Else pass over the DDL if the "
-    "columns of the old key stay unique, or move the table away and load it anew with write-mode = "
-    "'append'"
-)
-FIRST_KEY = (
-    "the table gets its first key, and the rows that it had without one are not in the target: "
-    "pass over it, and load the table anew, or replicate it with write-mode = 'append' or key = "
-    "'all-columns' in [[sink.tables]]"
+TOLD_APART_ANEW = (
+    "it changes by what the rows of the table are told apart: the table gets its first key, or "
+    "loses its last one, or its rows are told apart by all columns (key = 'all-columns') and it "
+    "loses a column, or gets a type in which two values may be equal. The target cannot follow: "
+    "move the table away and load it anew. If the columns of a lost key stay unique, pass over the "
+    "DDL instead"
 )
 
 
@@ -172,7 +165,7 @@ def step_of(  # noqa: PLR0911 - one per kind
             schema = schemas.get(name)
             if schema is None or not (schema.key or form.is_log):
                 is_first = name in schemas and _adds_key(effect) and not form.is_log
-                return FIRST_KEY if is_first else None
+                return TOLD_APART_ANEW if is_first else None
             if not isinstance(effect, AlterTable):
                 is_skipped = isinstance(effect, PassedOver)
                 return DdlStep(
@@ -338,8 +331,8 @@ def _altered(
     except ValueError as error:
         return str(error)
     change = replace(change, after=form.keyed(change.after))
-    if not form.is_log and not change.after.key:
-        return LOSES_KEY
+    if not form.is_log and (not change.after.key or change.loses_rows_of_a_set):
+        return TOLD_APART_ANEW
     if not _is_sure(change, is_log=form.is_log):
         return KEY
     return DdlStep(event=event, name=effect.name, change=change)

@@ -12,7 +12,7 @@ from sinks.ddl.effects import CreateTable
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import WriteModes
 from streaming.owner.ddl.plan import DdlPlan
-from streaming.owner.ddl.steps import LOSES_KEY, DdlEvent
+from streaming.owner.ddl.steps import TOLD_APART_ANEW, DdlEvent
 from tests.streaming.owner.ddl.test_plan import ddl, order, planned
 
 KEYS = ddl(
@@ -112,21 +112,16 @@ BY_ALL = WriteModes([TableRule(matcher=("shop.t",), key="all-columns")])
 @pytest.mark.parametrize(
     ("made_with", "clause", "key", "is_row"),
     [
-        ("`id` INT PRIMARY KEY, `v` INT", "DROP PRIMARY KEY", ("id", "v"), True),
-        ("`id` INT NOT NULL, `v` INT, UNIQUE `u` (`id`)", "DROP INDEX `u`", ("id", "v"), True),
         ("`id` INT PRIMARY KEY, `v` INT", "ADD COLUMN `n` INT", ("id",), False),
-        ("`id` INT PRIMARY KEY, `v` INT", "DROP PRIMARY KEY, DROP COLUMN `id`", ("v",), True),
-        ("`id` INT, `v` INT", "ADD PRIMARY KEY (`id`)", ("id",), False),
-        ("`id` INT NOT NULL, `v` INT", "ADD UNIQUE `u` (`id`)", ("id",), False),
+        ("`id` INT PRIMARY KEY, `v` INT", "DROP COLUMN `v`", ("id",), False),
         ("`id` INT, `v` INT", "ADD UNIQUE `u` (`id`)", ("id", "v"), True),
         ("`id` INT, `v` INT", "ADD COLUMN `n` INT FIRST", ("n", "id", "v"), True),
         ("`id` INT, `v` INT", "ADD COLUMN `n` INT AS (`id` + 1)", ("id", "v"), True),
-        ("`id` INT, `v` INT", "DROP COLUMN `v`, ADD COLUMN `n` INT", ("id", "n"), True),
         ("`id` INT, `v` INT", "RENAME COLUMN `v` TO `w`", ("id", "w"), True),
-        ("`id` INT, `v` INT", "MODIFY `v` VARCHAR(9)", ("id", "v"), True),
+        ("`id` INT, `v` INT", "MODIFY `v` BIGINT", ("id", "v"), True),
     ],
 )
-def test_a_table_by_all_columns_gets_and_loses_its_key(
+def test_a_table_by_all_columns_goes_on_where_its_rows_stay_apart(
     made_with: str, clause: str, key: tuple[str, ...], *, is_row: bool
 ) -> None:
     events = [
@@ -140,10 +135,30 @@ def test_a_table_by_all_columns_gets_and_loses_its_key(
     assert (after.key, after.key_is_row) == (key, is_row)
 
 
-def test_a_key_of_a_column_that_no_row_tells_stops_a_table_by_all_columns() -> None:
-    add = "ALTER TABLE `t` ADD COLUMN `n` INT DEFAULT 1, ADD PRIMARY KEY (`n`)"
-    found = planned([ddl(10, "CREATE TABLE `t` (`id` INT)"), ddl(20, add)], forms=BY_ALL)
-    assert (found.runs, why(found)) == (None, [KEY])
+@pytest.mark.parametrize(
+    ("made_with", "clause"),
+    [
+        ("`id` INT PRIMARY KEY, `v` INT", "DROP PRIMARY KEY"),
+        ("`id` INT NOT NULL, `v` INT, UNIQUE `u` (`id`)", "DROP INDEX `u`"),
+        ("`id` INT PRIMARY KEY, `v` INT", "DROP PRIMARY KEY, DROP COLUMN `id`"),
+        ("`id` INT, `v` INT", "ADD PRIMARY KEY (`id`)"),
+        ("`id` INT NOT NULL, `v` INT", "ADD UNIQUE `u` (`id`)"),
+        ("`id` INT, `v` INT", "DROP COLUMN `v`"),
+        ("`id` INT, `v` INT", "DROP COLUMN `v`, ADD COLUMN `n` INT"),
+        ("`id` INT, `v` INT", "MODIFY `v` VARCHAR(9)"),
+        ("`id` INT, `v` DECIMAL(6,2)", "MODIFY `v` INT"),
+        ("`id` INT, `v` INT", "ADD COLUMN `n` INT DEFAULT 1, ADD PRIMARY KEY (`n`)"),
+    ],
+)
+def test_a_table_by_all_columns_is_held_where_its_rows_may_become_one(
+    made_with: str, clause: str
+) -> None:
+    events = [
+        ddl(10, f"CREATE TABLE `t` ({made_with})"),
+        ddl(20, f"ALTER TABLE `t` {clause}", kind="ALTER"),
+    ]
+    found = planned(events, forms=BY_ALL)
+    assert (found.runs, why(found)) == (None, [TOLD_APART_ANEW])
 
 
 def test_what_a_like_takes_of_a_key_is_by_its_own_rule() -> None:
@@ -159,9 +174,8 @@ def test_what_a_like_takes_of_a_key_is_by_its_own_rule() -> None:
 def test_who_loses_the_last_key_is_told_the_choices() -> None:
     made = ddl(10, "CREATE TABLE `t` (`id` INT PRIMARY KEY)")
     lose = ddl(20, "ALTER TABLE `t` DROP PRIMARY KEY", kind="ALTER")
-    assert why(planned([made, lose])) == [LOSES_KEY]
-    assert "key = 'all-columns' in [[sink.tables]]" in LOSES_KEY
-    assert planned([made, lose], forms=BY_ALL).runs is not None
+    for forms in (None, BY_ALL):
+        assert why(planned([made, lose], forms=forms)) == [TOLD_APART_ANEW]
 
 
 def test_what_else_is_done_to_a_table_without_a_key_passes() -> None:

@@ -20,7 +20,7 @@ from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import read_definitions
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import refusal, way_past
-from streaming.owner.ddl.steps import FIRST_KEY, LOSES_KEY, DdlEvent
+from streaming.owner.ddl.steps import TOLD_APART_ANEW, DdlEvent
 
 
 def ddl(ts: int, query: str, table: str = "t", offset: int = 0, kind: str = "CREATE") -> DdlEvent:
@@ -238,7 +238,7 @@ def test_a_table_without_a_key_that_gets_one_is_a_wall() -> None:
         "ALTER TABLE `t` ADD COLUMN `c` INT UNIQUE",
     ):
         found = planned([ddl(20, query, kind="ALTER")], known=["t"])
-        assert (found.runs, [each.why for each in found.held]) == (None, [FIRST_KEY]), query
+        assert (found.runs, [each.why for each in found.held]) == (None, [TOLD_APART_ANEW]), query
 
 
 def test_an_alter_that_has_run_or_has_no_target_passes() -> None:
@@ -257,7 +257,7 @@ def test_after_a_rewind_an_alter_is_noted_and_changes_no_shape() -> None:
 @pytest.mark.parametrize(
     ("query", "why"),
     [
-        ("ALTER TABLE `t` DROP PRIMARY KEY", LOSES_KEY),
+        ("ALTER TABLE `t` DROP PRIMARY KEY", TOLD_APART_ANEW),
         ("ALTER TABLE `t` ADD COLUMN `c` INT, DROP PRIMARY KEY, ADD PRIMARY KEY (`c`)", KEY),
     ],
 )
