@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import Span, stored_table_id
+from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
 from sinks.control.schemas import SchemaRow, columns_of, partitioning_of
 from sinks.target.engine_port import GENERATION, LastSeen, Target
 from sinks.target.table_properties import DdlIdentity
+from sinks.target.target_table import TargetState
 from sinks.types.table_schema import TableSchema
 
 REPLICATING = "replicating"
@@ -80,6 +82,43 @@ class ReplicatedTable:
     def is_dropped(self) -> bool:
         """By a DDL at its checkpoint."""
         return self.state == DROPPED
+
+
+def where_it_goes_on(
+    row: ProgressRow, state: TargetState | None, feed: ChangefeedRow
+) -> ReplicatedTable | None:
+    """The table of this row where no target is to be opened: a DDL has dropped it, or it is not
+    made yet. None: it goes on in what is at its place (``state``), if that is its own."""
+    dropped = ReplicatedTable(name=row.name, checkpoint=Ts(row.checkpoint_ts), state=DROPPED)
+    if row.state == DROPPED:
+        return dropped
+    begin = start_point(row, None, feed)
+    unmade = ReplicatedTable(name=row.name, checkpoint=begin, state=unmade_state(row))
+    if state is None or state.changefeed_id != feed.changefeed_id:
+        return unmade if row.delta_version is None else None
+    waits_for_rename = state.left_version is not None and row.delta_version is not None
+    is_newer = (state.incarnation or 0) > feed.incarnation
+    if state.dropped_ts is None or waits_for_rename or is_newer:
+        return None
+    if state.dropped_ts > row.checkpoint_ts:  # nobody had noted it yet
+        return replace(dropped, checkpoint=state.dropped_ts)
+    return unmade  # it was made again without a key
+
+
+def start_point(row: ProgressRow, identity: int | None, feed: ChangefeedRow) -> Ts:
+    """Rule 5: of the same incarnation the greater of identity and progress; else where it was
+    sealed."""
+    if row.incarnation >= feed.incarnation:
+        return Ts(max(row.checkpoint_ts, identity or 0))
+    if identity is not None:
+        return Ts(identity)
+    return Ts(
+        min(row.checkpoint_ts, feed.checkpoint_ts if is_rewinding(feed) else row.checkpoint_ts)
+    )
+
+
+def is_rewinding(feed: ChangefeedRow) -> bool:
+    return feed.state == "rewinding"
 
 
 def unmade_state(row: ProgressRow) -> str:

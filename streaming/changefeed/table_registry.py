@@ -52,7 +52,9 @@ from streaming.changefeed.replicated_table import (
     REPLICATING,
     WARNING,
     ReplicatedTable,
-    unmade_state,
+    is_rewinding,
+    start_point,
+    where_it_goes_on,
 )
 from streaming.changefeed.schema_file import Definitions
 from streaming.changefeed.schema_from_rows import Untold, WholeRow, refuse_unlike, schema_of_row
@@ -134,35 +136,25 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
     def _resumed(
         self, name: TableName, row: ProgressRow, *, lengthens: bool = False
     ) -> ReplicatedTable:
-        if row.state == DROPPED:
-            return ReplicatedTable(name=name, checkpoint=Ts(row.checkpoint_ts), state=DROPPED)
-        state = self.at(name)
-        is_ours = state is not None and state.changefeed_id == self._row.changefeed_id
-        if row.delta_version is None and not is_ours:
-            if self.forms.of(name).all_columns and not self._is_rewinding:
+        state = None if row.state == DROPPED else self.at(name)
+        if state is not None and (held := self._blocked(name, row, state)) is not None:
+            return held
+        if (found := where_it_goes_on(row, state, self._row)) is not None:
+            is_late = not (found.is_dropped or is_rewinding(self._row))
+            if is_late and self.forms.of(name).all_columns:
                 refuse_late(row, self._row)
-            return ReplicatedTable(
-                name=name, checkpoint=self._start_point(row, None), state=unmade_state(row)
-            )
-        if state is not None and (found := self._blocked(name, row, state)) is not None:
             return found
         refuse_unless_ours(self.uri(name), row, state, self._row)
         assert state is not None
-        has_left = state.left_version is not None and row.delta_version is not None
-        if state.dropped_ts is not None and not has_left:  # else its RENAME TABLE comes again
-            if state.dropped_ts > row.checkpoint_ts:  # nobody had noted it yet
-                return ReplicatedTable(name=name, checkpoint=state.dropped_ts, state=DROPPED)
-            at_ts = self._start_point(row, None)  # made again without a key
-            return ReplicatedTable(name=name, checkpoint=at_ts, state=unmade_state(row))
         if lengthens:
             state = self._lengthened(name, state)
         schema = unaltered_schema(name, state)
         if row.incarnation < self._row.incarnation:
-            if self._is_rewinding:
+            if is_rewinding(self._row):
                 refuse_another_key(name, state, self._row.checkpoint_ts)
             state = self._seal(name, state, row.incarnation, Ts(row.checkpoint_ts))
         target = self._target(name, schema, state)
-        begin = max(self._start_point(row, state.identity(target.app_id)), state.begun_ts)
+        begin = max(start_point(row, state.identity(target.app_id), self._row), state.begun_ts)
         span = self._span(target, state, Ts(begin))
         there = {column.name for column in target.schema.delivered}
         dropped = {c: n for c, n in row.dropped_columns.items() if c not in there}
@@ -216,16 +208,6 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
             logger.warning("snapshots of the table are kept for a shorter time: %s", error)
             return state
 
-    def _start_point(self, row: ProgressRow, identity: int | None) -> Ts:
-        """Rule 5: of the same incarnation the greater of identity and progress; else where it was
-        sealed."""
-        if row.incarnation < self._row.incarnation:
-            recorded = row.checkpoint_ts
-            if self._is_rewinding:
-                recorded = min(recorded, self._row.checkpoint_ts)
-            return Ts(identity if identity is not None else recorded)
-        return Ts(max(row.checkpoint_ts, identity or 0))
-
     def _seal(
         self, name: TableName, state: TargetState, oldest: int, checkpoint: Ts
     ) -> TargetState:
@@ -238,17 +220,13 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         def begin(reached: Ts) -> Ts:
             start = max(checkpoint, reached)
             back_to = max(self._row.checkpoint_ts, state.begun_ts)
-            return Ts(min(start, back_to) if self._is_rewinding else start)
+            return Ts(min(start, back_to) if is_rewinding(self._row) else start)
 
         incarnation = {INCARNATION: str(self._row.incarnation)}
         sealed = seal(self.uri(name), apps, newest, begin, self._options, properties=incarnation)
         start_ts = sealed.identity(newest)
         logger.info("sealed the table for a new incarnation table=%s start_ts=%d", name, start_ts)
         return sealed
-
-    @property
-    def _is_rewinding(self) -> bool:
-        return self._row.state == "rewinding"
 
     def create(
         self,
