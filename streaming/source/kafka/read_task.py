@@ -12,27 +12,15 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from coordination.model import TableName
-from streaming.protocols.contract import Block, Decoder, Wanted, WantedTable
-from streaming.source.body_files import BodyFile, InFile
+from streaming.protocols.contract import Decoder, Wanted, WantedTable
+from streaming.source.body_files import BodyFile
 from streaming.source.kafka.consumer import ConsumerConfig, consumer_for, discard
 from streaming.source.kafka.offset_ranges import OffsetRange
 from streaming.source.kafka.read_ranges import TASK_BYTES, ReadError, read_list
+from streaming.source.task_results import ReadFailure, Result
 from streaming.spark.python_worker import settle
 
 _plain = attrgetter(*(each.name for each in fields(OffsetRange)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadFailure:
-    """Why a list could not be read to its end. A task returns it and does not raise: Spark would
-    try a task that raised again, whether that helps or not, and would report it with a stack trace
-    of two languages."""
-
-    is_unreadable: bool  # reading from Kafka failed; the driver asks the broker why
-    reason: str
-
-
-Result = Block | InFile | ReadFailure
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,37 +10,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from operator import attrgetter
 from typing import Final, NoReturn
 
-from py4j.protocol import Py4JError
-from pyspark import RDD, SparkContext
-from pyspark.errors import PySparkException
+from pyspark import SparkContext
 
 from conf.kafka_uri import KafkaSettings
-from coordination.errors import TryAgain
-from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
-from streaming.source.body_files import BodyFolder
+from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities, SourceAway
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.kafka.offset_ranges import OffsetRange, cut, joined, pack
 from streaming.source.kafka.read_ranges import TASK_BYTES
-from streaming.source.kafka.read_task import ReadFailure, ReadTask, Result
+from streaming.source.kafka.read_task import ReadTask
 from streaming.source.kafka.topic_partition import TopicPartition
 from streaming.source.positions import Positions
-from streaming.spark.executors import unfit
-from streaming.spark.spark_conf import is_within
+from streaming.source.task_results import ReadFailure
 
-_DESCRIPTION: Final = "spark.job.description"
 FEW_MESSAGES: Final = 500  # one task reads so few as fast as several tasks would
-
-
-class ReadFailed(TryAgain):
-    """A read failed for a reason that is not Kafka's, or was cancelled. It is tried again for a
-    while."""
 
 
 class SparkReader:
@@ -50,28 +38,24 @@ class SparkReader:
     def __init__(
         self, spark: SparkContext, kafka: KafkaSettings, decode: Decoder, *, name: str = "tidelake"
     ) -> None:
-        self._spark = spark
+        self._job = BlockJob(spark, name=name, source=kafka.topic)
         self._kafka = kafka
         self._decode = decode
-        self._name = name
-        self._tag = f"read-{name}"
         self._broker = Broker(kafka)
-        self._numbers: dict[int, RDD[int]] = {}  # an empty RDD by its number of partitions
-        self._bodies = BodyFolder(is_shared=is_within(spark.master or ""))
         self._message_bytes = 1_000.0  # the average size; a guess until messages have been read
 
     def close(self) -> None:
         self._broker.close()
-        self._bodies.close()
+        self._job.close()
 
     def cancel(self) -> None:
-        """Called from another thread: cancels the job of ``read``, which then raises ReadFailed
-        soon."""
-        self._spark.cancelJobsWithTag(self._tag)
+        """Called from another thread: the job of ``read`` is cancelled, which then raises
+        ReadFailed soon."""
+        self._job.cancel()
 
     @property
     def tasks(self) -> int:
-        return max(1, self._spark.defaultParallelism)
+        return self._job.tasks
 
     @property
     def messages(self) -> int:
@@ -114,7 +98,18 @@ class SparkReader:
         assert len(set(partitions)) == len(partitions), "two ranges of one partition"
         total = sum(each.messages for each in ranges)
         lists = pack(ranges, self.tasks if total > FEW_MESSAGES else 1)
-        found = self._job(lists, wanted, total) if lists else []
+        found: list[Block | ReadFailure] = []
+        if lists:
+            task = ReadTask(
+                librdkafka_settings(self._kafka),
+                lists,
+                self._decode,
+                wanted,
+                TASK_BYTES,
+                self._job.folder,
+            )
+            more = " and others" if sum(map(len, lists)) > 1 else ""
+            found = self._job.run(task, len(lists), f"{total} offsets, {lists[0][0]}{more}")
         for each in found:
             if isinstance(each, ReadFailure):
                 self._raise(each, ranges)
@@ -130,48 +125,6 @@ class SparkReader:
         the messages from the ranges' beginnings on. Raises SourceAway too."""
         self._broker.check_topic_ids({each.topic: each.topic_id for each in ranges})
         self._broker.check_beginnings({each.topic_partition: each.begin for each in ranges})
-
-    def _job(
-        self, lists: Sequence[Sequence[OffsetRange]], wanted: Wanted, total: int
-    ) -> list[Block | ReadFailure]:
-        """Run the job, on an RDD. A DataFrame would cost three times as much: each job of one is
-        analysed and planned anew, and its results are copied row by row."""
-        settings, folder = librdkafka_settings(self._kafka), self._bodies.path
-        task = ReadTask(settings, lists, self._decode, wanted, TASK_BYTES, folder)
-        context, count = self._spark, len(lists)
-        try:
-            with self._described(lists, total):
-                if count not in self._numbers:
-                    self._numbers[count] = context.parallelize([], count)
-                found = self._numbers[count].mapPartitionsWithIndex(task).collect()
-            return self._whole(found)
-        except (PySparkException, Py4JError) as error:
-            if lack := unfit(str(error), context.pythonExec):
-                raise lack from error
-            raise ReadFailed(f"reading {self._kafka.topic} failed: {line(error)}") from error
-        finally:
-            self._bodies.clear()
-
-    def _whole(self, found: list[Result]) -> list[Block | ReadFailure]:
-        try:
-            return self._bodies.whole(found)
-        except OSError as error:
-            raise ReadFailed(f"what was read of {self._kafka.topic} is gone: {error}") from error
-
-    @contextmanager
-    def _described(self, lists: Sequence[Sequence[OffsetRange]], total: int) -> Iterator[None]:
-        """Put the offsets into the job's description, for Spark's UI, and tag the job so that it
-        can be cancelled."""
-        context = self._spark
-        before = context.getLocalProperty(_DESCRIPTION)
-        more = " and others" if sum(map(len, lists)) > 1 else ""
-        context.setJobDescription(f"{self._name}: {total} offsets, {lists[0][0]}{more}")
-        context.addJobTag(self._tag)
-        try:
-            yield
-        finally:
-            context.removeJobTag(self._tag)
-            context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
     def _raise(self, failure: ReadFailure, ranges: Sequence[OffsetRange]) -> NoReturn:
         if not failure.is_unreadable:

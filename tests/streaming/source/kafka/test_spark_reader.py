@@ -20,13 +20,15 @@ from conf.kafka_uri import KafkaSettings
 from coordination.errors import TopicMissing
 from coordination.model import TableName, Ts
 from streaming.protocols.contract import Block, Kind, WantedTable
+from streaming.source.block_job import ReadFailed
 from streaming.source.body_files import BodyFolder, InFile
 from streaming.source.contract import SourceAway, SourceLost
 from streaming.source.kafka import spark_reader
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.offset_ranges import OffsetRange, cut
-from streaming.source.kafka.read_task import ReadTask, Result
-from streaming.source.kafka.spark_reader import ReadFailed, SparkReader
+from streaming.source.kafka.read_task import ReadTask
+from streaming.source.kafka.spark_reader import SparkReader
+from streaming.source.task_results import Result
 from tests.services.kafka_broker import KafkaBroker
 from tests.streaming.source.kafka.tiny_decoder import FAIL, ImpatientTask, decode, decoded, done
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 from streaming.protocols.contract import Block, Kind, Messages, Wanted, ipc
 from streaming.source.kafka import read_ranges
 from streaming.source.kafka.read_ranges import size_of
-from streaming.source.kafka.read_task import ReadFailure, ReadTask
+from streaming.source.kafka.read_task import ReadTask
+from streaming.source.task_results import ReadFailure
 
 FAIL = b"fail"  # what no decoder may do
 
