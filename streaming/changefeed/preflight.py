@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -119,6 +120,15 @@ def check_beginning(changefeed: Changefeed) -> None:
     with closing(open_source(changefeed.source)) as source:
         first = source.beginnings(source.shape().parts)
         source.refuse_a_hole(first, checkpoint_ts=changefeed.start_ts, reached_ts=None)
+
+
+def to_its_end(changefeed: Changefeed) -> Changefeed:
+    """The changefeed with a target-ts, where its source has an end and none was given. Raises
+    ConfigError where the source cannot be read. May take a while: it reads the whole source."""
+    if changefeed.target_ts is not None:
+        return changefeed
+    with closing(open_source(changefeed.source)) as source:
+        return replace(changefeed, target_ts=source.end_ts())
 
 
 def has_finished(changefeed: Changefeed) -> bool:

@@ -25,7 +25,7 @@ from conf.masking import masked
 from conf.problems import SettingError
 from coordination.metadata.duration import duration_ms
 from coordination.metadata.version import tidelake_version
-from streaming.cli import cluster, ddl, letters
+from streaming.cli import cluster, ddl, letters, record
 from streaming.cli.options import (
     AdvertiseAddr,
     ChangefeedId,
@@ -64,6 +64,7 @@ for _name in ("changefeed", "capture", "processor", "table"):
     app.add_typer(getattr(cluster, _name), name=_name)
 app.add_typer(ddl.ddl, name="ddl")
 app.add_typer(letters.letters, name="dead-letters")
+app.command()(record.record)
 
 Watch = Annotated[bool, typer.Option("--watch", help="Print it every second, until Ctrl-C.")]
 Check = Annotated[
@@ -133,7 +134,7 @@ def config_schema(
 
 
 @app.command(
-    help="""Replicate one changefeed from Kafka into Delta tables.
+    help="""Replicate one changefeed from Kafka, or a recording, into Delta tables.
 
     It runs until --target-ts is reached, or until SIGTERM or Ctrl-C, and logs to stderr.
     After a crash give the same command again: it goes on where the tables are.

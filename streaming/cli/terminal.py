@@ -14,6 +14,13 @@ from typing import Any, TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -60,6 +67,17 @@ def progress(found: ProgressReport, width: int) -> RenderableType:
     nulled = [_null_dates(span) for span in found.spans if span.null_dates]
     below = [_table(spans, width)] if spans else []
     return Group(_table(changefeeds, width), *notes, *below, *dropped, *nulled)
+
+
+@contextmanager
+def bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, where that is a terminal. Yields a function of how many are done,
+    and of how many."""
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as it:
+        task = it.add_task(what, total=None)
+        yield lambda done, total: it.update(task, completed=done, total=total)
 
 
 def snapshot(found: SnapshotReport, width: int) -> RenderableType:

@@ -15,7 +15,7 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import check_cluster_id
 from coordination.transport.grpc_calls import check_free
-from streaming.changefeed.preflight import check_changefeed, has_finished
+from streaming.changefeed.preflight import check_changefeed, has_finished, to_its_end
 from streaming.process.signals import asking, handling
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.light_imports import importing
@@ -32,6 +32,7 @@ def run(settings: Settings, jvm: DriverJvm) -> int:
     """
     with ExitStack() as stack:
         check_changefeed(settings.changefeed)
+        settings = replace(settings, changefeed=to_its_end(settings.changefeed))
         check_cluster_id(settings.etcd.cluster_id)
         check_free(settings.transport.addr)
         is_to_read = not has_finished(settings.changefeed)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 
 from coordination.errors import TidelakeError, TryAgain
+from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Wanted
 from streaming.source.positions import Positions
@@ -180,6 +181,9 @@ class Source(Protocol):
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:
         """Log what is worth a line of the shape when a stream begins."""
+
+    def end_ts(self) -> Ts | None:
+        """Up to where a source that has an end can be read; None for one that has none."""
 
     def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> Reader:
         """``start_ts``: rows and DDLs at or below are not needed; ``name`` is shown in Spark's

@@ -74,16 +74,19 @@ class SharedStream:
 
     def resolved_ts(self) -> Ts:
         """L = W - 1, as far as the roles have the reads; at most the target-ts. A feed that ended
-        at the target-ts itself, and is quiet since, has resolved it (rule 2). 0 while idle."""
+        at the target-ts itself, and is quiet since, has resolved it (rule 2); a source that has
+        an end is quiet there. 0 while idle."""
         run, target = self._run, self.context.changefeed.target_ts
         if run is None:
             return Ts(0)
         resolved = Ts(max(run.taken_watermarks.global_ts - 1, 0))
         if target is not None and resolved >= target:
             return Ts(target)  # neither rows nor DDLs above the target-ts are ours
-        if target is None or not run.taken_watermarks.all_at(target):
+        marks, has_end = run.taken_watermarks, self._source.has_end
+        if target is None or not (marks.all_at(target) or (has_end and marks.global_ts == target)):
             return resolved
-        return Ts(target) if run.quiet_s > self.context.batch.quiet_s else resolved
+        quiet_s = 0.0 if has_end else self.context.batch.quiet_s
+        return Ts(target) if run.quiet_s > quiet_s else resolved
 
     def join(self, role: StreamRole, low_water: Positions, recorded: Marks) -> Positions:
         """The role gets the stream's reads from now on. An idle stream begins at the role's low

@@ -64,6 +64,6 @@ def test_a_start_there_is_refused(new_lives: MakeLives, name: str) -> None:
     error = lives.live(**{name: IN_2090})
     assert isinstance(error, ConfigError)
     assert f"start-ts {IN_2090} is the time 2090-11-18" in str(error)
-    assert "the newest message on the broker is of" in str(error)
+    assert "its newest message is of" in str(error)
     lives.finish(target_ts=at(2) - 1)
     assert lives.rows("t") == [{"id": 1}]

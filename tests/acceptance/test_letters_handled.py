@@ -50,7 +50,7 @@ def bad(ts: int, id: int, v: str, **more: Any) -> bytes:
 
 def states(tidelake: Callable[..., Any], lives: Lives, *which: str) -> dict[int, str]:
     """By offset in partition 1."""
-    _, found = tidelake(lives, "dead-letters", "list", "--partition", "1", *which)
+    _, found = tidelake(lives, "dead-letters", "list", "--part", f"{lives.topics[0]}/1", *which)
     return {each["position"]: each["state"] for each in found["rows"]}
 
 

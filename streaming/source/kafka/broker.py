@@ -120,6 +120,19 @@ class Broker:
         partition. Raises SourceAway."""
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
+    def offsets_at(
+        self, partitions: Iterable[TopicPartition], at_ms: int
+    ) -> dict[TopicPartition, int]:
+        """The first offset whose message has this time (ms since 1970) or a later one; the end
+        where there is none. Raises SourceAway."""
+        wanted = list(partitions)
+        ends = self.ends(wanted)
+        spec = OffsetSpec.for_timestamp(at_ms)
+        asked = {Assignment(p.topic, p.partition): spec for p in wanted}
+        found = self._ask(lambda admin: admin.list_offsets(asked, request_timeout=_ANSWER_S))
+        at = {TopicPartition(p.topic, p.partition): a.offset for p, a in found.items()}
+        return {each: at[each] if at[each] >= 0 else ends[each] for each in wanted}
+
     def check_offsets(
         self, offsets: Mapping[TopicPartition, int], checkpoint_ts: int | None = None
     ) -> None:

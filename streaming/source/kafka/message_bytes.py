@@ -1,15 +1,16 @@
-"""Read a few messages by their offsets in the driver, without Spark: the bytes of dead letters."""
+"""Read messages in the driver, without Spark: the bytes of dead letters, and a recording."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from conf.kafka_uri import KafkaSettings
 from streaming.protocols.contract import Block, Decoder, Messages, Wanted
@@ -18,11 +19,12 @@ from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.consumer import RangeConsumer
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.kafka.offset_ranges import OffsetRange
-from streaming.source.kafka.read_ranges import ReadError, read_list
+from streaming.source.kafka.read_ranges import NO_PROGRESS_S, ReadError, read_list
 from streaming.source.kafka.topic_partition import TopicPartition
 
 # Offsets at most so far apart are read as one range: to begin another takes milliseconds.
 NEAR: Final = 100
+_FETCHED: Final = 1_000  # messages at a time
 
 Offsets = Mapping[TopicPartition, Sequence[int]]
 
@@ -111,3 +113,50 @@ def _rows(messages: Messages) -> pa.Table:
         messages.values.cast(pa.large_binary()),
     ]
     return pa.Table.from_arrays(columns, schema=RAW)
+
+
+class Sent(NamedTuple):
+    """A message as the broker has it. ``timestamp_ms``: 0 where it has none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+def all_messages(kafka: KafkaSettings, ranges: Sequence[OffsetRange]) -> Iterator[Sent]:
+    """The messages of these ranges of different partitions, as they come. Blocks; raises
+    SourceAway."""
+    left = {each.topic_partition: each.end for each in ranges}
+    last_s = time.monotonic()
+    with closing(RangeConsumer(librdkafka_settings(kafka))) as consumer:
+        try:
+            consumer.assign(ranges)
+            while left:
+                for message in consumer.fetch(_FETCHED):
+                    partition = TopicPartition(message.topic() or "", message.partition() or 0)
+                    error, at = message.error(), message.offset() or 0
+                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        raise SourceAway(f"cannot read {partition}: {error.str()}")
+                    if partition not in left:
+                        continue
+                    last_s = time.monotonic()
+                    if error is None and at < left[partition]:
+                        at_ms = max(0, message.timestamp()[1])
+                        yield Sent(
+                            partition.topic,
+                            partition.partition,
+                            at,
+                            at_ms,
+                            message.key(),
+                            message.value(),
+                        )
+                    if error is not None or at + 1 >= left[partition]:
+                        del left[partition]
+                if time.monotonic() - last_s > NO_PROGRESS_S:
+                    where = ", ".join(map(str, sorted(left)))
+                    raise SourceAway(f"nothing came of {where} for {NO_PROGRESS_S:.0f} s")
+        except KafkaException as error:
+            raise SourceAway(f"cannot read: {error.args[0].str()}") from error

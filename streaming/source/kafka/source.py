@@ -131,6 +131,8 @@ class KafkaSource:
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:
         tell_of_strays(self, shape, begin)
 
+    def end_ts(self) -> None: ...
+
     def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> SparkReader:
         from streaming.source.kafka.spark_reader import SparkReader  # Spark is up by then
 

@@ -34,6 +34,8 @@ class Reader:
 class Mute:
     """A source to which nothing comes."""
 
+    has_end = False
+
     def ends(self, partitions: Iterable[str]) -> dict[str, int]:
         return dict.fromkeys(partitions, 7)
 

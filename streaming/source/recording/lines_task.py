@@ -1,0 +1,92 @@
+"""The task that reads and decodes some lines of a recording. Imports neither Spark nor gRPC."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.protocols.clocks import LATEST_MS, latest_ts
+from streaming.protocols.contract import Decoder, Messages, Wanted
+from streaming.source.body_files import BodyFile
+from streaming.source.positions import Positions
+from streaming.source.recording.file import MESSAGE, parts_of, read_lines
+from streaming.source.task_results import ReadFailure, Result
+from streaming.spark.python_worker import settle
+
+CHUNK_LINES = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines from ``first`` on, which are these bytes of the file."""
+
+    first: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinesTask:
+    """The function for ``mapPartitionsWithIndex``. Of each part it reads the lines from
+    ``positions`` on; a part that is not there is left out."""
+
+    plain: str
+    lists: Sequence[Lines]
+    positions: Positions
+    decode: Decoder
+    wanted: Wanted
+    folder: str | None
+
+    def __call__(self, number: int, nothing: Iterable[int]) -> Iterator[Result]:
+        list(nothing)  # Spark reuses a worker process only if it has read all its input
+        settle()
+        bodies = BodyFile(self.folder)
+        try:
+            for chunk in chunks(self.plain, self.lists[number], self.positions):
+                yield from map(bodies.put, self.decode(chunk, self.wanted))
+        except Exception as error:  # noqa: BLE001  # raised again in the driver
+            is_unreadable = isinstance(error, OSError | binascii.Error | pa.ArrowInvalid)
+            yield ReadFailure(
+                is_unreadable=is_unreadable, reason=f"{type(error).__name__}: {error}"
+            )
+        finally:
+            bodies.close()
+
+
+def chunks(plain: str, lines: Lines, positions: Positions) -> Iterator[Messages]:
+    """The messages of each part, by rising position. Raises OSError, ArrowInvalid and
+    binascii.Error."""
+    with Path(plain).open("rb") as file:
+        file.seek(lines.begin)
+        text = file.read(lines.end - lines.begin)
+    if not text:
+        return
+    table = read_lines(pa.BufferReader(text), MESSAGE, block_bytes=len(text) + 1)
+    parts = parts_of(table).combine_chunks().dictionary_encode()
+    codes, names = np.asarray(parts.indices), parts.dictionary.to_pylist()
+    values = table["value_b64"].combine_chunks()
+    times_ms = pc.fill_null(table["timestamp_ms"], 0).combine_chunks().to_numpy()
+    at = np.arange(lines.first, lines.first + len(table))
+    for code, name in sorted(enumerate(names), key=lambda each: each[1]):
+        rows = np.flatnonzero((codes == code) & (at >= positions.get(name, 1 << 62)))
+        for begin in range(0, len(rows), CHUNK_LINES):
+            some = rows[begin : begin + CHUNK_LINES]
+            newest_ms = int(times_ms[some].max())
+            yield Messages(
+                part=name,
+                positions=pa.array(at[some], pa.int64()),
+                values=pa.array(map(_bytes, values.take(pa.array(some)).to_pylist()), pa.binary()),
+                latest_ts=latest_ts(time.time() * 1e3, min(newest_ms, LATEST_MS - 1)),
+            )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text, validate=True)

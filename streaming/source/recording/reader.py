@@ -1,0 +1,110 @@
+"""The driver's side of a read of a recording: which lines are next, and the job that reads them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from pyspark import SparkContext
+
+from coordination.errors import ConfigError
+from streaming.protocols.contract import Block, Decoder, Kind, Wanted
+from streaming.source.block_job import BlockJob, ReadFailed
+from streaming.source.contract import Identities, SourceLost
+from streaming.source.positions import Positions
+from streaming.source.recording.file import RecordingFile, recording_file
+from streaming.source.recording.lines_task import Lines, LinesTask
+from streaming.source.task_results import ReadFailure
+from streaming.spark.spark_conf import is_within
+
+TASK_BYTES: Final = 64 << 20  # of the file
+FEW_BYTES: Final = 1 << 20  # one task reads so few as fast as several tasks would
+
+
+class RecordingReader:
+    """See `contract.Reader`."""
+
+    def __init__(self, spark: SparkContext, path: str, decode: Decoder, *, name: str) -> None:
+        if not is_within(spark.master or ""):
+            raise ConfigError(
+                f"source-uri: {path} is a file on this machine, and Spark's executors are on "
+                "others: replay a recording with a local master"
+            )
+        self._path = path
+        self._decode = decode
+        self._job = BlockJob(spark, name=name, source=path)
+
+    def close(self) -> None:
+        self._job.close()
+
+    def cancel(self) -> None:
+        self._job.cancel()
+
+    def read(
+        self,
+        begin: Positions,
+        ends: Positions,
+        wanted: Wanted,
+        *,
+        identities: Identities,
+        messages: int,
+        first_messages: int = 0,
+    ) -> list[Block]:
+        """Lines of all parts lie in one file, so all parts are read up to the same line."""
+        there = {part: at for part, at in begin.items() if at < ends.get(part, at)}
+        if not there:
+            return []
+        file = recording_file(self._path)
+        if file.identity not in identities.values():
+            raise SourceLost(f"{self._path} has changed while it was read: start again")
+        first = min(there.values())
+        end = max(ends[part] for part in there)
+        if first_messages and end - first > 2 * first_messages:
+            messages = min(messages, first_messages)
+        last = _reached(file, first, min(end, first + messages), self._job.tasks)
+        until = {part: min(last, ends[part]) for part, at in there.items() if at < last}
+        lists = list(_lists(file, first, last, self._job.tasks))
+        task = LinesTask(
+            file.plain, lists, {p: there[p] for p in until}, self._decode, wanted, self._job.folder
+        )
+        found = self._job.run(task, len(lists), f"lines {first + 1} to {last} of {self._path}")
+        return list(_in_order(file, found, there, until))
+
+
+def _reached(file: RecordingFile, first: int, last: int, tasks: int) -> int:
+    """The line before which a read ends, so that its tasks hold no more than they may."""
+    room = int(file.starts[first]) + tasks * TASK_BYTES
+    return min(last, max(first + 1, int(np.searchsorted(file.starts, room, side="right")) - 1))
+
+
+def _lists(file: RecordingFile, first: int, last: int, tasks: int) -> Iterator[Lines]:
+    begin, end = int(file.starts[first]), int(file.starts[last])
+    count = tasks if end - begin > FEW_BYTES else 1
+    cuts = np.searchsorted(file.starts, np.linspace(begin, end, count + 1)[1:-1])
+    bounds = sorted({first, *(int(each) for each in cuts if first < each < last), last})
+    for low, high in pairwise(bounds):
+        yield Lines(low, int(file.starts[low]), int(file.starts[high]))
+
+
+def _in_order(
+    file: RecordingFile, found: list[Block | ReadFailure], begin: Positions, until: Positions
+) -> Iterator[Block]:
+    by_part: defaultdict[str, list[Block]] = defaultdict(list)
+    for each in found:
+        if isinstance(each, ReadFailure):
+            error = SourceLost if each.is_unreadable else ReadFailed
+            raise error(f"{file.path} cannot be read: {each.reason}")
+        by_part[each.part].append(each)
+    for part, end in sorted(until.items()):
+        yield from by_part[part]
+        yield Block(
+            kind=Kind.DONE,
+            part=part,
+            rows=file.count(part, begin[part], end),
+            first=begin[part],
+            last=end,
+            message_bytes=sum(each.message_bytes for each in by_part[part]),
+        )

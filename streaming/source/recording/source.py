@@ -1,0 +1,166 @@
+"""A recording as a source: its topics' partitions are the parts, and line numbers the positions.
+
+It has an end. Nothing is above the least watermark of its parts that a reader may take as whole, so
+a run without a target-ts goes to there (`end_ts`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from conf.recording_uri import RecordingSettings
+from coordination.errors import ConfigError
+from coordination.model import Ts
+from sinks.control.changefeeds import RecordedWatermark
+from streaming.protocols.contract import Kind
+from streaming.protocols.decoders import decoder_of
+from streaming.source.contract import (
+    RAW,
+    Identities,
+    Kept,
+    Places,
+    SourceClock,
+    SourceLost,
+    SourceShape,
+)
+from streaming.source.positions import Positions
+from streaming.source.recording.file import RecordingFile, recording_file
+from streaming.source.recording.lines_task import Lines, chunks
+from streaming.source.watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from streaming.source.recording.reader import RecordingReader
+
+logger = logging.getLogger(__name__)
+
+SLICE_LINES = 20_000  # read at a time where the driver reads
+
+
+class RecordingSource:
+    """See `contract.Source`."""
+
+    server = "the recording"
+    has_end = True
+
+    def __init__(self, settings: RecordingSettings) -> None:
+        self._settings = settings
+
+    def close(self) -> None: ...
+
+    def shape(self) -> SourceShape:
+        file = self._file()
+        return SourceShape(dict.fromkeys(file.parts, file.identity), self._strays(file))
+
+    def check_unchanged(self, start: SourceShape) -> None:
+        self.check_identities(start.identities, self.shape())
+
+    def check_identities(self, recorded: Identities, shape: SourceShape) -> None:
+        for part, identity in recorded.items():
+            if shape.identities.get(part, identity) != identity:
+                raise SourceLost(
+                    f"{self._settings.path} is another recording than the one that this "
+                    "changefeed has read: give it a changefeed-id and a warehouse of its own, or "
+                    "the file that it had"
+                )
+
+    def check(self, positions: Positions, checkpoint_ts: int | None = None) -> None:  # noqa: ARG002
+        lines = self._file().lines
+        for part, at in sorted(positions.items()):
+            if at > lines:
+                raise SourceLost(
+                    f"{self._settings.path} has {lines} lines, and line {at + 1} of {part} is "
+                    "needed: give the whole recording"
+                )
+
+    def begin_at(self, shape: SourceShape, low_water: Positions) -> dict[str, int]:
+        return {part: low_water.get(part, 0) for part in shape.parts}
+
+    def refuse_a_hole(
+        self, first: Positions, *, checkpoint_ts: int, reached_ts: int | None
+    ) -> None:
+        """What a recording lacks nobody can tell: it is played as it is."""
+
+    def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
+        return dict.fromkeys(parts, 0)
+
+    def ends(self, parts: Iterable[str]) -> dict[str, int]:
+        return dict.fromkeys(parts, self._file().lines)
+
+    def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Watermarks:
+        return Watermarks(parts=shape.parts, recorded=recorded)
+
+    def settled(self, shape: SourceShape, limits: Watermarks, position: Positions) -> Watermarks:
+        """Strays get nothing more when they are read to the end."""
+        lines = self._file().lines
+        read_to = {each: position[each] for each in shape.strays if position[each] >= lines}
+        passed = limits.past(shape.strays, read_to)
+        return limits if passed == limits else passed
+
+    def distance(self, begin: Positions, end: Positions) -> int:
+        """All parts share the lines."""
+        return max((at - begin.get(part, at) for part, at in end.items()), default=0)
+
+    def clock(self) -> SourceClock:
+        return SourceClock()
+
+    def kept(self, positions: Positions) -> Kept | None:  # noqa: ARG002
+        return None
+
+    def raw(self, places: Places, identities: Identities) -> Iterator[pa.Table]:
+        file = self._file()
+        self.check_identities(identities, self.shape())
+        for part, wanted in sorted(places.items()):
+            for at in sorted(set(wanted)):
+                for chunk in chunks(file.plain, _lines(file, at, at + 1), {part: at}):
+                    columns = [[part], chunk.positions, chunk.values.cast(pa.large_binary())]
+                    yield pa.table(columns, schema=RAW)
+
+    def place(self, part: str, position: int) -> str:
+        return f"{self._settings.path} line {position + 1} ({part})"
+
+    def tell_of(self, shape: SourceShape, begin: Positions) -> None: ...
+
+    def end_ts(self) -> Ts:
+        """The least watermark of its parts, up to which it can be played. Raises ConfigError where
+        a part has none. Reads the whole recording."""
+        file = self._file()
+        decode = decoder_of(self._settings.protocol)
+        strays = self._strays(file)
+        last = {part: 0 for part in file.parts if part not in strays}
+        for first in range(0, file.lines, SLICE_LINES):
+            lines = _lines(file, first, min(first + SLICE_LINES, file.lines))
+            for chunk in chunks(file.plain, lines, dict.fromkeys(file.parts, 0)):
+                for block in decode(chunk, {}):
+                    if block.kind is Kind.WATERMARK and block.part in last:
+                        last[block.part] = max(last[block.part], block.max_ts or 0)
+        if without := sorted(part for part, ts in last.items() if not ts):
+            raise ConfigError(
+                f"source-uri: {file.path} has no watermark of {', '.join(without)}: without one "
+                "no row of it is known to be complete. Record for longer, or leave the part out"
+            )
+        return Ts(min(last.values()))
+
+    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> RecordingReader:
+        from streaming.source.recording.reader import RecordingReader  # Spark is up by then
+
+        decode = decoder_of(self._settings.protocol, start_ts=start_ts)
+        return RecordingReader(spark, self._settings.path, decode, name=name)
+
+    def _strays(self, file: RecordingFile) -> frozenset[str]:
+        """Partitions that TiCDC may not use: those beyond ``partition-num``."""
+        used = self._settings.partition_num
+        return frozenset(p for p in file.parts if used and int(p.rpartition("/")[2]) >= used)
+
+    def _file(self) -> RecordingFile:
+        return recording_file(self._settings.path)
+
+
+def _lines(file: RecordingFile, first: int, last: int) -> Lines:
+    return Lines(first, *np.take(file.starts, (first, last)).tolist())

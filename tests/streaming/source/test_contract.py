@@ -1,0 +1,105 @@
+"""Kafka, a recording and the fake are the same to the program."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.kafka_uri import KafkaSettings
+from conf.recording_uri import RecordingSettings
+from streaming.source.contract import Reader, Source
+from streaming.source.sources import open_source
+from tests.contracts.source_contract import Logs, SourceContract
+from tests.fakes.memory_source import MemorySource
+from tests.services.kafka_broker import KafkaBroker
+
+
+def line_of(partition: int, value: bytes) -> dict[str, object]:
+    return {"topic": "t", "partition": partition, "value_b64": base64.b64encode(value).decode()}
+
+
+class TestMemory(SourceContract):
+    def make(self, logs: Logs) -> tuple[Source, Reader]:
+        self.source = MemorySource({f"t/{number}": log for number, log in logs.items()})
+        return self.source, self.source.reader(None, start_ts=0, name="tests")
+
+    def made_again(self, logs: Logs) -> Source:
+        self.source.fill({f"t/{number}": log for number, log in logs.items()})
+        return self.source
+
+
+class OnSpark(SourceContract):
+    @pytest.fixture(autouse=True)
+    def _spark(self, spark: SparkSession) -> Iterator[None]:
+        self.spark, self.readers = spark, list[Reader]()
+        yield
+        for each in self.readers:
+            each.close()
+
+    def with_reader(self, source: Source) -> tuple[Source, Reader]:
+        reader = source.reader(self.spark.sparkContext, start_ts=0, name="tests")
+        self.readers.append(reader)
+        return source, reader
+
+
+@pytest.mark.spark
+class TestRecording(OnSpark):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "messages.jsonl"
+
+    def make(self, logs: Logs) -> tuple[Source, Reader]:
+        """The partitions take turns."""
+        lines = [
+            (
+                at,
+                {
+                    "topic": "t",
+                    "partition": int(number),
+                    "value_b64": base64.b64encode(value).decode(),
+                },
+            )
+            for number, log in logs.items()
+            for at, value in enumerate(log)
+        ]
+        lines.sort(key=lambda each: each[0])
+        self.path.write_text("".join(json.dumps(line) + "\n" for _, line in lines))
+        settings = RecordingSettings(path=str(self.path), protocol="canal-json")
+        return self.with_reader(open_source(settings))
+
+    def made_again(self, logs: Logs) -> Source:
+        source, _ = self.make(logs)
+        return source
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+class TestKafka(OnSpark):
+    @pytest.fixture(autouse=True)
+    def _broker(self, broker: KafkaBroker) -> None:
+        self.broker, self.topic = broker, f"contract-{uuid.uuid4().hex[:8]}"
+
+    def make(self, logs: Logs) -> tuple[Source, Reader]:
+        self.broker.create_topic(self.topic, len(logs))
+        self.broker.produce(
+            self.topic, [(int(n), None, value) for n, log in logs.items() for value in log]
+        )
+        settings = KafkaSettings(
+            brokers=(self.broker.bootstrap,),
+            topic=self.topic,
+            topics=(self.topic,),
+            protocol="canal-json",
+            partition_num=None,
+        )
+        return self.with_reader(open_source(settings))
+
+    def made_again(self, logs: Logs) -> Source:
+        self.broker.delete_topic(self.topic)
+        source, _ = self.make({**logs, "2": []})
+        return source
