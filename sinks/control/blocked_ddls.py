@@ -1,9 +1,9 @@
-"""``_tidelake/blocked_ddls``: DDLs that could not be run, and what operators say of them.
+"""``_tidelake/blocked_ddls``: DDLs that could not be run, and operators' decisions about them.
 
 An owner notes a DDL for which a table waits, or before it stops for it. ``tidelake ddl skip|apply``
-adds an operator's word, and the owner goes by it, or the next one. A word counts for one table and
-commit-ts, and for ever: after a rewind the DDL comes again. Rows carry no term: what was read is
-so, whoever has read it.
+adds an operator's decision, which this owner or the next one carries out. A decision counts for one
+table and commit-ts, and for ever: after a rewind the DDL comes again. Rows carry no term: they say
+what was read, which is true whoever has read it.
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ class BlockedDdls:
         action: DdlAction,
         sql: str | None = None,
     ) -> BlockedDdl:
-        """An operator's word; the row as it is then. The same one twice is one commit, unless it
-        blocks again since the first. ConfigError where no such DDL has been noted."""
+        """Stores an operator's decision and returns the row as it is then. The same decision twice
+        is one commit, unless the DDL blocks again since the first. Raises ConfigError where no such
+        DDL has been noted."""
         known = self.read(changefeed_id).get(place)
         if known is None:
             name, commit_ts = place

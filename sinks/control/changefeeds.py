@@ -172,10 +172,10 @@ class Changefeeds:
 
         Blocks, for at most about three TTLs, while the stored owner may be alive and was elected by
         another etcd, or by this etcd later than us (etcd may have been restored from a backup).
-        Raises TermRefused (that owner was elected later, and is alive), TidelakeError (it is of
-        another etcd, and alive), Stop (``stop`` was set), and what ``check`` raises, which is
-        called before each try. ``ttl_s``: of the session's lease. ``on_wait`` gets a sentence
-        before it blocks.
+        Raises TermRefused (that owner was elected later, and is alive), TidelakeError (it belongs
+        to another etcd, and is alive) and Stop (``stop`` was set). Calls ``check`` before each try
+        and raises its errors. ``ttl_s``: of the session's lease. ``on_wait`` gets a sentence before
+        it blocks.
         """
         stale: ChangefeedRow | None = None
         give_up_at = self._clock.monotonic() + PATIENCE_TTLS * ttl_s
@@ -209,8 +209,8 @@ class Changefeeds:
         self, changefeed_id: str, term: int, trouble: str | None, *, is_over: Callable[[], bool]
     ) -> None:
         """Write the stored row again as it is, or with a warning, so that it stays fresh. Writes
-        nothing once ``is_over``: the row is written by another thread from then on. Raises
-        TermRefused as ``save`` does."""
+        nothing once ``is_over``: another thread writes the row from then on. Raises TermRefused as
+        ``save`` does."""
 
         def plan(view: TableView) -> Change | None:
             stored = self._ours(view, changefeed_id, term)
@@ -231,8 +231,8 @@ class Changefeeds:
         fresh_for_s: float | None = None,
     ) -> ChangefeedRow | None:
         """Write state and error into the row, whatever its term, and return the row. Writes nothing
-        and returns None where there is no row, or where ``may`` returns False for the stored one.
-        ``fresh_for_s``: the caller writes it again within this time; None: nobody does."""
+        and returns None if there is no row, or if ``may`` returns False for the stored one.
+        ``fresh_for_s``: the caller writes the row again within this time; None: nobody does."""
         found: ChangefeedRow | None = None
 
         def plan(view: TableView) -> Change | None:
@@ -306,8 +306,8 @@ class Changefeeds:
         stop: threading.Event,
         on_wait: Callable[[str], None],
     ) -> ChangefeedRow | None:
-        """Blocks until the stored row has not changed for longer than the TTL, or has become one
-        that need not be waited for. Returns that row. Raises Stop, and the error of `alive`."""
+        """Blocks until the stored row has not changed for longer than the TTL, or until it need not
+        be waited for. Returns that row. Raises Stop, and the error of `alive`."""
         unchanged_since = self._clock.monotonic()
         wait_s = max(ttl_s, give_up_at - unchanged_since)
         waits = (

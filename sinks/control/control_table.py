@@ -123,7 +123,7 @@ class ControlTable:
         self._lock = threading.RLock()
 
     def read(self, reader: Callable[[TableView], T]) -> T | None:
-        """What ``reader`` returns for the newest version; None when there is no table yet. Raises
+        """The result of ``reader`` for the newest version; None when there is no table yet. Raises
         TryAgain, StorageAway or StorageRefuses."""
         with self._lock:
             for _ in range(MAX_TRIES):
@@ -140,7 +140,7 @@ class ControlTable:
         """Plan and commit, again and again until no other commit comes between. Returns the new
         version, or None if the plan wanted no change. Makes the table if there is none.
 
-        The plan runs once per try, and what it raises is raised here. ``doing``: the verb of the
+        The plan runs once per try, and its errors are raised here. ``doing``: the verb of the
         error's text. Blocks; raises TryAgain, StorageAway or StorageRefuses.
         """
         with self._lock:
@@ -227,7 +227,7 @@ class ControlTable:
         return view
 
     def _commit_after(self, view: TableView, change: Change) -> None:
-        """One commit on top of ``view``; Delta refuses it if that is not the newest version."""
+        """One commit on top of ``view``; Delta refuses it if ``view`` is not the newest version."""
         properties = CommitProperties(
             max_commit_retries=0,
             app_transactions=[Transaction(*item) for item in change.transactions.items()],

@@ -1,8 +1,8 @@
 """``_tidelake/dead_letters``: messages that could not be decoded or applied, with their raw bytes.
 
-Rows are merged on (changefeed, part, position), so a replay adds nothing; where a topic
-was made again, other bytes are another message. They stay until a user deletes them; upkeep only
-joins small files. What becomes of them stands beside them (``letter_states``).
+Rows are merged on (changefeed, part, position), so a replay adds nothing; where a topic was made
+again, other bytes are another message. Rows stay until a user deletes them; upkeep only joins small
+files. ``letter_states`` has their states.
 
 Every owner claims the table, as it does ``progress``. A writer of an older term or incarnation is
 refused: it might add a message that is no dead letter any more, or one that a user has deleted.
@@ -52,8 +52,8 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterWriter:
-    """Who adds dead letters. They are accepted while the writer is trusted, and its incarnation
-    (and term) is the current one.
+    """Identifies a process that adds dead letters. They are accepted while the writer is trusted,
+    and its incarnation (and term) is the current one.
 
     ``term`` is an owner's, and None for the span writer of a capture: a capture keeps its spans
     when the owner changes. That is safe, since within one incarnation every writer of a span adds
@@ -77,8 +77,8 @@ class LetterWriter:
 
 
 class DeadLetters:
-    """Adds, reads and counts dead letters, and notes what becomes of them. Thread-safe; every call
-    blocks for storage."""
+    """Adds, reads and counts dead letters, and notes their states. Thread-safe; every call blocks
+    for storage."""
 
     def __init__(
         self,
@@ -135,8 +135,8 @@ class DeadLetters:
         return added
 
     def _open_again(self, rows: pa.Table, by: LetterWriter) -> None:
-        """Those that were closed by the stream or by a replay in an earlier incarnation: the
-        table's rows come again from below them, and this one does not."""
+        """Opens letters that the stream or a replay closed in an earlier incarnation: the table's
+        rows come again from below them, and these rows failed again."""
         _, present = self.states.read()
         if not len(present):
             return
@@ -185,8 +185,8 @@ class DeadLetters:
         return both.select([*letters.column_names, "value"])
 
     def at(self, changefeed_id: str, places: Sequence[tuple[str, int]]) -> pa.Table:
-        """What is known of the letters at these places (part, position), and perhaps of
-        others: ``LISTED`` without states."""
+        """The known letters at these places (part, position), and perhaps others: ``LISTED``
+        without states."""
         positions = pa.array([position for _, position in places], pa.int64())
         here = (pc.field("changefeed_id") == changefeed_id) & pc.field("position").isin(positions)
         found = self._table.read(lambda view: view.scan(LISTED.names, here).cast(LISTED))
@@ -263,7 +263,7 @@ def _joined(
 
 
 def _others(view: TableView, rows: pa.Table) -> pa.Table:
-    """Of messages whose place is known those that are others: the topic was made again."""
+    """The messages at known places that are other messages: the topic was made again."""
     here = _near(rows) & pc.field("position").isin(rows["position"].unique())
     kept = view.scan(_BYTES_SCHEMA.names, here).cast(_BYTES_SCHEMA).rename_columns([*KEY, "kept"])
     both = _joined(rows, kept, "left outer")

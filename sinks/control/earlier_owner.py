@@ -1,5 +1,5 @@
-"""The owner that a changefeed's row names, as the next one sees it: may it be alive, and what to
-say if it is. Pure."""
+"""The owner that a changefeed's row names, as the next owner sees it: may it be alive, and which
+sentence says so. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENDED: Final = frozenset({"finished", "stopped", "failed"})  # states in which n
 
 
 class StoredOwner(Protocol):
-    """What a changefeed's row says of the owner that wrote it."""
+    """The owner that wrote a changefeed's row, as the row describes it."""
 
     @property
     def changefeed_id(self) -> str: ...
@@ -42,8 +42,8 @@ def must_wait(stored: StoredOwner, ownership: Ownership) -> bool:
 
 
 def is_earlier(stored: StoredOwner, ownership: Ownership) -> bool:
-    """Whether our election is earlier than the stored owner's, by the same etcd. As etcd's leader
-    is the last one elected, either we lead no more and will hear of it, or etcd was restored and
+    """Whether our election is earlier than the stored owner's, by the same etcd. etcd's leader is
+    the last one elected. So either we lead no more and will hear of it, or etcd was restored and
     has forgotten the later election."""
     is_same = stored.etcd_cluster_id == ownership.etcd_cluster_id
     return is_same and ownership.election_revision < stored.owner_revision

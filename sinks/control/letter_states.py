@@ -1,13 +1,13 @@
-"""``_tidelake/dead_letter_states``: what has become of dead letters, and by whom.
+"""``_tidelake/dead_letter_states``: the states of dead letters, and who set them.
 
     open ──a replay──► replayed        ──a rewind, and it fails again──► open
       ├──a newer change of its row──► superseded ──┘
       └──an operator──► resolved
 
-A letter is known by its place and when it was put there. Without a row here it is open. Rows are
-only added: of a letter the one with the greatest ``number`` counts. They are small, and there are
-none as long as nobody handles a letter: so the letters themselves, with their bytes, stay as they
-are.
+A letter is known by its place and the time at which it was put there. Without a row here it is
+open. Rows are only added: for each letter the row with the greatest ``number`` counts. Rows are
+small, and there are none as long as nobody handles a letter. So the letters themselves, with their
+bytes, stay as they are.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class LetterStates:
         )
 
     def read(self) -> tuple[int, pa.Table]:
-        """The table's version (-1: there is none), and of each letter its present row."""
+        """The table's version (-1: there is none), and the present row of each letter."""
         found = self._table.read(self._present)
         return (-1, SCHEMA.empty_table()) if found is None else found
 
@@ -95,11 +95,11 @@ class LetterStates:
         below_incarnation: int | None = None,
     ) -> pa.Table:
         """Add these rows in one commit, where the letter is in one of these states and the row says
-        something new. Returns those that were added.
+        something new. Returns the rows that were added.
 
-        ``rows``: of ``LETTER`` and some of the other columns, each letter once. What it does not
-        say of ``note``, ``refusal`` and ``barred`` stays. ``below_incarnation``: only where the
-        present row is of an earlier one.
+        ``rows``: columns of ``LETTER`` and some others, each letter once. A row without ``note``,
+        ``refusal`` or ``barred`` leaves these as they are. ``below_incarnation``: only where the
+        present row belongs to an earlier one.
         """
         added = rows.slice(0, 0)
 
@@ -157,7 +157,8 @@ def _newest(rows: pa.Table) -> pa.Table:
 def _news(
     rows: pa.Table, present: pa.Table, among: Collection[str], below_incarnation: int | None
 ) -> pa.Table:
-    """The rows to add, with all columns but those of the commit, and ``row``: which of them."""
+    """The rows to add, with all columns except those of the commit, and ``row``: their places in
+    the given rows."""
     told = [name for name in rows.column_names if name not in LETTER]
     wanted = rows.append_column("row", pa.array(range(len(rows)), pa.int64()))
     renamed = present.select([*LETTER, *_STORED]).rename_columns(

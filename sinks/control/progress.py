@@ -88,7 +88,7 @@ class Progress:
         claim(self._table, changefeed_id, term)
 
     def read(self, changefeed_id: str) -> dict[TableName, ProgressRow]:
-        """The changefeed's rows, of any incarnation; empty when there are none."""
+        """The changefeed's rows, of any incarnation; empty if there are none."""
         return self._table.read(lambda view: _of(view, changefeed_id)) or {}
 
     def read_all(self) -> list[ProgressRow]:

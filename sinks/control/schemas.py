@@ -1,8 +1,8 @@
 """``_tidelake/schemas``: which columns each table has had, and since when.
 
 One row for each DDL that a table has taken up, merged on (changefeed, table, generation,
-commit-ts). A row says what the table's own log says (rule 5), so it is true whoever writes it: no
-term is asked, a repeat changes nothing, and what a crash has lost is added at the next start.
+commit-ts). A row says the same as the table's own log (rule 5), so it is true whoever writes it. It
+needs no term, a repeat changes nothing, and the next start adds rows that a crash has lost.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Schemas:
         )
 
     def of_table(self, changefeed_id: str, name: TableName) -> list[SchemaRow]:
-        """In no order; empty where nothing is known of it."""
+        """The table's rows, in no order; empty if nothing is known of it."""
         of = (changefeed_id, name.schema, name.table, GENERATION)
         where = functools.reduce(
             operator.and_, (pc.field(part) == value for part, value in zip(KEY, of, strict=False))
@@ -110,7 +110,7 @@ class Schemas:
         return [] if rows is None else from_rows(rows, SchemaRow)
 
     def add(self, rows: Sequence[SchemaRow]) -> None:
-        """Those that are not there yet, in one commit."""
+        """Adds the rows that are not there yet, in one commit."""
 
         def plan(view: TableView) -> Change | None:
             stored = view.scan(KEY)

@@ -1,9 +1,9 @@
 """``_tidelake/snapshots``: the ledger of consistent cuts, merged on (changefeed, primary-ts).
 
 A user who reads every table at its version in one row sees all of them as of one TiDB timestamp
-(rule 7). Rows are appended; upkeep rewrites the table into one file without the rows that are too
-old, and of those older than an hour with one cut per minute, the first. A row's age is its distance
-to the newest row (never to a clock), and the newest rows stay.
+(rule 7). Rows are appended. Upkeep rewrites the table into one file, without rows that are too old;
+of rows older than an hour it keeps the first of each minute. A row's age is its distance to the
+newest row (never to a clock), and the newest rows stay.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Snapshots:
         claim(self._table, changefeed_id, term)
 
     def publish(self, row: SnapshotRow, term: int) -> bool:
-        """Add the cut. Returns False when its primary-ts is there already. Raises TermRefused when
-        the term is not ours any more."""
+        """Add the cut. Returns False if its primary-ts is in the ledger already. Raises TermRefused
+        when the term is not ours any more."""
         published: frozenset[int] = frozenset()
 
         def plan(view: TableView) -> Change | None:

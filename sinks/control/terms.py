@@ -1,4 +1,4 @@
-"""Who may write a changefeed's rows in a control table: its term, which the table stores as a
+"""The right to write a changefeed's rows in a control table: its term, which the table stores as a
 transaction identity.
 
 The identity ``tidelake/<changefeed>/term`` outlives overwrites, checkpoints and log clean-up. A
@@ -61,8 +61,8 @@ def incarnation_refused(changefeed_id: str, incarnation: int, stored: int, uri: 
 
 
 def term_refused(changefeed_id: str, term: int, stored: int | None, uri: str) -> TermRefused:
-    """The error that tells an operator why our term is refused: ``stored`` is what the table holds
-    instead, None for nothing."""
+    """The error that tells an operator why our term is refused. ``stored``: the term that the table
+    holds instead, None for nothing."""
     if stored is not None and stored > term:
         return TermRefused(
             f"changefeed {changefeed_id}: our term {term} was overtaken by term {stored} in {uri}: "

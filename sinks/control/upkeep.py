@@ -51,7 +51,7 @@ def keep_up(
 
 
 def join_files(handle: DeltaTable) -> None:
-    """What is left to do for a table whose rows stay."""
+    """The upkeep of a table whose rows stay: joins small files."""
     handle.optimize.compact(commit_properties=ONCE, post_commithook_properties=NO_HOOKS)
 
 

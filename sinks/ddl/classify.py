@@ -39,8 +39,8 @@ RENAMES_UNREAD = "it renames a table that [filter] leaves out, so its rows were 
 def outcome(statement: Statement, known: TableSchema | None) -> Effect:
     """CreateTable, CreateTableLike, NoEffect, or Unsupported for everything that changes a target.
 
-    ``known`` is the target's present schema. It is needed for indexes: dropping the one that is the
-    handle key is Unsupported, dropping another has no effect. Without it only PRIMARY counts.
+    ``known`` is the target's present schema. Indexes need it: to drop the index that is the handle
+    key is Unsupported, to drop another has no effect. Without it only PRIMARY counts.
     """
     reasons = dict.fromkeys(why for effect in statement.effects for why in _why(effect, known))
     first = statement.effects[0]

@@ -1,7 +1,7 @@
-"""Where the values of a column come from when a DDL has run, for rows of before it. Pure.
+"""Where the values of a column come from after a DDL, for rows from before it. Pure.
 
-Rows that are stored are written anew by it (``merge_on_write.rewrite``), and rows that come again
-after a rewind are brought into the table's present columns by it (``past_schemas``).
+Two kinds of rows use it: stored rows that are written anew (``merge_on_write.rewrite``), and rows
+that come again after a rewind and need the table's present columns (``past_schemas``).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ OnAddDefault = Literal["rewrite", "null"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnOrigin:
-    """``types``: from the one to the other the values of ``source`` are converted; None: they stay
-    as they are. ``fill``: what rows have instead of NULL where there is no source."""
+    """``types``: the values of ``source`` are converted from the first type to the second; None:
+    they stay as they are. ``fill``: the value of rows if there is no source, instead of NULL."""
 
     name: str
     source: str | None  # a column of before
@@ -40,11 +40,11 @@ class ColumnOrigin:
         *,
         is_strict: bool = True,
     ) -> pa.Array:
-        """Of so many rows; ``kind``: the column's type where nothing else says it.
+        """The values for so many rows. ``kind``: the column's type where nothing else says it.
 
-        ``ddl_ms``: when the DDL was, for a column in which rows of before get its time.
-        CannotConvert names the column and the first value that has no place in its new type;
-        without ``is_strict`` such a value becomes null.
+        ``ddl_ms``: the time of the DDL, for a column in which old rows get that time. CannotConvert
+        names the column and the first value that has no place in its new type; without
+        ``is_strict`` such a value becomes null.
         """
         try:
             if self.fill is not None:
@@ -76,8 +76,8 @@ def column_origins(change: SchemaChange, on_add_default: OnAddDefault) -> dict[s
 
 
 def null_fills(change: SchemaChange, rules: CastRules) -> dict[str, str]:
-    """Added columns with a default that rows of before cannot show: a date that Delta does not
-    have, which is NULL by ``rules``."""
+    """Added columns with a default that old rows cannot show: a date that Delta does not have,
+    which is NULL by ``rules``."""
     return {
         name: text
         for name, text in change.fills.items()

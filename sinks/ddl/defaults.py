@@ -1,5 +1,5 @@
-"""Reads the DEFAULT of a column from its definition, and tells what present rows show in a column
-that is added with it."""
+"""Reads the DEFAULT of a column from its definition, and tells the value that present rows show in
+a column that is added with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Default = tuple[str | None, bool]
 
 
 def read_default(attributes: Sequence[Word], mysql_type: MySQLType) -> Default:
-    """The default in the words behind a column's type; (None, False) where there is none."""
+    """The default in the words behind a column's type; (None, False) if there is none."""
     words = Words(attributes)
     before = ""
     while words.peek().kind != "end":
@@ -69,7 +69,7 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
 
 
 def _literal(words: Words, first: Word, mysql_type: MySQLType | None) -> Default | None:
-    """Of a literal, with the kind or the character set that may stand before it."""
+    """The value of a literal, with the kind or the character set that may stand before it."""
     following = words.peek()
     if first.upper in _MOMENT_LITERALS and (
         following.kind == "text" or following.upper.startswith("_")
@@ -87,11 +87,10 @@ def _literal(words: Words, first: Word, mysql_type: MySQLType | None) -> Default
 
 
 def literal(word: Word, mysql_type: MySQLType | None, charset: str = "") -> str:
-    """What a literal of an expression is, as text. Bytes are read in the character set that stands
-    before them, else as UTF-8, but for a column of bytes each byte is one character. Numbers are in
-    decimal. Bits without a type are a BIT's. Raises ValueError where bytes are no text, or bytes
-    that are written as text have been lost on the way.
-    """
+    """The value of an expression's literal, as text. Bytes are read in the character set that
+    stands before them, else as UTF-8; for a column of bytes each byte is one character. Numbers are
+    decimal. Bits without a type are a BIT's. Raises ValueError if bytes are no text, or if bytes
+    that are written as text have been lost on the way."""
     name = mysql_type.name if mysql_type else ""
     if word.kind in ("hex", "bits"):
         digits, radix = (word.text, 16) if word.kind == "hex" else (word.text, 2)
@@ -125,10 +124,10 @@ def as_bytes(text: str) -> str:
 
 
 def fill(column: Column) -> str | None:
-    """What present rows show in an added column, as text that canal-json would send.
+    """The value that present rows show in an added column, as text that canal-json would send.
 
-    None is NULL; CURRENT_TIMESTAMP stands for the time of the DDL. Raises ValueError where the
-    value cannot be known.
+    None is NULL; CURRENT_TIMESTAMP stands for the time of the DDL. Raises ValueError if the value
+    cannot be known.
     """
     if column.default_is_expression:
         if column.default == CURRENT_TIMESTAMP:
@@ -190,8 +189,8 @@ def _as_sent(text: str, mysql_type: MySQLType) -> str:
 
 
 def _position(text: str, elements: Sequence[str]) -> int:
-    """The position (from 0) of an element that is given by its name, in any case, or its number.
-    Raises ValueError."""
+    """The position (from 0) of an element, given by its name, in any case, or by its number. Raises
+    ValueError."""
     known = [element.lower() for element in elements]
     if text.rstrip(" ").lower() in known:
         return known.index(text.rstrip(" ").lower())

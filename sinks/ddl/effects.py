@@ -23,7 +23,7 @@ RENAMES = "it renames a table"
 
 
 class Effect:
-    """What a statement does. ``why``: for operators, why it changes a target; empty: it does not,
+    """What a statement does. ``why``: tells operators why it changes a target; empty: it does not,
     or the table's schema says whether it does (``classify``)."""
 
     __slots__ = ()
@@ -31,7 +31,7 @@ class Effect:
 
 
 class AlterSpec:
-    """What a part of an ALTER TABLE does to one table. ``why``: as that of an effect."""
+    """What a part of an ALTER TABLE does to one table. ``why``: as in Effect."""
 
     __slots__ = ()
     why: ClassVar[str] = ""
@@ -110,7 +110,8 @@ class RenameIndex(AlterSpec):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCharset(AlterSpec):
     """The character set of later columns: with ``binary``, text columns that name none hold bytes.
-    ``converts``: so do those that are there, by CONVERT TO; another set changes nothing in them."""
+    ``converts``: CONVERT TO does the same to existing columns; another set changes nothing in
+    them."""
 
     binary: bool
     converts: bool = False
@@ -125,7 +126,7 @@ class SetPartitioning(AlterSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions(AlterSpec):
-    """``count``: of HASH, by their number; below zero: COALESCE PARTITION."""
+    """``count``: the number of added HASH partitions; below zero: COALESCE PARTITION."""
 
     partitions: tuple[Partition, ...] = ()
     count: int = 0
@@ -197,7 +198,7 @@ class RecoverTable(Effect):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatePartition(Effect):
     """Deletes the rows of ``partitions`` (empty: of all); TiCDC sends no DELETE for them.
-    ``drops``: the partitions too."""
+    ``drops``: deletes the partitions too."""
 
     why: ClassVar[str] = REMOVES_ROWS
     name: TableName
@@ -224,7 +225,7 @@ class NoEffect(Effect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver(Effect):
-    """An operator says so: the target stays as it is, and notes the DDL's position."""
+    """An operator has skipped the DDL: the target stays as it is, and notes the DDL's position."""
 
     why: ClassVar[str] = "an operator passes over it"
     name: TableName
@@ -239,7 +240,7 @@ class Unsupported(Effect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """At least one effect. Where one of them is Unsupported, none may be carried out.
+    """At least one effect. If one of them is Unsupported, none may be carried out.
 
     ``event_types`` are TiCDC's names for event filters, the most exact first.
     """

@@ -71,10 +71,9 @@ class SchemaChange:
 
 
 def evolved(schema: TableSchema, changes: Sequence[AlterSpec]) -> SchemaChange:
-    """The schema after these changes. Raises ValueError, whose text is a reason for operators,
-    where the changes do not fit the schema (a column is missing, or exists already), or where it
-    cannot be known what old rows show in a new column.
-    """
+    """The schema after these changes. Raises ValueError, whose text is a reason for operators, if
+    the changes do not fit the schema (a column is missing, or exists already), or if the values of
+    old rows in a new column cannot be known."""
     table = _Places(schema)
     for change in changes:
         table.change_columns(change)
@@ -178,9 +177,8 @@ class _Places:
                     each.column = _with_bytes(each.column)
 
     def change_indexes(self, change: AlterSpec) -> None:
-        """Drop and rename indexes; `add_index` adds new ones. An index that is not known is no
-        error: of a table that rows have told only the key is known.
-        """
+        """Drop and rename indexes; `add_index` adds new ones. An unknown index is no error: a table
+        that was made from its rows knows only its key."""
         match change:
             case DropIndex(name=name):
                 self._indexes = [each for each in self._indexes if not same_name(each.name, name)]

@@ -11,8 +11,8 @@ PRIMARY = "PRIMARY"
 
 
 def named(indexes: Sequence[Index]) -> list[Index]:
-    """The indexes, where one without a name gets its first column's name, as in MySQL, with _2, _3
-    … where that is taken."""
+    """The indexes with names. An index without a name gets its first column's name, as in MySQL,
+    with _2, _3 … if that name is taken."""
     taken = {PRIMARY.lower(), *(index.name.lower() for index in indexes)}
     found = []
     for index in indexes:
@@ -32,9 +32,9 @@ def named(indexes: Sequence[Index]) -> list[Index]:
 
 def keyed(columns: Sequence[Column], indexes: Sequence[Index], binary: bool) -> TableSchema:
     """The schema with its handle key: the primary key, or else the NOT NULL unique index with the
-    fewest columns; of two with as many columns the first.
+    fewest columns, the first of several.
 
-    ``indexes`` must have names. Raises ValueError where the key names a column that is missing.
+    ``indexes`` must have names. Raises ValueError if the key names a column that is missing.
     """
     spelled = {column.name.lower(): column.name for column in columns}
     indexes = [

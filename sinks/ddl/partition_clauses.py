@@ -1,7 +1,7 @@
 """The partition clauses of CREATE and ALTER TABLE, read from their words.
 
-Read is what ``sinks.types.partitioning`` can hold: RANGE and LIST by columns or by one function of
-a column, HASH by a column. All else is None: what is not known is not guessed.
+It reads what ``sinks.types.partitioning`` can hold: RANGE and LIST by columns or by one function of
+a column, HASH by a column. Every other clause is None: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _DAYS_BEFORE_YEAR_ONE = 365  # MySQL counts days from the year 0
 
 
 def read_partitioning(options: Sequence[Word]) -> Partitioning | None:
-    """What stands behind ``PARTITION BY``, somewhere in these words; None: nothing, or unknown."""
+    """The clause behind ``PARTITION BY``, somewhere in these words; None: there is none, or it is
+    unknown."""
     words = Words(options)
     while words.peek().kind != "end":
         if words.accept("PARTITION", "BY"):

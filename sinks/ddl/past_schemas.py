@@ -1,12 +1,12 @@
 """The shapes that a table had before its present one, and the way of their rows into it. Pure.
 
 After a rewind, rows come again that are older than the table's columns. They are cast by the shape
-of their commit-ts, and then go through each later DDL as the rows went that were stored when it ran
+of their commit-ts. Then they go through each later DDL as the stored rows did when it ran
 (``column_origin``). So the table holds afterwards what it held before the rewind.
 
-Shapes are known from ``_tidelake/schemas``. What a DDL did to columns is read from its statement,
-and believed only where that leads to the columns of the next row there: an operator may have passed
-over it.
+Shapes are known from ``_tidelake/schemas``. The effect of a DDL on columns is read from its
+statement, and believed only if it leads to the columns of the next row there: an operator may have
+passed over the DDL.
 """
 
 from __future__ import annotations
@@ -65,10 +65,11 @@ class UpgradedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastSchema:
-    """What rows were at and below ``last_ts``, down to the ``last_ts`` of the shape before.
+    """The shape of rows at and below ``last_ts``, down to the ``last_ts`` of the shape before.
 
-    ``schema``: by which they are cast. ``steps``: the DDLs since. ``is_known`` False: the present
-    one's in its stead."""
+    ``schema`` casts them. ``steps``: the DDLs since. ``is_known`` False: the present shape stands
+    in for it.
+    """
 
     last_ts: Ts
     schema: TableSchema
@@ -111,12 +112,13 @@ def older_shapes(
     on_add_default: OnAddDefault,
     file: TableSchema | None = None,
 ) -> tuple[PastSchema, ...]:
-    """The shapes below the present one, the oldest first. What is below those that can be known is
-    cast as if it had the present one: that is a shape with ``is_known`` False.
+    """The shapes below the present one, the oldest first. Rows below the shapes that can be known
+    are cast by the present one: a shape with ``is_known`` False stands for them.
 
-    ``rows``: of the table, in any order, its present shape among them. ``made_ts``: of the DDL that
-    made the table; what is older is another table's. ``file``: the schema file's definition, for
-    digits that the table's rows did not tell; without them a DDL that needs them is not followed.
+    ``rows``: the table's, in any order, its present shape among them. ``made_ts``: commit-ts of the
+    DDL that made the table; older rows belong to another table. ``file``: the schema file's
+    definition, for digits that the table's rows did not tell; without them a DDL that needs them is
+    not followed.
     """
     known = sorted((row for row in rows if row.commit_ts >= made_ts), key=lambda row: row.commit_ts)
     found: list[PastSchema] = []
@@ -164,7 +166,7 @@ def partitions_then(
 
 
 def _name_now(name: str, steps: Iterable[SchemaStep]) -> str | None:
-    """Of a column that has the same values after these steps."""
+    """The name of a column that has the same values after these steps."""
     for step in steps:
         came = (of for of, _ in step.origins if of.source and of.source.lower() == name.lower())
         origin = next(came, None)
@@ -189,7 +191,7 @@ def _step(change: SchemaChange, ddl_ts: int, on_add_default: OnAddDefault) -> Sc
 
 
 def _change(before: TableSchema, row: SchemaRow) -> SchemaChange | None:
-    """What led from these columns to those of the row; None: it is not known."""
+    """The change that led from these columns to those of the row; None: it is not known."""
     after = _columns(_schema(row))
     statement = read_ddl(row.statement, "", row.schema_name, row.table_name)
     changes: list[AlterSpec] = [
@@ -213,7 +215,7 @@ def _change(before: TableSchema, row: SchemaRow) -> SchemaChange | None:
 
 
 def _columns(schema: TableSchema) -> list[tuple[str, str, str]]:
-    """What the casts of rows depend on."""
+    """The parts of a column on which the casts of rows depend."""
     return [(each.name, str(each.type), each.generated) for each in schema.columns]
 
 

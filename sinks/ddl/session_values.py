@@ -1,7 +1,7 @@
 """Which values of old rows depend on the session that ran a DDL. Pure.
 
-TiDB reads and writes TIMESTAMPs in the time zone of that session, and CURRENT_TIMESTAMP is when its
-statement began. Messages tell neither: what is taken for them is an assumption (docs/ddl.md).
+TiDB reads and writes TIMESTAMPs in the time zone of that session, and CURRENT_TIMESTAMP is the time
+at which its statement began. Messages tell neither, so both are assumed (docs/ddl.md).
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _TIMES = ("date", "datetime", "timestamp", "time", "year")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionValues:
-    """What a DDL makes of old rows that nobody knows exactly. ``zoned``: columns whose values need
-    the session's time zone; ``timed``: those with the second at which the statement began."""
+    """The values that a DDL gives old rows and that nobody knows exactly. ``zoned``: columns whose
+    values need the session's time zone; ``timed``: columns that need the second at which the
+    statement began."""
 
     zoned: tuple[str, ...] = ()
     timed: tuple[str, ...] = ()
@@ -41,7 +42,8 @@ class SessionValues:
         return tuple(dict.fromkeys((*self.zoned, *self.timed)))
 
     def told(self, rules: CastRules, commit_ts: Ts) -> str:
-        """What is assumed, and what may be done, in sentences; empty: nothing is."""
+        """Sentences that say what is assumed, and what an operator may do; empty: nothing is
+        assumed."""
         parts = []
         if self.timed:
             parts.append(

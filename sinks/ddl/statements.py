@@ -1,4 +1,4 @@
-"""Reads the text of a DDL into effects. A text that is not understood is Unsupported, with the
+"""Reads the text of a DDL into effects. A text that it does not understand is Unsupported, with the
 reason."""
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ _OBJECTS = ("TABLE", "DATABASE", "SCHEMA", "INDEX", "VIEW")
 def read_ddl(
     query: str, ddl_type: str, schema: str, table: str, dialect: Dialect | None = None
 ) -> Statement:
-    """The effects of a DDL's text. Never raises. ``schema``, ``table`` and ``ddl_type`` are those
-    of its message; ``dialect`` as for ``read_words``.
+    """The effects of a DDL's text. Never raises. ``schema``, ``table`` and ``ddl_type`` come from
+    its message; ``dialect`` as for ``read_words``.
 
-    A statement about one table is about the message's table, whose name is in TiDB's spelling. The
-    names in a rename, and in a statement about several tables, are as the statement spells them.
+    A statement about one table is about the message's table, whose name has TiDB's spelling. Names
+    in a rename, and in a statement about several tables, have the statement's spelling.
     """
     try:
         return _statement(read_words(query, dialect), TableName(schema, table))
@@ -124,7 +124,7 @@ def _of(effect: Effect, *event_types: str) -> Statement:
 
 
 def _the(schema_and_table: tuple[str, str], name: TableName) -> TableName:
-    """The name of the one table of a statement: the message's, where that has one."""
+    """The name of the one table of a statement: the message's, if the message has one."""
     return name if name.table else _full(schema_and_table, name)
 
 

@@ -1,10 +1,10 @@
 """Cuts a DDL statement into words, for the readers of CREATE and ALTER TABLE.
 
-Who wrote a statement decides what its quotes hold (``Dialect``, docs/ddl.md). TiCDC sends every DDL
-as TiDB's parser writes it back (``addSpecialComment``): names in backquotes, and TiDB's own syntax
-in ``/*T![feature] … */`` comments, which are opened here. sqlglot's MySQL tokenizer cuts the
+The writer of a statement decides what its quotes hold (``Dialect``, docs/ddl.md). TiCDC sends every
+DDL as TiDB's parser writes it back (``addSpecialComment``): names in backquotes, and TiDB's own
+syntax in ``/*T![feature] … */`` comments, which are opened here. sqlglot's MySQL tokenizer cuts the
 statement. Its parser is not used: it refuses FLOAT UNSIGNED and partition clauses, and makes opaque
-commands of much of the rest.
+commands of many others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 
 class Dialect(Enum):
-    """How a statement writes a string, by who wrote it."""
+    """How a statement writes a string; its writer decides."""
 
     RESTORED = "by TiDB's parser, for TiCDC"
     """No backslash escapes anything, and a quote is doubled. A value of an expression (a default, a
@@ -38,10 +38,9 @@ TYPED: Final = "/* tidelake ddl apply */ "
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A piece of SQL. ``text`` is without quotes; of b'01' and x'4f' (``bits``, ``hex``) it has the
-    digits. A group (parentheses) has its words in ``inner`` instead. ``value``: what a ``text`` is
-    as a value of an expression; ``text`` is what it is anywhere else.
-    """
+    """A piece of SQL. ``text`` is without quotes; b'01' and x'4f' (``bits``, ``hex``) have their
+    digits in it. A group (parentheses) has its words in ``inner`` instead. ``value``: the meaning
+    of a ``text`` as a value of an expression; ``text`` is its meaning anywhere else."""
 
     kind: Literal["word", "name", "text", "number", "bits", "hex", "mark", "group", "end"]
     text: str
@@ -110,7 +109,7 @@ class Words:
             raise ValueError(f"what follows with {self.peek().text or '(…)'} is unknown here")
 
     def until(self, keyword: str) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
-        """What stands before the keyword, and behind it."""
+        """The words before the keyword, and those behind it."""
         rest = self.rest()
         at = next((n for n, word in enumerate(rest) if word.upper == keyword), len(rest))
         return rest[:at], rest[at + 1 :]
@@ -182,8 +181,8 @@ class _Tokenizer(MySQL.Tokenizer):
 
 
 def read_words(query: str, dialect: Dialect | None = None) -> tuple[Word, ...]:
-    """Cut one statement into words. Comments are dropped, or opened where SQL is in them. Without a
-    dialect it is TiCDC's, or ``TYPED``.
+    """Cut one statement into words. Comments are dropped, or opened if SQL is in them. ``dialect``
+    None: TiCDC's, or ``TYPED``.
 
     Raises ValueError, whose text is a reason for operators.
     """
