@@ -81,7 +81,7 @@ class MergeOnWriteEngine:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """What runs ends by itself; no upkeep any more."""
+        """Ends upkeep. Writes under way end by themselves."""
         self.upkeep.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -93,14 +93,15 @@ class MergeOnWriteEngine:
         return self._run(write.target, sorted_by, lambda table: kind(table, write).run())
 
     def replay(self, write: TableWrite, choose: Callable[[], pa.Table | None]) -> Applied | Skipped:
-        """Changes of an upserted table that lie at or below ``write.limit``, which it has reached:
-        how far it is stays as it is. ``choose`` is asked for them on each version that is tried, so
-        what it finds out is so on the version that gets the commit; None: there is nothing."""
+        """Applies changes of an upserted table that lie at or below ``write.limit``, which the
+        table has reached: its identity stays as it is. ``choose`` is asked for the changes on each
+        version that is tried, so its answer holds on the version that gets the commit; None: there
+        is nothing to apply."""
         sorted_by = write.target.sorted_by
         return self._run(write.target, sorted_by, lambda table: _Replay(table, write, choose).run())
 
     def alter(self, order: TableDdl) -> Applied | Skipped:
-        """As ``apply``, of a DDL. A table that is for the Spark engine is refused."""
+        """As ``apply``, for a DDL. Refuses a table that is for the Spark engine."""
         return self._run(order.target, order.sorted_by, lambda table: alter(table, order))
 
     def _run(
@@ -109,7 +110,7 @@ class MergeOnWriteEngine:
         sorted_by: Sequence[str],
         deed: Callable[[TableHandle], Applied | Skipped],
     ) -> Applied | Skipped:
-        """``sorted_by``: what the table's files are sorted by afterwards."""
+        """``sorted_by``: the columns by which the table's files are sorted afterwards."""
         table = self.table(target.uri)
         with table.lock:
             try:
@@ -218,7 +219,7 @@ class _Upsert:
         return version
 
     def _named(self) -> list[Json]:
-        """What says how far the table is afterwards."""
+        """The actions that say how far the table is afterwards."""
         now_ms = int(time.time() * 1000)
         app_id, limit = self._write.target.app_id, self._write.limit
         return [AppTransaction(app_id=app_id, version=limit, last_updated_ms=now_ms).to_json()]
@@ -289,11 +290,11 @@ class _Replay(_Upsert):
 
 
 class _Append(_Upsert):
-    """One write to a change log: it replaces the events in (what the log has reached, limit].
+    """One write to a change log: it replaces the events in (the log's identity, limit].
 
-    The identity says what the log has reached, and it is looked at in the same compare-and-set: so
-    an event that is there is left out, whoever wrote it, and whatever races are lost. Rows of that
-    range are in the table only where a rewind has taken the identity back.
+    The identity is looked at in the same compare-and-set as the write. So an event that the log has
+    is left out, whoever wrote it, and whatever races are lost. The table has rows of that range
+    only if a rewind has taken the identity back.
     """
 
     operation = "WRITE"
@@ -318,9 +319,8 @@ class _Append(_Upsert):
 
 
 class _History(_Append):
-    """One write to a history. As with a change log what the table has reached is left out; what is
-    above closes the current versions of its keys, and adds new ones.
-    """
+    """One write to a history. As with a change log, versions at or below the identity are left out.
+    Versions above it close the current versions of their keys, and are added."""
 
     operation = "MERGE"
 

@@ -1,8 +1,9 @@
 """A history: every version of a row is a row, valid from one commit-ts until another one.
 
 A write that begins at R finds the current versions of its keys, takes them out, and writes them
-anew as closed, beside the new ones, in one commit. What a rewind has left in the table from beyond
-R is taken back by the same commit: later versions go, and those that were closed later open again.
+anew as closed, beside the new ones, in one commit. A rewind may have left versions from beyond R.
+The same commit takes the table back: later versions go, and those that were closed later open
+again.
 """
 
 from __future__ import annotations
@@ -33,17 +34,16 @@ Hits = Mapping[str, Ordinals]  # file path to ordinals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beyond:
-    """The rows of a table that tell of what comes after a commit-ts: there are none unless the
-    table was rewound. ``later``: versions that began later; ``reopened``: those that were closed
-    later."""
+    """The rows of a table from beyond a commit-ts; there are none unless the table was rewound.
+    ``later``: versions that began later; ``reopened``: versions that were closed later."""
 
     later: Hits
     reopened: Hits
 
     @classmethod
     def of(cls, table: TableHandle, ts: Ts, app_id: str) -> Beyond:
-        """``app_id``: the writer's. Where it has carried out a TRUNCATE that is later, of the table
-        or of partitions, that has taken the table back."""
+        """``app_id``: the writer's. If this writer has carried out a later TRUNCATE, of the table
+        or of partitions, that TRUNCATE has taken the table back."""
         if shown_ts(table) <= ts or closed_ts(table, app_id) > ts:
             return cls(later={}, reopened={})
         columns = [table.shape.column(name) for name in (VALID_FROM_TS, VALID_TO_TS)]
@@ -69,7 +69,7 @@ def shown_ts(table: TableHandle) -> int:
 
 
 def closed_ts(table: TableHandle, app_id: str) -> int:
-    """Of the last TRUNCATE that this writer has carried out; 0: it has not."""
+    """Commit-ts of the last TRUNCATE that this writer has carried out; 0: there was none."""
     writer, ts = json.loads(_configuration(table).get(CLOSED, '["", 0]'))
     return int(ts) if writer == app_id else 0
 
@@ -109,13 +109,13 @@ def merged(one: Hits, other: Hits) -> dict[str, Ordinals]:
 
 
 def without(hits: Hits, gone: Hits) -> dict[str, Ordinals]:
-    """The rows of the one that are not of the other."""
+    """The rows of the first that are not in the second."""
     left = {path: np.setdiff1d(rows, gone.get(path, rows[:0])) for path, rows in hits.items()}
     return _some(left)
 
 
 class VersionsAbove:
-    """Of a batch of versions those above a commit-ts."""
+    """The versions of a batch above a commit-ts."""
 
     def __init__(self, changes: pa.Table, key: Sequence[str], reached: Ts) -> None:
         self._changes = changes.filter(pc.greater(changes[VALID_FROM_TS], reached))
@@ -155,7 +155,7 @@ class VersionsAbove:
         return pa.Table.from_arrays(list(arrays.values()), schema=shape.schema)
 
     def _ends(self, old_key: Sequence[pa.Array], table: TableHandle) -> npt.NDArray[np.int64]:
-        """Of each old row the commit-ts of its key's first change; 0: there is none."""
+        """For each old row the commit-ts of its key's first change; 0: there is none."""
         count = self._changes.num_rows
         if not count:
             return np.zeros(len(old_key[0]), np.int64)

@@ -1,7 +1,7 @@
 """A table that is being written: follows its log, and finds the rows of a batch's keys.
 
 A process has one ``TableHandle`` for a table, and uses it under its lock. The log in storage is the
-truth; what is kept here (vectors, bounds, key indexes) is a cache.
+truth; vectors, bounds and key indexes are kept here as a cache.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TableGone(Exception):
 
 class TableHandle:
     """A table at the version up to which its log was followed. One thread at a time: hold ``lock``
-    from ``refresh`` until the last use of what it showed."""
+    from ``refresh`` until the last use of its answers."""
 
     def __init__(
         self,
@@ -108,15 +108,14 @@ class TableHandle:
         self.settle()
 
     def forget(self) -> None:
-        """Forget all that is known of the table: the next ``refresh`` reads the log from
-        scratch."""
+        """Forget everything about the table: the next ``refresh`` reads the log from scratch."""
         self._state = self._shape = None
         self._files.clear()
         self._memory.drop(self.uri)
 
     def brought_back(self, last: LastSeen, app_id: str) -> BroughtBack | None:
-        """What holds the table at this version, which was right as it was seen last. Reads only
-        where another writer has committed since."""
+        """The hold on the table at this version, which was right when it was last seen. Reads only
+        if another writer has committed since."""
         state = self.state
         identity = state.transactions.get(app_id)
         now = LogNow(
@@ -176,7 +175,7 @@ class TableHandle:
         return version
 
     def settle(self) -> None:
-        """Adapt what is known of files to the files that are live now."""
+        """Adapt the cached facts of files to the files that are live now."""
         live = self.state.files
         for path in [path for path in self._files if path not in live]:
             del self._files[path]
@@ -249,7 +248,7 @@ class TableHandle:
         self, hits: Mapping[str, Ordinals], now_ms: int
     ) -> tuple[list[Json], list[tuple[DataFile, DeletedRows]]]:
         """The actions that take these live rows out, and the files that stay, with their vectors,
-        which are written here: tell ``marked`` of them after the commit."""
+        which are written here. Tell ``marked`` of them after the commit."""
         actions: list[Json] = []
         kept: dict[str, DeletedRows] = {}
         for path, ordinals in hits.items():
@@ -264,9 +263,9 @@ class TableHandle:
         return actions, marked
 
     def between(self, name: str, above: int, upto: int) -> dict[str, Ordinals]:
-        """Where the live rows are that have in this column, of integers, more than ``above`` and no
-        more than ``upto``: file path to ordinals, hit files alone. Of a table that ``find`` is not
-        asked of: the bounds are of this column."""
+        """Where the live rows are that have, in this column of integers, more than ``above`` and no
+        more than ``upto``: file path to ordinals, hit files alone. Only for a table that ``find``
+        is not asked of: the bounds are of this column."""
         column = self.shape.column(name)
         found: dict[str, Ordinals] = {}
         for each in self._files.values():
@@ -307,7 +306,7 @@ class TableHandle:
     def _indexes(
         self, files: Iterable[CachedFile], key_columns: Sequence[PhysicalColumn]
     ) -> list[SortedKeys]:
-        """The key indexes of these files, in order. Those that are not in memory are read in
+        """The key indexes of these files, in order. Indexes that are not in memory are read in
         parallel."""
         known = [(each, self._memory.get(self.uri, each.file.path)) for each in files]
         cold = [each for each, index in known if index is None]

@@ -1,5 +1,6 @@
-"""What a DDL takes for the time of its session goes into the table's properties with it, and into
-the log. Where a wrong value could never be mended, the DDL is not carried out."""
+"""The values that a DDL assumes for the time of its session. They go into the table's properties
+with the DDL, and into the log. If a wrong value could never be mended, the DDL is not carried
+out."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ def assumed(
     rules: CastRules,
     commit_ts: Ts,
 ) -> dict[str, str]:
-    """The property to set, with what was assumed before; none: it stays as it is. ``target``: as it
-    is after the DDL. Raises TidelakeError where a wrong value could never be mended."""
+    """The property to set, with earlier assumptions; none: it stays as it is. ``target``: as it is
+    after the DDL. Raises TidelakeError if a wrong value could never be mended."""
     if not values.columns:
         return {}
     form = target.form

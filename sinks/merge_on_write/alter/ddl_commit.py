@@ -1,11 +1,12 @@
 """A DDL on a target: one put-if-absent commit, which takes effect once and in its place.
 
-It carries the table's new metadata, the removes and adds of what had to be written anew, and who
-did it: the DDL's position (commit-ts and order) in the table's properties. Whoever tries the same
-or an older DDL again, however late, finds it there and changes nothing.
+The commit carries the table's new metadata, the removes and adds of rows that had to be written
+anew, and the DDL's position (commit-ts and order) in the table's properties. A later try of the
+same or an older DDL finds that position and changes nothing.
 
 The transaction identity goes to commit-ts - 1: all rows below the DDL are in the table, and a late
-write of them is skipped. Not to commit-ts: rows of the same ts come after the DDL, and must not be.
+write of them is skipped. It does not go to commit-ts: rows of the same ts come after the DDL, and
+must not be skipped.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ class TableDdl:
 
     @property
     def ended(self) -> Mapping[str, Any]:
-        """What is told of the rows that go, where the table's form keeps them."""
+        """The columns that mark the rows that go, with their values, if the table's form keeps such
+        rows."""
         return self.target.form.ended_at(self.ddl.commit_ts)
 
     @property
@@ -112,7 +114,7 @@ class TableDdl:
 
     @property
     def sorted_by(self) -> tuple[str, ...]:
-        """What the files of the table are sorted by afterwards."""
+        """The columns by which the files of the table are sorted afterwards."""
         if self.change is None:
             return self.target.sorted_by
         return self.target.form.sorted_by(self.change.after.key)
@@ -185,7 +187,7 @@ def _assumed(order: TableDdl, new: NewMetadata, notes: TableProperties) -> dict[
 
 
 def _noted(order: TableDdl, state: LogState, *, is_in_shape: bool) -> dict[str, str]:
-    """What the table's properties say of the DDL."""
+    """The table's properties that describe the DDL."""
     marks = {ALTERED: not is_in_shape, DROPPED: order.on_drop is not None, DDL: order.makes_again}
     properties = {name: order.ddl.to_json() for name, is_set in marks.items() if is_set}
     properties[LAST_DDL] = json.dumps([order.target.app_id, *order.ddl.position])
@@ -224,7 +226,7 @@ def _reshaped(table: TableHandle, order: TableDdl, change: SchemaChange) -> NewM
 
 
 def _clustering(state: LogState, new: NewMetadata) -> Json | None:
-    """The columns that a table is clustered by, where one of them is gone."""
+    """The columns that a table is clustered by, if one of them is gone."""
     fields = state.domains.get("delta.clustering", {})
     told = json.loads(fields.get("configuration") or "{}")
     columns = told.get("clusteringColumns") or []
@@ -292,8 +294,8 @@ def _rows_anew(
     key: tuple[str, ...],
     written: list[DataFile],
 ) -> tuple[list[Json], list[tuple[DataFile, DeletedRows]]]:
-    """The actions that take rows out, and the files that stay, with their vectors. What comes in
-    their place is ``written``."""
+    """The actions that take rows out, and the files that stay, with their vectors. ``written``: the
+    files that come in their place."""
     hits: Hits | None = {}  # None: all
     if order.removes_rows and order.on_drop is None and order.ended:
         hits, anew = _to_end(table, order)
@@ -320,7 +322,7 @@ def _rows_anew(
 def _to_end(
     table: TableHandle, order: TableDdl
 ) -> tuple[Hits, list[tuple[Hits, Mapping[str, Any]]]]:
-    """The rows to take out, and those of them that are written anew, with these values."""
+    """The rows to take out, and those among them that are written anew, with these values."""
     there = rows_to_end(table, order.ended)
     form = order.target.form
     beyond = Beyond(later={}, reopened={})

@@ -29,9 +29,8 @@ def kept_uri(uri: str, ddl: DdlIdentity) -> str:
 
 
 class DroppedRows:
-    """Open it *before* the dropped table's log is followed, and ``take`` in what was found there:
-    then a late try either loses its race here, or finds the table dropped there.
-    """
+    """Open it *before* the dropped table's log is followed, and ``take`` in the rows found there.
+    Then a late try either loses its race here, or finds the table dropped there."""
 
     def __init__(self, storage: TableStorage) -> None:
         self._storage = storage

@@ -1,9 +1,9 @@
 """Whether two rows of files that were just written have the same key.
 
-This is about all files at once, and not about a part of them. So the keys, as numbers, are dealt
-out by their values into so many *shares* that one is small enough to be sorted in memory: equal
-keys are in one share. Each share reads the key columns of all files; a table that is twice as
-large has twice as many shares to read twice as much.
+The question is about all files at once, not about a part of them. So the keys, as numbers, are
+dealt out by their values into *shares*, as many as make one share small enough to be sorted in
+memory: equal keys are in one share. Each share reads the key columns of all files. A table that is
+twice as large has twice as many shares, and each reads twice as much.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ShareOfKeys:
         return next((each for each in doubles if each is not None), None)
 
     def double(self, among: Words) -> str | None:
-        """As when called, of keys whose first half is one of these."""
+        """As when called, for keys whose first half is one of these."""
         seen: set[tuple[int, int]] = set()
         for arrays, keys in self._pieces():
             for row in np.flatnonzero(np.isin(keys.first.view(np.uint64), among)).tolist():
@@ -81,8 +81,8 @@ class ShareOfKeys:
     def pieces(
         self, more: Sequence[PhysicalColumn] = ()
     ) -> Iterator[tuple[tuple[int, int], list[pa.Array], Keys]]:
-        """Of each piece the number of its file and that of its first row there, the values of the
-        key's columns and ``more``, and the keys."""
+        """For each piece the number of its file and of its first row there, the values of the key's
+        columns and ``more``, and the keys."""
         located = FileLocations(self.open_place(self.uri), self.open_place)
         for number, path in enumerate(self.paths):
             file, begin = DataFile({"path": path}), 0
@@ -97,7 +97,7 @@ class ShareOfKeys:
 def share_of(
     files: Sequence[DataFile], columns: Sequence[PhysicalColumn], work: PartRewrite
 ) -> ShareOfKeys:
-    """Of these files, which ``work`` has written. ``columns``: the key's."""
+    """The shares of these files, which ``work`` has written. ``columns``: the key's."""
     rows = [rows_in(each.stats) for each in files]
     return ShareOfKeys(
         uri=work.uri,

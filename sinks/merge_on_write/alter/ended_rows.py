@@ -1,8 +1,8 @@
-"""Rows that a DDL removes from a table whose form keeps such rows: they are taken out where they
-are, and written anew with what is told of a row that has ended.
+"""Rows that a DDL removes from a table whose form keeps such rows: they are taken out of their
+files, and written anew with the marks of a row that has ended.
 
-``ended``: the columns by which that is told, with their values; a row in which the first one has
-this value has ended before, and stays as it is.
+``ended``: the columns of these marks, with their values. A row that has the first column's value
+already has ended before, and stays as it is.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def rows_to_end(table: TableHandle, ended: Mapping[str, Any]) -> dict[str, Ordin
 def write_ended(
     table: TableHandle, hits: Mapping[str, Ordinals], ended: Mapping[str, Any], key: Sequence[str]
 ) -> Iterator[NewFile]:
-    """These rows as new files, sorted by ``key``, each as soon as it is written."""
+    """Writes these rows as new files, sorted by ``key``, and gives each file as soon as it is
+    written."""
     for rows in in_slices(rows_at(table, hits)):
         yield from write_sorted(table.storage, _with(table, rows, ended), key, table.shape)
 

@@ -1,8 +1,8 @@
-"""A table's metadata after a DDL, and what its rows must become by it: a decision without I/O.
+"""A table's metadata after a DDL, and the changes that its rows need: a decision without I/O.
 
-Columns are mapped by name: a physical name never means another column or another type. So whatever
-keeps a column's Delta type is metadata alone: a file that lacks a column reads as NULL there, and
-what it has of a dropped column is not read.
+Columns are mapped by name: a physical name never means another column or another type. So a change
+that keeps a column's Delta type is metadata alone: a file that lacks a column reads as NULL there,
+and the values of a dropped column are not read.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _makes_anew(change: SchemaChange) -> bool:
 
 
 def _ids(fields: Any, configuration: Mapping[str, str]) -> list[int]:
-    """Those that are used, and the greatest that ever was: it never falls."""
+    """The IDs in use, and the greatest that ever was: it never falls."""
     used = [int(field["metadata"].get(_ID, 0)) for field in fields]
     return [*used, int(configuration.get(MAX_COLUMN_ID, "0"))]
 
@@ -177,11 +177,11 @@ def _put_statistics(
 
 
 def statistics_property(types: Mapping[str, str]) -> dict[str, str]:
-    """Which columns get statistics: of these, the most important first, those whose statistics can
-    be trusted.
+    """Which columns get statistics: those among these whose statistics can be trusted, the most
+    important first.
 
-    Always a list, never Delta's default of "the first 32": a decimal that is added later must not
-    get statistics by itself.
+    It is always a list, never Delta's default of "the first 32": a decimal that is added later must
+    not get statistics by itself.
     """
     able = [name for name, kind in types.items() if not kind.startswith(_WITHOUT_STATISTICS)]
     if not able:

@@ -1,12 +1,12 @@
 """Which live rows of a table are in some of its MySQL partitions, by the definition alone.
 
 MySQL's own rules: NULL is below every bound of RANGE and in partition 0 of HASH; the number of a
-HASH partition has no sign. A row that is in no partition says that the definition is not the
-table's: then nothing is taken out.
+HASH partition has no sign. If a row is in no partition, the definition is not the table's: then
+nothing is taken out.
 
 NULL may be a date that Delta does not have (docs/types.md). In the key of a table it is
-``0000-00-00``, below every other date. In another column that has some, the partition of a row with
-NULL is not known.
+``0000-00-00``, below every other date. In another column that has such dates, the partition of a
+row with NULL is not known.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def find_partitions(
 ) -> dict[str, Ordinals]:
     """Where the live rows of these partitions are: file path to ordinals, hit files alone.
 
-    ``among``: of these rows alone. ``are_all_known`` False: the definition is an older one, and
-    rows that have come since may be in none of its partitions. ``null_dates``: columns that have
-    NULL for dates that Delta does not have. Raises TidelakeError where the
-    definition does not tell, or does not fit the rows.
+    ``among``: looks at these rows alone. ``are_all_known`` False: the definition is an older one,
+    and later rows may be in none of its partitions. ``null_dates``: columns that have NULL for
+    dates that Delta does not have. Raises TidelakeError if the definition does not place a row, or
+    does not fit the rows.
     """
     partitioning = schema.partitioning
     if partitioning is None:
@@ -134,7 +134,7 @@ def _is_zero(column: Column, schema: TableSchema) -> bool:
 def _where_known(
     place: npt.NDArray[np.int64], values: Sequence[pa.Array], are_lost: Sequence[bool]
 ) -> npt.NDArray[np.int64]:
-    """``are_lost``: of each column, whether NULL may be a date of which nothing is known."""
+    """``are_lost``: for each column, whether NULL may be a date of which nothing is known."""
     for array, is_lost in zip(values, are_lost, strict=True):
         if is_lost and array.null_count:
             place = np.where(as_mask(array.is_null()), _NOT_KNOWN, place)
@@ -148,7 +148,7 @@ def places_of(
     zeros: Sequence[bool],
     rules: CastRules,
 ) -> npt.NDArray[np.int64]:
-    """The partition of each row, by its place in the definition, or ``_IN_NONE``. ``zeros``: of
+    """The partition of each row, by its place in the definition, or ``_IN_NONE``. ``zeros``: for
     each column, whether its NULLs are zero dates."""
     partitions = partitioning.partitions
     length = len(values[0])

@@ -1,9 +1,9 @@
 """All live rows of a table as new files of a new shape, a part of the table at a time.
 
-A part is some small data files or a large one. What it becomes depends on nothing but the part, so
-that parts can be done anywhere, and again: the names of its files are new each time. No commit
-names these files yet; those of a part that fails, or whose result nobody took, are orphans, which
-upkeep deletes. What a part holds in memory is a slice of its rows.
+A part is some small data files or a large one. Its result depends on nothing but the part. So parts
+can be done anywhere, and again: the names of the files are new each time. No commit names these
+files yet. Files of a part that fails, or whose result nobody took, are orphans, which upkeep
+deletes. A part holds a slice of its rows in memory.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ class PartMapper(Protocol):
     def __call__(
         self, work: Callable[[Part], Result], parts: Sequence[Part], size_bytes: int, /
     ) -> Generator[Result]:
-        """The results in the order of the parts; what ``work`` raises of the first part that it
-        raises for. Close it where not all are taken: that ends the work.
+        """The results in the order of the parts. Raises the error of the first part for which
+        ``work`` raises one. Close it if not all results are taken: that ends the work.
 
         ``work`` and ``parts`` can be pickled. A part may be done more than once, also side by side,
-        and one result of it counts. ``size_bytes``: of the data files that all of it is about.
+        and one result of it counts. ``size_bytes``: the size of all data files that the whole work
+        reads.
         """
         ...
 
@@ -176,7 +177,7 @@ def parts_of(files: Iterable[DataFile]) -> list[tuple[DataFile, ...]]:
 
 
 def _any_column(shape: PhysicalSchema) -> str:
-    """What rows without a key are sorted by."""
+    """A column by which rows without a key are sorted."""
     for column in shape.columns:
         if not pa.types.is_list(column.arrow):
             return column.name

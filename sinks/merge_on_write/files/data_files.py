@@ -117,7 +117,7 @@ def read_columns(
 def read_pieces(
     files: FileLocations, file: DataFile, columns: Sequence[PhysicalColumn], most_rows: int
 ) -> Iterator[pa.Table]:
-    """Like `read_columns`, but as tables with physical names, of some row groups each: at most
+    """Like `read_columns`, but gives tables with physical names, each of some row groups: at most
     ``most_rows`` rows, or one row group."""
     with _opened(files, file) as parquet:
         count = parquet.metadata.num_row_groups
@@ -152,7 +152,7 @@ def read_rows(
     columns: Sequence[PhysicalColumn],
 ) -> Iterator[pa.Table]:
     """These rows, whose ordinals rise, as tables with physical names: one for each row group that
-    has some; the others are not read."""
+    has some of them; other row groups are not read."""
     with _opened(files, file) as parquet:
         begin = 0
         for group in range(parquet.metadata.num_row_groups):

@@ -1,5 +1,5 @@
-"""What is known of a live data file beyond its line in the log: deletion vector, bounds, key index.
-Also writes vectors.
+"""Facts about a live data file beyond its line in the log: deletion vector, bounds, key index. Also
+writes vectors.
 
 All of this is a cache, since it can be read again at any time. When ``key-index-memory`` is full,
 the least recently used indexes are dropped.
@@ -48,7 +48,7 @@ class DeletedRows:
 
     @classmethod
     def read(cls, files: FileLocations, file: DataFile, rows: int) -> DeletedRows:
-        """Of a file of so many physical rows."""
+        """Reads the vector of a file that has so many physical rows."""
         descriptor = file.deletion_vector
         if descriptor is None:
             return cls.none(rows)

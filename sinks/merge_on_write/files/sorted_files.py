@@ -2,7 +2,7 @@
 later batch needs.
 
 Because files are sorted, a batch of near keys touches few of them, and they compress better. No
-commit names the files yet: one that is never committed is an orphan, which upkeep deletes.
+commit names the files yet. A file that is never committed is an orphan, which upkeep deletes.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _rising(column: pa.ChunkedArray, at: Ordinals) -> pa.Array:
 
 
 def _parts(order: Ordinals, rows: int, size: int) -> list[Ordinals]:
-    """``order`` in pieces, of which each becomes a file: at most `MAX_FILE_ROWS`, and small enough
+    """``order`` in pieces, each of which becomes a file: at most `MAX_FILE_ROWS`, and small enough
     for `MAX_GATHERED_BYTES`."""
     if not len(order):
         return []

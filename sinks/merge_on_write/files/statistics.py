@@ -2,8 +2,8 @@
 
 Readers skip files by them, so a bound may be too wide but never too narrow. Long text gets a prefix
 as its lower bound, and a prefix with the largest character behind it as its upper one; timestamps
-are rounded to milliseconds, down and up. Bounds that are not safe (of decimals, which some readers
-take for doubles; with NaN; of years beyond 9999) are left out: then no file is skipped by them.
+are rounded to milliseconds, down and up. Unsafe bounds are left out (decimals, which some readers
+take for doubles; bounds with NaN; years beyond 9999): then no file is skipped by them.
 """
 
 from __future__ import annotations

@@ -59,12 +59,12 @@ def create(
     properties: Mapping[str, str],
     storage_options: Mapping[str, str] | None = None,
 ) -> None:
-    """Create the table in one commit. A table that this very DDL made before is left as it is, and
-    so is one that a later DDL dropped. One that an earlier DDL dropped is made again in its own
-    log, empty and with the new columns.
+    """Create the table in one commit. If this very DDL has made it before, or a later DDL has
+    dropped it, the table is left as it is. If an earlier DDL has dropped it, it is made again in
+    its own log, empty and with the new columns.
 
     ``properties`` come from ``tables.ownership``; schema and key are added here. Raises
-    TidelakeError where another table is at the place, and what the storage raises.
+    TidelakeError if another table is at the place, and the errors of the storage.
     """
     options = storage_options or {}
     types = column_types(target)
@@ -94,7 +94,8 @@ def _is_newer(wanted: Mapping[str, str], present: TargetState) -> bool:
 def _make_again(
     target: Target, wanted: Mapping[str, str], present: TargetState, options: Mapping[str, str]
 ) -> None:
-    """The table's incarnation stays as it is: the owner that goes on with it seals an older one."""
+    """The table's incarnation stays as it is: the owner that goes on with the table seals an older
+    one."""
     assert present.schema is not None
     sources = dict.fromkeys(column.name for column in target.schema.delivered)
     order = TableDdl(

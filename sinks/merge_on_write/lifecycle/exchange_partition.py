@@ -6,8 +6,8 @@ TiCDC sends none of these rows. They are two logs, and so two commits, each with
     2. the partition's rows go, and those of that version come
 
 Nobody writes to either of them meanwhile: all rows below the DDL are there, and rows from above it
-wait. Who dies in between leaves the second commit to who comes next. What comes is written anew,
-since two tables have other names for their columns in files.
+wait. After a kill in between, the next owner makes the second commit. The rows are written anew,
+since the two tables have different names for their columns in files.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def exchange(engine: MergeOnWriteEngine, order: PartitionExchange) -> None:
 
 
 def _refuse_unlike(order: PartitionExchange) -> None:
-    """By what is known of both, and whether a key may stand in two partitions."""
+    """Compares the known definitions of both tables, and asks whether a key may stand in two
+    partitions."""
     partitioned, table = order.partitioned, order.table
     both = f"{partitioned.name} and {table.name}"
     for each in (partitioned, table):
@@ -121,7 +122,7 @@ def _of_partition(
 
 
 def _of_table(order: PartitionExchange, table: TableHandle) -> Iterator[pa.Table]:
-    """The table's rows as they were, as the partitioned one names its columns."""
+    """The table's rows as they were, with the partitioned table's names of columns."""
     with table.lock:
         table.refresh()
         version = notes_of(table.state).left_at(order.ddl.commit_ts)

@@ -1,10 +1,11 @@
-"""RECOVER TABLE, FLASHBACK TABLE: what a DROP TABLE has kept comes back, under the same or another
-name.
+"""RECOVER TABLE, FLASHBACK TABLE: rows that a DROP TABLE has kept come back, under the same or
+another name.
 
-TiDB recovers what the newest DROP TABLE or TRUNCATE TABLE of a name took away, and sends no rows.
-A DROP TABLE with ``on-drop = "keep"`` leaves a table of its own (``kept``), which changes no more:
-its version comes to the name in one commit, as that of a RENAME TABLE does (``shallow_clone``). It
-stays there too: both name the same files, which nobody deletes.
+TiDB recovers the rows that the newest DROP TABLE or TRUNCATE TABLE of a name took away, and sends
+none of them. A DROP TABLE with ``on-drop = "keep"`` leaves a table of its own (``kept``), which
+changes no more. Its version comes to the name in one commit, as in a RENAME TABLE
+(``shallow_clone``). It stays under the kept name too: both name the same files, which nobody
+deletes.
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ WITHOUT_ROWS = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRecovery:
     """``kept``: where `kept_place` says; ``target``: the table under the name that it comes to,
-    with the schema of what was kept. ``properties``: ``tables.ownership`` of it.
-    """
+    with the kept table's schema. ``properties``: ``tables.ownership`` of it."""
 
     kept: str
     target: Target
@@ -48,8 +48,8 @@ class TableRecovery:
 
 
 def kept_place(name: TableName, uri: str, dropped: TargetState | None) -> str:
-    """The URI of what the newest DROP TABLE of this name has kept. ``dropped``: what is at the name
-    now. Raises TidelakeError where that is not what TiDB recovers."""
+    """The URI of the table that the newest DROP TABLE of this name has kept. ``dropped``: the table
+    at the name now. Raises TidelakeError if TiDB recovers other rows."""
     if dropped is None or DROPPED not in dropped.properties:
         raise TidelakeError(
             f"no DROP TABLE of {name} was carried out here, so that nothing of it was kept: "
@@ -116,5 +116,5 @@ def _refuse_lost_files(engine: MergeOnWriteEngine, order: TableRecovery, kept: L
 
 
 def is_recovered(at: TargetState | None, ddl: DdlIdentity) -> bool:
-    """Whether this very DDL, or a later one, has made what is at its name."""
+    """Whether this very DDL, or a later one, has made the table at its name."""
     return at is not None and at.is_at_least(ddl.arrival)

@@ -7,9 +7,9 @@ new name names the files of the old one where they are, absolutely, as a shallow
     arrive  the log under the new name takes in the version that was left
 
 Each is one put-if-absent commit with the DDL's identity. All tables of a statement leave before the
-first one arrives: what was left changes no more, whoever writes late, and so two tables can swap
+first one arrives. So the left version changes no more, whoever writes late, and two tables can swap
 their names. A kill in between loses nothing: the files stay, since their tombstones never expire,
-and the version that was left stands in the log; who comes next goes on from there.
+and the left version stands in the log. The next owner goes on from there.
 """
 
 from __future__ import annotations

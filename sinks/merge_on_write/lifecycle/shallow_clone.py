@@ -1,8 +1,9 @@
 """A table comes to a name: the log there takes in a version of another log, in one commit.
 
-The files stay where they are, and are named absolutely, as a shallow clone does. A RENAME TABLE
-brings what has left the old name (``renamed``), a RECOVER TABLE what a DROP TABLE has kept
-(``recover``). What comes changes no more, so whoever commits it, once or late, commits the same.
+The files stay in their folder, and are named absolutely, as a shallow clone does. A RENAME TABLE
+brings the version that has left the old name (``rename``), a RECOVER TABLE the version that a DROP
+TABLE has kept (``recover``). That version changes no more, so every process that commits it, once
+or late, commits the same.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ def _refuse_unless_free(there: TableProperties, order: ShallowClone) -> None:
 
 
 def clone_into(table: TableHandle, order: ShallowClone) -> Applied | Skipped:
-    """The table at the new name, where it has not come yet. ``table``: what is there. Raises
-    TidelakeError, TableHeld, TryAgain."""
+    """Returns the table at the new name, and clones it if it has not come yet. ``table``: the
+    present table there. Raises TidelakeError, TableHeld, TryAgain."""
     return _Arriving(table, order).run()
 
 
@@ -165,7 +166,7 @@ class _Arriving:
         return Applied(state.version)
 
     def _protocol(self, coming: LogState, there: LogState) -> Protocol:
-        """What files and schema need, and what the log says that its readers must know."""
+        """The protocol that files and schema need, together with the protocol of the log."""
         assert coming.protocol is not None
         one, other = coming.protocol, there.protocol or coming.protocol
         return Protocol(

@@ -124,7 +124,7 @@ class DataFile(LogFile):
 
     @classmethod
     def from_add(cls, fields: Mapping[str, Any]) -> DataFile:
-        """``fields`` is what stands under ``add``."""
+        """``fields``: the content of ``add``."""
         known = _told(**fields)
         known.pop("dataChange", None)
         return cls({"partitionValues": {}, **known})

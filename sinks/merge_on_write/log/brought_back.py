@@ -4,11 +4,11 @@
     which of our limits do changes lack? ──► the rewind that heals it
 
 Such a commit takes our commits back and leaves their transaction identities, which say that their
-rows are there (rule 4): they would never come again. What operators do with rows (DELETE, UPDATE,
-MERGE, INSERT, OPTIMIZE, VACUUM) takes back nothing of ours and stays theirs.
+rows are in the table (rule 4): these rows would never come again. Operators' changes of rows
+(DELETE, UPDATE, MERGE, INSERT, OPTIMIZE, VACUUM) take back nothing of ours and stay theirs.
 
-The version that came back is found by what it holds, whatever the operation says of it: each commit
-is a set of logical files that come and go, and from that version on all of them cancel out.
+The content tells which version came back, whatever the operation says: each commit is a set of
+logical files that come and go, and from that version on all of them cancel out.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ ROWS_OF_THEIRS = frozenset({"DELETE", "UPDATE", "MERGE", "TRUNCATE"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCommit:
-    """What counts of one commit. ``limit``: what it makes our identity, ``checkpoint``: up to where
-    all was there before; ``files``: a hash of the logical files that come or go by it."""
+    """The facts of one commit. ``limit``: our identity after it; ``checkpoint``: the ts up to which
+    the table had all changes before; ``files``: a hash of the logical files that come or go by
+    it."""
 
     version: int
     is_ours: bool = True
@@ -145,7 +146,7 @@ class BroughtBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogNow:
-    """Where a table's log ends: its newest version, and what stands there."""
+    """The end of a table's log: its newest version, and the content there."""
 
     version: int
     identity: Ts | None
@@ -153,8 +154,8 @@ class LogNow:
 
 
 def look(storage: TableStorage, last: LastSeen, now: LogNow) -> BroughtBack | None:
-    """What holds the table, which was right as it was seen last; None: nothing does. Reads the
-    commits since, and where one is suspicious those before it too."""
+    """The hold on a table that was right when it was last seen; None: nothing holds it. Reads the
+    commits since, and if one is suspicious those before it too."""
     is_older = last.identity is not None and (now.identity or NO_TS) < last.identity
     if now.version < last.version or is_older:
         return BroughtBack(
@@ -172,8 +173,8 @@ def look(storage: TableStorage, last: LastSeen, now: LogNow) -> BroughtBack | No
 
 
 def brought_back(storage: TableStorage, *, above: int, upto: int) -> BroughtBack | None:
-    """Whether commits of others in ``(above, upto]`` have left the table in an older state than the
-    one in version ``above``, which was right. Reads each of them, and where one is suspicious those
+    """Whether commits of others in ``(above, upto]`` have left the table in an older state than
+    that of version ``above``, which was right. Reads each of them, and if one is suspicious those
     before it too. Commits that are gone from the log are not known."""
     commits: dict[int, LogCommit | None] = {}
 
@@ -221,8 +222,8 @@ def _judged(
 
 
 def _source(commit: LogCommit, read: Callable[[int], LogCommit | None]) -> int | None:
-    """The version before the commit that had what is there after it: the one that it names, or the
-    newest with the same files."""
+    """The earlier version that has the same content as the commit: the version that the commit
+    names, or the newest with the same files."""
     if commit.restores is not None:
         return commit.restores
     files, version = commit.files, commit.version - 1
@@ -287,7 +288,7 @@ def _checkpoint(info: Json) -> Ts | None:
 
 
 def _named(info: Json) -> int | None:
-    """Of a RESTORE; one to a time names no version."""
+    """The version that a RESTORE names; a RESTORE to a time names none."""
     text = str((info.get("operationParameters") or {}).get("version", ""))
     return int(text) if info.get("operation") == RESTORE and text.isdigit() else None
 

@@ -121,8 +121,8 @@ def _values(column: pa.Array) -> list[Any]:
 
 def stats_text(value: Any) -> str | None:
     """A value of ``stats_parsed``, or a part of one, as the JSON text that a commit would have;
-    None where it is empty. What JSON cannot hold exactly is left out: a missing bound is safe, a
-    wrong one is not."""
+    None if it is empty. Values that JSON cannot hold exactly are left out: a missing bound is safe,
+    a wrong one is not."""
     exact: Any
     match value:
         case Mapping():

@@ -1,6 +1,6 @@
 """Writes a state as a classic checkpoint, which every reader of Delta knows.
 
-It is one Parquet file. Its cost grows with the state, of which most are tombstones.
+It is one Parquet file. Its cost grows with the state, which is mostly tombstones.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ _COLUMNS = {
 def write_checkpoint(storage: TableStorage, state: LogState, *, now_ms: int) -> bool:
     """Write the checkpoint of the state's version, and then the hint (``_last_checkpoint``).
 
-    Returns False where the version has a checkpoint already. Raises LogMoved where the state is not
-    the table's any more: then no checkpoint of it is left behind.
+    Returns False if the version has a checkpoint already. Raises LogMoved if the state is not the
+    table's any more: then no checkpoint of it is left behind.
     """
     table = checkpoint_table(state, now_ms=now_ms)
     sink = pa.BufferOutputStream()

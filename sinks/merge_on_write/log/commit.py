@@ -127,7 +127,7 @@ def prove_put_if_absent(storage: TableStorage) -> None:
 
 
 def prove_no_other_lock(storage: TableStorage) -> None:
-    """Raises TidelakeError where Spark commits to the table under a lock that is outside of it:
+    """Raises TidelakeError if Spark commits to the table under a lock that is outside of the table:
     such a writer may overwrite our commit, or take it for its own."""
     if next(storage.list(f"{LOG}.tmp/"), None) is not None:
         raise TidelakeError(
@@ -181,8 +181,9 @@ def _check_after_put(storage: TableStorage, state: LogState, raw: bytes) -> None
 def _withdraw(storage: TableStorage, version: int, raw: bytes) -> None:
     """Delete our commit that has no predecessor, before another writer commits on top of it.
 
-    Where the log has later files it stays. Either the log was cleaned beyond it: then no reader
-    reads it, and the next cleaning deletes it. Or it did count, and later commits follow it.
+    If the log has later files, the commit stays. Either the log was cleaned beyond it: then no
+    reader reads it, and the next cleaning deletes it. Or the commit did count, and later commits
+    follow it.
     """
     later = (
         each.path

@@ -1,9 +1,9 @@
 """Which files an action of the log names, and how to read them wherever they are.
 
-Our own files are in the table's folder, but for those of a table that was renamed, or dropped and
-kept: they stay where they were, under absolute paths. Another writer may give a vector an absolute
-path, and a shallow clone gives one to all its data files. Such files are read, but never written or
-deleted.
+Our own files are in the table's folder. The exception are the files of a table that was renamed, or
+dropped and kept: they stay in their old folder, under absolute paths. Another writer may give a
+vector an absolute path, and a shallow clone gives one to all its data files. Such files are read,
+but never written or deleted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _vector_file(vector: DeletionVectorDescriptor) -> str | None:
 
 
 def folders_of(file: LogFile) -> Iterator[str]:
-    """The folders of those of `files_of` that are in the table. Names as we make them need no look
+    """The folders of those `files_of` that are in the table. Names as we make them need no look
     into: they are in the table's own folder."""
     vector = file.fields.get("deletionVector")
     has_plain_vector = not vector or (
@@ -58,8 +58,8 @@ def is_in_table(path: str) -> bool:
 
 
 def absolute(file: DataFile, root: str) -> DataFile:
-    """As another table names a file of the one at ``root``: by URIs, since readers resolve relative
-    ones against the table that names them."""
+    """The names that another table gives to the files of the table at ``root``: URIs, since readers
+    resolve relative names against the table that has them."""
     is_path = root.startswith("/")
     base = f"file:{quote(root)}" if is_path else quote(unquote(root), safe="/:@~")
     path = file.path if _is_absolute(file.path) else f"{base}/{file.path}"

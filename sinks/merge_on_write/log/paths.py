@@ -1,5 +1,5 @@
-"""The names of the files in a table's ``_delta_log``: what each is, and which checkpoints a listing
-has."""
+"""The names of the files in a table's ``_delta_log``: the kind of each, and which checkpoints a
+listing has."""
 
 from __future__ import annotations
 

@@ -28,9 +28,8 @@ def is_paused(metadata: Metadata | None) -> bool:
 
 
 def set_paused(uri: str, storage_options: Mapping[str, str], *, paused: bool) -> bool:
-    """Pause the table at ``uri`` or let it go on. Returns False where it was so already. Blocks.
-    Raises TidelakeError where there is no table, TryAgain where too many other commits came
-    first."""
+    """Pause the table at ``uri`` or let it go on. Returns False if it was so already. Blocks.
+    Raises TidelakeError if there is no table, TryAgain if too many other commits came first."""
     with one_sentence("write to", uri):
         storage = open_storage(uri, storage_options)
         for _ in range(MAX_TRIES):

@@ -83,7 +83,7 @@ class PhysicalSchema:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of the data files: physical names, and column IDs where there are any."""
+        """The schema of the data files: physical names, and column IDs if the table has them."""
         return pa.schema(
             pa.field(
                 column.physical,

@@ -50,7 +50,7 @@ def read_log(
     version: int | None = None,
     forget_vectors_within_ms: int | None = None,
 ) -> LogState | None:
-    """The state at a version, by default the newest; None where there is no table.
+    """The state at a version, by default the newest; None if there is no table.
 
     Raises VersionGone, TidelakeError for a log with holes or damage, TryAgain for one that is
     cleaned while it is read.
@@ -89,7 +89,7 @@ def check_head(storage: TableStorage, state: LogState) -> None:
 
 
 def read_commit(storage: TableStorage, version: int) -> bytes | None:
-    """A commit's bytes; None where there is no such commit."""
+    """A commit's bytes; None if there is no such commit."""
     try:
         return storage.read(commit_path(version))
     except FileNotFoundError:
@@ -120,8 +120,8 @@ def _read_once(storage: TableStorage, state: LogState, wanted: int | None) -> Lo
 def _begun(
     storage: TableStorage, state: LogState, wanted: int | None, *, by_hint: bool = True
 ) -> list[int] | None:
-    """Fill the state from a checkpoint where there is one. The versions of the commits; None where
-    there is no table."""
+    """Fills the state from a checkpoint, if there is one. Returns the versions of the commits; None
+    if there is no table."""
     names = _newest_names(storage, wanted) if by_hint else _all_names(storage)
     checkpoints = whole_checkpoints(names)
     kinds = filter(None, map(classify, names))
@@ -144,8 +144,8 @@ def _begun(
 
 
 def _newest_names(storage: TableStorage, wanted: int | None) -> list[str]:
-    """The paths of the log's files, from the checkpoint in the hint on; all of them where the hint
-    is missing or newer than the wanted version, or its checkpoint is gone."""
+    """The paths of the log's files, from the checkpoint in the hint on. All of them, if the hint is
+    missing or newer than the wanted version, or its checkpoint is gone."""
     hint = _hint(storage)
     if hint is not None and (wanted is None or hint <= wanted):
         found = [each.path for each in storage.list(LOG, start_after=f"{LOG}{hint:020}")]
@@ -159,8 +159,8 @@ def _all_names(storage: TableStorage) -> list[str]:
 
 
 def _hint(storage: TableStorage) -> int | None:
-    """The version in ``_last_checkpoint``; None where that is missing or damaged. The version may
-    be old, or its checkpoint gone."""
+    """The version in ``_last_checkpoint``; None if that is missing or damaged. The version may be
+    old, or its checkpoint gone."""
     try:
         version = json.loads(storage.read(LAST_CHECKPOINT))["version"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):

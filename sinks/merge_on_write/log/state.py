@@ -124,7 +124,8 @@ class LogState:
         self.version = self.begun_at = version
 
     def take_head(self, actions: Sequence[Json], raw: bytes) -> None:
-        """Take what the checkpoint lacks from its own version's commit: times and fingerprint."""
+        """Take the facts that the checkpoint lacks from its own version's commit: times and
+        fingerprint."""
         self._take_commit_info(actions)
         self.head_fingerprint = fingerprint(raw)
 

@@ -1,8 +1,8 @@
-"""Deletes what no version within retention needs: old commits and checkpoints, and data files that
-were removed from the table.
+"""Deletes files that no version within retention needs: old commits and checkpoints, and data files
+that were removed from the table.
 
 The table's writer calls this now and then, with a state that was followed just before. Nothing here
-changes what the table holds: at worst a file stays longer than it must.
+changes the table's content: at worst a file stays longer than it must.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def clean_log(
     most_files: int = MOST_FILES,
 ) -> int:
     """Delete commits and checkpoints that no version within retention is read from. Returns how
-    many files were deleted. Raises LogMoved where the table was made again.
+    many files were deleted. Raises LogMoved if the table was made again.
 
     The newest checkpoint that is older than the retention is kept, with its commit, and everything
     after it. Commits are deleted one by one, the oldest first: a writer that slept meanwhile must
-    find its own head gone before it finds the version after it gone. The next call deletes what
-    ``most_files`` left. Only the state's head is used, so ``state.bare()`` is enough.
+    find its own head gone before it finds the version after it gone. The next call deletes the
+    files that ``most_files`` left. Only the state's head is used, so ``state.bare()`` is enough.
     """
     if not _may_clean(state):
         return 0
@@ -108,8 +108,8 @@ def _may_clean(state: LogState) -> bool:
 
 
 def _cutoff(entries: Sequence[Entry], cutoff_ms: int) -> int | None:
-    """The version of the checkpoint that is to be the oldest one left; None where no checkpoint is
-    old enough, and nothing may be deleted."""
+    """The version of the checkpoint that is to be the oldest one left; None if no checkpoint is old
+    enough, and nothing may be deleted."""
     found = ((classify(entry.path), entry.modified_ms) for entry in entries)
     commits = {kind[1]: at_ms for kind, at_ms in found if kind is not None and kind[0] == "commit"}
     newest_old = -1  # every commit up to it is older than the retention

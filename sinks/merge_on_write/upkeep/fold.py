@@ -134,7 +134,7 @@ def _commit(
     key: Sequence[str],
 ) -> int:
     """Commit the new files in place of the old ones, without the rows that were deleted meanwhile.
-    Raises CannotFold, or what a commit raises; the lock is held."""
+    The lock is held. Raises CannotFold, and the errors of a commit."""
     table.refresh()
     if is_paused(table.state.metadata):
         raise CannotFold("the table is paused")

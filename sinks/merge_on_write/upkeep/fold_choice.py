@@ -1,13 +1,13 @@
 """Decides which files of a table to fold into one. Pure: no I/O.
 
 Every commit adds a small file, and deletes empty the large ones. Files of one size class are folded
-when there are ``FAN_OUT`` of them, so that a row is written again only once for each class that it
-climbs; a file that is half full stays as it is. A file of which a large part is deleted is written
-anew too. So is one "in debt": its vectors have cost as many bytes as the file has. Each commit that
+when there are ``FAN_OUT`` of them. So a row is written again only once for each class that it
+climbs. A file that is half full stays as it is. A file with a large deleted part is written anew
+too. So is a file "in debt": its vectors have cost as many bytes as the file has. Each commit that
 hits a file writes its whole vector again, two bytes for each deleted row, and a new file begins
 without a vector. This rule costs at most twice the optimum, however the commits come.
 
-While rows wait to be written, all that makes only reading cheaper is put off.
+While rows wait to be written, folds that only make reading cheaper are put off.
 """
 
 from __future__ import annotations
@@ -68,11 +68,12 @@ class FoldCandidate:
 
 
 def choose(files: Iterable[FoldCandidate], *, rows_wait: bool = False) -> Sequence[str]:
-    """The paths of the files to fold next, of the smallest class that needs it; empty where none
-    does. Together they make one full file at the most: so a commit never waits long for a fold, and
-    as much is in memory. A file that is written anew by itself may be larger.
+    """The paths of the files to fold next, of the smallest class that needs it; empty if no class
+    does. Together they make one full file at the most, so a commit never waits long for a fold, and
+    memory is bounded. A file that is written anew by itself may be larger.
 
-    ``rows_wait``: whether rows wait to be written."""
+    ``rows_wait``: whether rows wait to be written.
+    """
     by_class: dict[int, list[FoldCandidate]] = {}
     anew: list[FoldCandidate] = []
     for file in files:
