@@ -93,7 +93,7 @@ class TableVersion:
 
 
 def open_version(uri: str, version: int, storage_options: Mapping[str, str]) -> TableVersion:
-    """Raises VersionGone where its log or a file of it is gone, TidelakeError where this reader
+    """Raises VersionGone if the version's log or a file of it is gone, TidelakeError if this reader
     does not know a feature of the table."""
     with one_sentence("read the Delta log of", uri):
         storage = open_storage(uri, storage_options)

@@ -21,7 +21,7 @@ def line(error: BaseException) -> str:
 
 
 def _raised(text: str) -> list[str]:
-    """The error line below the frames of a Python traceback; empty where there is none."""
+    """The error line below the frames of a Python traceback; empty if there is none."""
     _, found, trace = text.rpartition(_TRACEBACK)
     lines = trace.splitlines() if found else []
     return [each for each in lines if each and not each[0].isspace()][:1]

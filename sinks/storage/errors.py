@@ -1,5 +1,5 @@
 """Turns errors of the storage, as deltalake, obstore and Spark raise them, into the one sentence
-that an operator reads: what could not be done, why, and what to do."""
+that an operator reads: which work failed, why, and the way out."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ class StorageAway(TryAgain):
 
 
 class StorageRefuses(TidelakeError):
-    """Waiting does not help: an operator must give what is missing (a permission, credentials, a
-    bucket) or mend a table."""
+    """Waiting does not help: an operator must give the missing permission, credentials or bucket,
+    or mend a table."""
 
     code = "CDC:ErrS3StorageAPI"
 
 
 def storage_error(doing: str, uri: str, error: BaseException) -> TidelakeError:
-    """The error (StorageRefuses or StorageAway) whose one line tells the operator what could not be
-    done, where, why, and what to do."""
+    """The error (StorageRefuses or StorageAway) whose one line tells the operator which work
+    failed, where, why, and the way out."""
     text = _told(error).replace(uri.partition("://")[2] or uri, "")  # a name may be such a word
     if _JAVA_MKDIR.search(text):
         text = f"{text} <- {_why_no_folder(uri)}"
@@ -148,7 +148,7 @@ def _refusal(text: str, uri: str) -> str | None:
 
 
 def _unlike(error: BaseException) -> str | None:
-    """The reason, where the table itself cannot be read or written as it is; else None."""
+    """The reason, if the table itself cannot be read or written as it is; else None."""
     is_lasting = isinstance(error, (SchemaMismatchError, DeltaProtocolError))
     if not is_lasting and not (isinstance(error, DeltaError) and _UNLIKE.search(str(error))):
         return None

@@ -124,7 +124,7 @@ class LocalStorage:
 
 def _write_durably(target: str, data: bytes | memoryview | pa.Buffer) -> None:
     """Write a new file and sync it; after an OSError (a full disk, say) nothing of it is left.
-    Raises FileNotFoundError where the folder is missing."""
+    Raises FileNotFoundError if the folder is missing."""
     descriptor = os.open(target, _WRITE_FLAGS, 0o666)
     try:
         try:

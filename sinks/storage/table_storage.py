@@ -32,7 +32,7 @@ class TableStorage(Protocol):
         ...
 
     def size(self, path: str) -> int | None:
-        """The file's size in bytes; None where there is no such file."""
+        """The file's size in bytes; None if there is no such file."""
         ...
 
     def open_input(self, path: str) -> Any:
@@ -51,7 +51,7 @@ class TableStorage(Protocol):
 
     def create(self, path: str, data: bytes | memoryview | pa.Buffer) -> bool:
         """Put if absent, whole or not at all. True: the file was made, and is durable. False: a
-        file of that name was there, and is unchanged.
+        file of that name was there before, and is unchanged.
 
         After an OSError the outcome is unknown: the caller must look whether its bytes are there.
         """

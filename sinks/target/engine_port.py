@@ -1,9 +1,10 @@
-"""The apply port: what a commit engine promises, and what it is given.
+"""The apply port: the promise of a commit engine, and its input.
 
 A write brings one table from its checkpoint to a limit in one Delta commit that carries the
-transaction identity ``(app_id, limit)`` (rule 4). Two engines keep the promise:
-``merge_on_write`` (our own commits of Arrow) and ``merge_engine`` (Spark's MERGE). The contract
-suite in ``tests/contracts`` holds both to it."""
+transaction identity ``(app_id, limit)`` (rule 4). Two engines keep the promise: ``merge_on_write``
+(our own commits of Arrow) and ``merge_engine`` (Spark's MERGE). The contract suite in
+``tests/contracts`` holds both to it.
+"""
 
 from __future__ import annotations
 
@@ -72,8 +73,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class LastSeen:
-    """A version in which the table was right, and its identity there (None: it had none). What
-    others have done since is looked at before a write."""
+    """A version in which the table was right, and its identity there (None: it had none). Before a
+    write, later commits of others are looked at."""
 
     version: int
     identity: Ts | None
@@ -122,7 +123,7 @@ class TableHeld(Exception):
 
 
 class TableBroughtBack(Exception):
-    """Another writer has brought an older state of the table back: what an operator is to do."""
+    """Another writer has brought an older state of the table back. The message says the way out."""
 
 
 class TableAltered(Exception):
@@ -130,10 +131,9 @@ class TableAltered(Exception):
 
 
 class Engine(Protocol):
-    """Commits one write. Raises TableHeld for a table that is paused, TableBroughtBack for one that
-    is in an older state than ``last`` says, TableAltered after a DDL, and TryAgain when another
-    commit came between: then re-read, re-check and retry.
-    """
+    """Commits one write. Raises TableHeld for a table that is paused, TableBroughtBack for a table
+    in an older state than ``last`` says, TableAltered after a DDL, and TryAgain when another commit
+    came between: then re-read, re-check and retry."""
 
     name: str  # "merge-on-write" or "spark": the progress table shows it
 

@@ -25,13 +25,13 @@ _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s+([a-z]+?)s?(?=\s|$)", re.IGNORECA
 
 
 def log_retention_ms(properties: Mapping[str, str]) -> int:
-    """For how many milliseconds commits and checkpoints are kept (30 days where not set). Raises
+    """For how many milliseconds commits and checkpoints are kept (30 days if not set). Raises
     TidelakeError for a property that is no interval."""
     return _property_ms(properties, LOG_RETENTION, 30 * DAY_MS)
 
 
 def file_retention_ms(properties: Mapping[str, str]) -> int:
-    """For how many milliseconds files that were removed from the table are kept (7 days where not
+    """For how many milliseconds files that were removed from the table are kept (7 days if not
     set). Raises TidelakeError for a property that is no interval."""
     return _property_ms(properties, FILE_RETENTION, 7 * DAY_MS)
 

@@ -59,8 +59,8 @@ class DdlIdentity:
 
     @property
     def arrival(self) -> DdlIdentity:
-        """Of a RENAME TABLE, where a table comes to its new name: another may have left that one by
-        the same statement, before."""
+        """For the name to which a RENAME TABLE brings a table: another table may have left that
+        name by the same statement, before."""
         return replace(self, order=self.order + 1)
 
     def same_as(self, other: DdlIdentity | None) -> bool:
@@ -70,7 +70,7 @@ class DdlIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProperties:
-    """What a table's properties say of it, whoever has read them."""
+    """The facts in a table's properties, whoever has read them."""
 
     properties: Mapping[str, str]
 
@@ -113,7 +113,7 @@ class TableProperties:
         return reached > ddl.commit_ts or self._last_ddl(app_id) >= ddl.position
 
     def is_at_least(self, ddl: DdlIdentity) -> bool:
-        """Whether the table's shape is what the DDL makes of it, or a later one."""
+        """Whether the table has the shape that the DDL gives it, or a later one."""
         return self.shape_ddl is not None and self.shape_ddl.position >= ddl.position
 
     @property
@@ -143,7 +143,7 @@ class TableProperties:
 
     @property
     def dropped_ts(self) -> Ts | None:
-        """Of the DROP TABLE, where it is dropped."""
+        """Commit-ts of the DROP TABLE, if the table is dropped."""
         if DROPPED not in self.properties:
             return None
         made, dropped = (DdlIdentity.from_json(self.properties[name]) for name in (DDL, DROPPED))
@@ -151,8 +151,8 @@ class TableProperties:
 
     @property
     def truncated_ts(self) -> Ts:
-        """Of the last DDL by which what TiDB can recover may be other rows than what a DROP TABLE
-        has kept: a TRUNCATE, or one that an operator has skipped; 0: none has run."""
+        """Commit-ts of the last DDL after which TiDB may recover other rows than a DROP TABLE has
+        kept: a TRUNCATE, or a DDL that an operator has skipped; 0: none has run."""
         return Ts(_number(self.properties.get(TRUNCATED)) or 0)
 
     @property
@@ -180,12 +180,14 @@ class TableProperties:
 
     @property
     def assumed(self) -> dict[Ts, str]:
-        """What was taken for the time of the sessions that ran DDLs on it, by commit-ts."""
+        """The assumptions about the time of the sessions that ran DDLs on the table, by
+        commit-ts."""
         return {Ts(ts): told for ts, told in json.loads(self.properties.get(ASSUMED, "[]"))}
 
     @property
     def rekeyed_ts(self) -> Ts:
-        """Of the last DDL that has given it another key, or another table's rows; 0: none has."""
+        """Commit-ts of the last DDL that has given the table another key, or another table's rows;
+        0: none has."""
         return Ts(_number(self.properties.get(REKEYED)) or 0)
 
 

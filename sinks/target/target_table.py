@@ -1,5 +1,5 @@
-"""A target table as it is found: inspect it, seal it, refuse one that is another's. By delta-rs,
-without a Spark job (``lifecycle/create.py`` makes them)."""
+"""An existing target table: inspect it, seal it, refuse it if it belongs to somebody else. By
+delta-rs, without a Spark job (``lifecycle/create.py`` makes tables)."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class TargetState(TableProperties):
 
 
 def refuse_another_key(name: TableName, state: TargetState, back_to: int) -> None:
-    """Of a rewind: what the old key told apart may be one row by the new one, and what EXCHANGE
-    PARTITION moved would be moved once more."""
+    """Refuses a rewind to below a DDL of the key: rows that the old key told apart may be one row
+    by the new one, and rows that EXCHANGE PARTITION moved would be moved once more."""
     if back_to < state.rekeyed_ts - 1:
         raise TidelakeError(
             f"table {name} cannot go back to {back_to}: a DDL at commit-ts {state.rekeyed_ts} gave "
@@ -63,7 +63,7 @@ def table_uri(warehouse: str, name: TableName) -> str:
 def inspect(
     uri: str, storage_options: Mapping[str, str], version: int | None = None
 ) -> TargetState | None:
-    """The table at this version, or its newest one, or None where there is none. Blocks for a few
+    """The table at this version, or its newest one; None if there is no table. Blocks for a few
     milliseconds, without a Spark job. Raises StorageAway or StorageRefuses."""
     try:
         with one_sentence("read the Delta log of", uri):
@@ -96,7 +96,8 @@ def _with_properties(
 
 
 def refuse_other_form(state: TargetState, name: TableName, form: WriteMode) -> None:
-    """Raises ConfigError: a table stays what it was made as."""
+    """Raises ConfigError if the settings want another form: a table keeps the form that it was made
+    in."""
     if state.form != form:
         raise ConfigError(
             f"table {name} was made with {state.form}, and [[sink.tables]] says {form}: set it as "
@@ -105,7 +106,7 @@ def refuse_other_form(state: TargetState, name: TableName, form: WriteMode) -> N
 
 
 def lengthen(uri: str, state: TargetState, hours: int) -> TargetState:
-    """Raise the table's retention where it is shorter, in one commit; the table as it is then.
+    """Raise the table's retention if it is shorter, in one commit. Returns the table as it is then.
     Raises TryAgain when another commit came between."""
     has = state.properties
     kept_ms = {FILE_RETENTION: file_retention_ms(has), LOG_RETENTION: log_retention_ms(has)}
@@ -130,8 +131,8 @@ def seal(
     ``begin`` maps the ts that the old app IDs have reached (0: none has written) to the start-ts of
     the new one. The ts is read from the very version that the commit follows; raises TryAgain when
     another commit came between. The commit changes the table's metadata, so that a Spark write
-    under way conflicts with it, and sets ``properties`` (a new incarnation). Returns
-    the sealed table. A table that is sealed so already is returned as it is.
+    under way conflicts with it, and sets ``properties`` (a new incarnation). Returns the sealed
+    table. A table that is sealed already is returned as it is.
     """
     found = inspect(uri, storage_options)
     if found is None:

@@ -1,5 +1,5 @@
-"""The form of a target table: what is written of the changes, and which columns stand behind the
-table's own.
+"""The form of a target table: which changes are written, and which columns stand behind the table's
+own.
 
 A table keeps the form that it was made in: its properties say which.
 """
@@ -77,7 +77,7 @@ class WriteMode:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Of a table of this form."""
+        """The properties of a table of this form."""
         mode = {} if self.mode == "upsert" else {WRITE_MODE: self.mode}
         extra = {EXTRA_COLUMNS: json.dumps(self.extra_columns)} if self.extra_columns else {}
         return mode | extra | ({SOFT_DELETE: "true"} if self.soft_delete else {})
@@ -98,8 +98,8 @@ class WriteMode:
         return own.by_all_columns() if self.all_columns and not own.key else own
 
     def refuse_without_key(self, name: object, schema: TableSchema) -> None:
-        """Raises ConfigError for a table that was upserted by all columns, where that is no longer
-        said."""
+        """Raises ConfigError for a table that was upserted by all columns, if the settings no
+        longer say so."""
         if schema.key_is_row and not self.all_columns:
             raise ConfigError(
                 f"table {name} has no key and is upserted by all its columns, and [[sink.tables]] "
@@ -108,7 +108,7 @@ class WriteMode:
             )
 
     def sorted_by(self, key: tuple[str, ...]) -> tuple[str, ...]:
-        """The columns that the rows of its files are sorted by, and looked for by: of a history
+        """The columns by which the rows of its files are sorted and found. In a history they find
         the current versions of keys."""
         if self.is_log:
             return (COMMIT_TS,)
@@ -128,8 +128,8 @@ class WriteMode:
         return self.is_log or self.soft_delete
 
     def ended_at(self, ts: Ts) -> dict[str, Any]:
-        """The columns by which a row that is gone since ``ts`` is told, with their values. Empty:
-        such rows are taken out. The first column has this value in no other row."""
+        """The columns that mark a row as gone since ``ts``, with their values. Empty: such rows are
+        taken out. The first column has this value in no other row."""
         if self.is_history:
             return {IS_CURRENT: False, VALID_TO: moment_us(ts), VALID_TO_TS: ts}
         if not self.soft_delete:
@@ -139,7 +139,7 @@ class WriteMode:
 
     @property
     def not_ended(self) -> dict[str, Any]:
-        """Of a history the same columns in a row that has not ended."""
+        """In a history, the same columns of a row that has not ended."""
         return {IS_CURRENT: True, VALID_TO: None, VALID_TO_TS: None}
 
     def refuse_names(self, names: Iterable[str]) -> None:

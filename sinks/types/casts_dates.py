@@ -1,9 +1,9 @@
-"""Casts text to dates and times; a TIMESTAMP from its server's time zone to UTC. A TIME
-stays text, in one form.
+"""Casts text to dates and times; a TIMESTAMP from its server's time zone to UTC. A TIME stays text,
+in one form.
 
 MySQL and TiDB store dates that are in no calendar: ``0000-00-00``, ``2021-02-00``, ``2021-02-31``
-(by ``sql_mode``), and those of the year 0. Delta has none of them, nor the year 0: one rule
-(``zero-date``, docs/types.md) says what becomes of them all.
+(by ``sql_mode``), and dates of the year 0. Delta has none of them. One rule (``zero-date``,
+docs/types.md) says what becomes of them all.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def _numbers(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _absorb_or_null(halves: list[Words], array: pa.Array) -> None:
-    """As ``_absorb``; a NULL mixes in what no value does."""
+    """As ``_absorb``; a NULL mixes in a number that no value does."""
     if not array.null_count:
         _absorb(halves, array)
         return
@@ -96,7 +96,8 @@ def _absorb_or_null(halves: list[Words], array: pa.Array) -> None:
 
 
 def _absorb(halves: list[Words], array: pa.Array) -> None:
-    """Mix one column into both halves of every row's hash. What a NULL mixes in means nothing."""
+    """Mix one column into both halves of every row's hash. The number that a NULL mixes in means
+    nothing."""
     kind = array.type
     if (
         pa.types.is_string(kind)

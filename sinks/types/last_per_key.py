@@ -34,8 +34,8 @@ def joined_keys(parts: Sequence[Keys]) -> Keys:
 def last_per_key(keys: Keys, order: Sequence[npt.NDArray[Any]]) -> Ordinals:
     """The positions of the last row of each key, rising.
 
-    ``order``: the columns to compare, the most significant first; the last row is the greatest. Of
-    rows that are equal in all columns any one is taken: they are the same.
+    ``order``: the columns to compare, the most significant first; the last row is the greatest. If
+    several rows are equal in all columns, any one of them is taken: they are the same.
     """
     if not len(keys):
         return np.empty(0, np.int64)

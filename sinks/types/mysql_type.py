@@ -87,9 +87,11 @@ class MySQLType:
     """A type such as ``decimal(20,4) unsigned`` in parts; None for a part that is not known, or
     that a definition leaves out (the digits of ``datetime``, a float's M and D).
 
-    ``is_untold``: it was not left out of a definition, but of a row's ``mysqlType``, which never
-    has it. Then no rule may take None for MySQL's default. As text it is ``datetime(?)``. With
-    ``elements``: their names are known meanwhile, and values are kept as numbers still."""
+    ``is_untold``: the type comes from a row's ``mysqlType``, which never has these parts, not from
+    a definition that left them out. Then no rule may take None for MySQL's default. As text it is
+    ``datetime(?)``. With ``elements``: their names are known meanwhile, but values are kept as
+    numbers still.
+    """
 
     name: str  # lower case, canonical: tinyint … bigint, decimal, varchar, enum, …
     unsigned: bool = False
@@ -103,7 +105,7 @@ class MySQLType:
         """Read a type as ``mysqlType``, SHOW COLUMNS or a column definition writes it.
 
         A backslash in an enum's element stands for itself, as TiDB writes it. An unknown name is
-        kept as it is. Raises ValueError where the text is no type at all.
+        kept as it is. Raises ValueError if the text is no type at all.
         """
         name, rest = _read_name(text)
         arguments = _ARGUMENTS.match(rest)
@@ -136,7 +138,7 @@ class MySQLType:
 
     @property
     def digits(self) -> int | None:
-        """Of a fraction of a second, in TIMED_TYPES; None: it is not known how many."""
+        """The digits of a fraction of a second, in TIMED_TYPES; None: their number is not known."""
         return None if self.is_untold else self.length or 0
 
     def __str__(self) -> str:

@@ -17,8 +17,8 @@ Value = str | None  # as canal-json would send it; None is NULL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """``less_than``: of RANGE, a value a column, None for MAXVALUE; ``values``: of LIST, its
-    tuples of a value a column, ``is_default`` for the rest of them. HASH has neither."""
+    """``less_than``: in RANGE, a value for each column, None for MAXVALUE; ``values``: in LIST,
+    tuples with a value for each column, ``is_default`` for the rest of them. HASH has neither."""
 
     name: str
     less_than: tuple[str | None, ...] = ()
@@ -56,7 +56,7 @@ class Partitioning:
     partitions: tuple[Partition, ...]
 
     def named(self, names: Sequence[str]) -> tuple[int, ...]:
-        """Their places. Raises ValueError for one that is not there."""
+        """The places of these partitions. Raises ValueError for an unknown name."""
         places = {each.name.lower(): at for at, each in enumerate(self.partitions)}
         missing = [name for name in names if name.lower() not in places]
         if missing:
@@ -70,7 +70,8 @@ class Partitioning:
         return replace(self, partitions=(*self.partitions, *new))
 
     def grown(self, count: int) -> Partitioning:
-        """Of HASH: so many more at the end, or, below zero, fewer. Names go on with the number."""
+        """For HASH: so many more partitions at the end, or, below zero, fewer. Names go on with the
+        number."""
         if count < 0:
             return replace(self, partitions=self.partitions[:count])
         first = len(self.partitions)
@@ -106,5 +107,5 @@ class Partitioning:
 
 
 def numbered(first: int, count: int) -> tuple[Partition, ...]:
-    """What HASH partitions without a name are called."""
+    """The names of HASH partitions that have none."""
     return tuple(Partition(name=f"p{number}") for number in range(first, first + count))

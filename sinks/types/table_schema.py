@@ -34,8 +34,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index of a table. ``columns`` is empty for one with an expression as a part, or one that
-    does not hold all rows."""
+    """An index of a table. ``columns`` is empty for an index with an expression as a part, or one
+    that does not hold all rows."""
 
     name: str
     columns: tuple[str, ...]
@@ -161,13 +161,12 @@ def _completed(mysql_type: MySQLType, by: MySQLType | None) -> MySQLType:
 def schema_from_mysql_types(
     types: Mapping[str, str], pk_names: Sequence[str]
 ) -> tuple[TableSchema, list[str]]:
-    """The schema that a row's ``mysqlType`` and ``pkNames`` tell, and warnings about what they do
-    not tell, as sentences.
+    """The schema that a row's ``mysqlType`` and ``pkNames`` tell, and warnings about the rest, as
+    sentences.
 
     The columns are in the order of ``types``. TiCDC shuffles ``mysqlType``, so pass them in the
     order of ``data``. Never pass those of a handle-key-only or claim-check message, which has the
-    key's types alone. Raises ValueError where ``pk_names`` are not among ``types``, or a type is
-    none.
+    key's types alone. Raises ValueError if ``pk_names`` are not among ``types``, or a type is none.
     """
     in_key = {name.lower() for name in pk_names}
     columns = []

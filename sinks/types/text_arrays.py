@@ -33,7 +33,7 @@ class CastRules:
 
     @property
     def of_ddl(self) -> Self:
-        """What a DDL makes of values: TIMESTAMPs are those of its session."""
+        """The rules for values that a DDL makes: TIMESTAMPs are those of its session."""
         return replace(self, time_zone=self.ddl_time_zone or self.time_zone)
 
 
@@ -132,8 +132,8 @@ def try_cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def cast_result(values: pa.Array, text: pa.Array, fine: Mask) -> CastColumn:
-    """The result for ``values``, which are null where not ``fine``. A text that the source sent
-    (not null) and that is not ``fine`` has failed."""
+    """The result for ``values``, which are null if not ``fine``. A text that the source sent (not
+    null) and that is not ``fine`` has failed."""
     lost = is_valid(text) & ~fine
     return CastColumn(values=values, failed=pa.array(lost) if lost.any() else None)
 

@@ -79,7 +79,7 @@ def may_make_equal(old: MySQLType, new: MySQLType) -> bool:
 
 
 def needs_untold(old: MySQLType, new: MySQLType) -> bool:
-    """Whether what a value becomes may depend on digits that are not known: a DDL waits then."""
+    """Whether the new value may depend on digits that are not known: a DDL waits then."""
     if not old.is_untold:
         return False
     if old.name in _FLOATS:
@@ -120,8 +120,8 @@ def converted(
 
 
 def fill_values(text: str, kind: MySQLType, rules: CastRules, ddl_ms: int) -> pa.Array:
-    """An array of one value: what old rows show in an added column with the default ``text``.
-    ``ddl_ms``: the DDL's time in milliseconds since 1970. Raises CannotConvert."""
+    """An array of one value: the value that old rows show in an added column with the default
+    ``text``. ``ddl_ms``: the DDL's time in milliseconds since 1970. Raises CannotConvert."""
     if text == CURRENT_TIMESTAMP and kind.name in ("date", "datetime", "timestamp", "time", "year"):
         if kind.name == "timestamp":  # a moment, in any zone
             rules = replace(rules, time_zone="UTC")

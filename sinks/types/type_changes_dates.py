@@ -1,4 +1,4 @@
-"""What TiDB makes of dates and times when their column changes: how they are rounded, and which
+"""How TiDB converts dates and times when their column changes: how they are rounded, and which
 texts are read."""
 
 from __future__ import annotations

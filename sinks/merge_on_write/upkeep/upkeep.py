@@ -44,7 +44,8 @@ class _Care:
 
 class TableUpkeep:
     """A daemon thread; ``committed`` wakes it, ``close`` ends it. A table that was written once is
-    cleaned as long as the thread lives: what a DROP TABLE took out expires when nobody writes."""
+    cleaned as long as the thread lives: rows that a DROP TABLE took out expire when nobody
+    writes."""
 
     def __init__(self) -> None:
         self._cares: dict[TableHandle, _Care] = {}
