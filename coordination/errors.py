@@ -1,9 +1,9 @@
-"""The errors, by what is to be done about them; and TiCDC's codes of errors after which a
-changefeed is not tried again. An error's message is what an operator reads.
+"""The errors, sorted by what to do about them; and TiCDC's codes of errors after which a changefeed
+is not tried again. An operator reads an error's message.
 
-An exception has its code in an attribute ``code``. After an exception without a code, or with one
-that is not here, the changefeed is tried again, until ``changefeed-error-stuck-duration`` has
-passed without progress.
+An exception has its code in an attribute ``code``. After an exception without a code, or with a
+code that is not listed here, the changefeed is tried again, until
+``changefeed-error-stuck-duration`` has passed without progress.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class TryAgain(TidelakeError):
 
 
 class NotInTime(TidelakeError):
-    """What an operator waited for has not come within that time. ``rows`` say how far it is."""
+    """An operator's order was not done within the time that they gave. ``rows`` say how far it
+    is."""
 
     def __init__(self, message: str, *rows: Mapping[str, Any]) -> None:
         super().__init__(message)

@@ -69,7 +69,7 @@ class TableName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureInfo:
-    """What a capture registers in etcd; the JSON field names are TiCDC's."""
+    """The facts that a capture registers in etcd; the JSON field names are TiCDC's."""
 
     id: CaptureID
     address: str

@@ -33,7 +33,7 @@ class RegisteredTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A term that was claimed in Delta, and what the control tables said at that moment."""
+    """A term that was claimed in Delta, and the content of the control tables at that moment."""
 
     term: TermNumber
     checkpoint_ts: Ts
@@ -65,8 +65,9 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advance:
-    """What the owner wants recorded in the progress rows, the changefeed's row and the ledger
-    (docs/cluster.md 10, 11). Only the newest one counts; at most one commit a second is made."""
+    """The values that the owner wants recorded in the progress rows, the changefeed's row and the
+    ledger (docs/cluster.md 10, 11). Only the newest one counts; at most one commit a second is
+    made."""
 
     checkpoint_ts: Ts
     resolved_ts: Ts
@@ -103,7 +104,7 @@ class ControlWriter(Protocol):
         ...
 
     def trouble(self) -> str | None:
-        """Before the term is claimed: what the claim waits for, or failed of and is tried again. It
+        """Before the term is claimed: why the claim waits, or why it failed and is tried again. It
         is shown as a warning. Never raises."""
         ...
 

@@ -5,7 +5,7 @@
         └────── after a pause, when nothing of the role runs any more ◄─────┘
 
 Only errors that end the session too end the capture: its key is lost, or etcd went back to an older
-revision. If etcd does not answer a campaign or a resignation, that is tried again
+revision. If etcd does not answer a campaign or a resignation, the capture tries again
 (docs/cluster.md 20).
 """
 

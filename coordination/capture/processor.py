@@ -254,7 +254,7 @@ class ProcessorReactor:
 
 
 def _owner_in(changefeed: ChangefeedReactorState) -> OwnerInfo | None:
-    """Who runs the changefeed, as etcd says; None while nobody does."""
+    """The capture that runs the changefeed, as etcd says; None while nobody does."""
     row = changefeed.schedule
     if row is None or row.owner_state is not SchedState.LAUNCHED or row.owner is None:
         return None

@@ -123,8 +123,8 @@ class RunAdmission:
 
 
 def waits_for_the_dead(changefeed_id: str, dead: Mapping[CaptureID, str], wait_s: float) -> str:
-    """What to tell an operator who has started a killed process again. ``dead``: captures by ID,
-    with the addresses at which nobody answers."""
+    """The sentence for an operator who has started a killed process again. ``dead``: captures by
+    ID, with the addresses at which nobody answers."""
     return (
         f"waits for up to {wait_s:.0f} s: nobody answers for {_shown(dead)}, as after a kill. Its "
         f"lease in etcd ends by then, and changefeed {changefeed_id} goes on here with its tables"

@@ -98,8 +98,9 @@ class EmbeddedEtcd:
             raise
 
     def keep_up(self) -> None:
-        """From now on, until `stop`, it is started again with its data when it has ended: who runs
-        out of memory may kill it, and a process without its etcd would wait for ever."""
+        """From now on, until `stop`, etcd is started again with its data when it has ended: the
+        kernel may kill it when memory is short, and a process without its etcd would wait for
+        ever."""
         threading.Thread(target=self._keep_up, name="embedded-etcd", daemon=True).start()
 
     def _keep_up(self) -> None:

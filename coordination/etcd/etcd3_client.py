@@ -219,8 +219,8 @@ class Etcd3Client:
         self._watches.discard(watch)
 
     def leave_endpoint(self, endpoint: int) -> None:
-        """It has failed: calls go to the next one. Of several calls that fail there at one moment
-        only the first changes that, else they would come back to it."""
+        """The endpoint has failed: calls go to the next one. If several calls fail there at one
+        moment, only the first changes the endpoint. Otherwise the second would change it back."""
         if self.endpoint == endpoint:
             self.endpoint = (endpoint + 1) % len(self._channels)
 

@@ -1,7 +1,7 @@
 """The keys in etcd: how each is spelled, how a key is read back, and the JSON of a capture.
 
-What TiCDC has a key for is under TiCDC's root, with TiCDC's field names, so that its tools can read
-it. What TiCDC has no key for is under our own root: TiCDC's tools refuse unknown keys under theirs.
+Keys that TiCDC has too are under TiCDC's root, with TiCDC's field names, so that its tools can read
+them. Other keys are under our own root: TiCDC's tools refuse unknown keys under theirs.
 
     /tidb/cdc/<cluster>/__cdc_meta__/owner/<lease in hex>      capture ID; the first one leads
                        /__cdc_meta__/capture/<capture>         CaptureInfo, with the session's lease
@@ -41,8 +41,8 @@ _META = "__cdc_meta__"
 
 @dataclass(frozen=True, slots=True, order=True)
 class ChangefeedName:
-    """A changefeed's name for users (TiCDC's ``ChangeFeedID``). One that is removed and created
-    again has the same name but another UUID."""
+    """A changefeed's name for users (TiCDC's ``ChangeFeedID``). A changefeed that is removed and
+    created again has the same name but another UUID."""
 
     id: ChangefeedID
     namespace: str = NAMESPACE
@@ -207,7 +207,8 @@ def parse_key(cluster_id: str, key: str) -> ParsedKey | None:
 
 
 def dump_capture_info(info: CaptureInfo) -> bytes:
-    """The JSON of a capture, as TiCDC writes it; what TiCDC does not know is there if it is set."""
+    """The JSON of a capture, as TiCDC writes it. Fields that TiCDC does not know are written if
+    they are set."""
     own = {"draining": info.is_draining, "reached": info.is_reached}
     fields = {
         "id": info.id,

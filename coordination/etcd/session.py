@@ -13,8 +13,9 @@ clock goes on while the process is suspended. Trust ends before the lease does.
                 └──close──► CLOSED ◄───────close───────────────┘   the lease is revoked
 
 A session has two threads: one sends keep-alives and may hang in a request; the other only watches
-the clock, so it cannot hang. A session that is driven (in the simulation) has no threads: its
-caller calls `renew_when_due`, which does the work of both."""
+the clock, so it cannot hang. A driven session (in the simulation) has no threads: its caller calls
+`renew_when_due`, which does the work of both.
+"""
 
 from __future__ import annotations
 

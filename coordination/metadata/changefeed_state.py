@@ -1,4 +1,4 @@
-"""One changefeed as etcd has it, and what a tick wants changed in it.
+"""One changefeed as etcd has it, and the changes that a tick wants.
 
 Writes of info, status and schedule row come from `changefeed_writes.py` alone. This module writes
 only task positions, in which captures report their errors and warnings.
@@ -141,8 +141,8 @@ class ChangefeedReactorState:
         error: RunningError | None,
         warning: RunningError | None,
     ) -> None:
-        """Write what went wrong on that capture; None leaves the error or warning that it reported
-        before. Does nothing unless the changefeed runs in that epoch at the commit."""
+        """Write the error or warning of that capture; None leaves the one that it reported before.
+        Does nothing unless the changefeed runs in that epoch at the commit."""
 
         def change(old: TaskPosition | None) -> TaskPosition:
             position = old or TaskPosition()

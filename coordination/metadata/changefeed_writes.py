@@ -135,9 +135,9 @@ class ChangefeedWrites:
     """The writes to one changefeed, for as long as it is the one that `row` was read of (the same
     `creation_epoch`); with `by_owner`, only while the launch in `row` lasts.
 
-    Pure: each method returns groups of patches, and what a docstring says is raised, is raised at
-    the commit. All raise ``ChangefeedNotFound`` if the changefeed was deleted or created anew, and
-    with `by_owner` ``NotLaunched`` if the launch is over.
+    Pure: each method returns groups of patches. The errors in a docstring are raised at the commit.
+    All raise ``ChangefeedNotFound`` if the changefeed was deleted or created anew, and with
+    `by_owner` ``NotLaunched`` if the launch is over.
     """
 
     cluster_id: str
@@ -175,9 +175,10 @@ class ChangefeedWrites:
         return (*self.feed_event(Decision(event=FeedEvent.REMOVE)), self._row(stop))
 
     def cleanup(self, reporting: Iterable[CaptureID]) -> list[PatchGroup]:
-        """Delete all keys of a removed changefeed whose owner has stopped. What the captures in
-        `reporting` reported is deleted first, in groups of its own. Raises
-        ``ChangefeedUpdateRefused`` if it is not removed, ``InvalidSchedule`` if it has an owner."""
+        """Delete all keys of a removed changefeed whose owner has stopped. The reports of the
+        captures in `reporting` are deleted first, in groups of their own. Raises
+        ``ChangefeedUpdateRefused`` if the changefeed is not removed, ``InvalidSchedule`` if it has
+        an owner."""
 
         def check_removed(info: ChangefeedInfo) -> ChangefeedInfo:
             if info.state is not FeedState.REMOVED:
@@ -223,8 +224,8 @@ class ChangefeedWrites:
         return (self._known_row(), self._row(lambda row: row.released(owner)))
 
     def release_dead(self, owner: CaptureID) -> PatchGroup:
-        """The same for an owner that is dead. Raises ``MetadataError`` while it is registered: it
-        is alive then, and keeps what it owns."""
+        """The same for an owner that is dead. Raises ``MetadataError`` while it is registered: then
+        it is alive, and keeps its changefeeds."""
 
         def refuse_alive(old: bytes | None) -> None:
             if old is not None:
@@ -234,9 +235,9 @@ class ChangefeedWrites:
         return (gone, *self.release(owner))
 
     def update(self, wanted: ChangefeedInfo) -> PatchGroup:
-        """Replace what a user may change of a paused changefeed (its URI, target-ts, config); its
-        identity and its state stay. Raises ``ChangefeedUpdateRefused`` unless it is stopped,
-        failed or finished."""
+        """Replace the parts of a paused changefeed that a user may change (its URI, target-ts,
+        config); its identity and its state stay. Raises ``ChangefeedUpdateRefused`` unless it is
+        stopped, failed or finished."""
 
         def change(info: ChangefeedInfo) -> ChangefeedInfo:
             check_updatable(info)
@@ -255,8 +256,8 @@ class ChangefeedWrites:
     def advance_checkpoint(
         self, checkpoint_ts: Ts, min_table_barrier_ts: Ts, epoch: int, *, awaits: str = ""
     ) -> PatchGroup:
-        """Write the checkpoint of the run of that epoch, and what it waits for. Does nothing if
-        that run is over, or if the stored checkpoint is higher."""
+        """Write the checkpoint of the run of that epoch, and the sentence that says what it awaits.
+        Does nothing if that run is over, or if the stored checkpoint is higher."""
 
         def change(old: ChangefeedStatus | None) -> ChangefeedStatus:
             before = old or NO_PROGRESS

@@ -169,13 +169,13 @@ class FeedStateManager:
         concerns: Sequence[RunningError] = (),
         is_caught_up: bool = False,
     ) -> Decision | None:
-        """What is to be written now, or None. Sets `should_run` to hold once it is written.
+        """The decision to write now, or None. Sets `should_run` to hold once it is written.
 
-        `errors` and `warnings` are what the captures reported since the last tick. `reached_ts` is
-        progress too: a table that waits for an operator holds the checkpoint, and the warning that
-        says so, for long.
+        `errors` and `warnings` are the captures' reports since the last tick. `reached_ts` is
+        progress too: a table that waits for an operator holds the checkpoint for long, and the
+        warning that says so.
 
-        `concerns` are the warnings that still hold on some capture: as long as there are any, the
+        `concerns` are the warnings that still hold on some capture. As long as there are any, the
         state is `warning`, and it ends with them, whether the checkpoint moves or not. With
         `is_caught_up` nothing is left to do that could fail: where nothing comes, no checkpoint
         would ever show that a retry went well.
@@ -261,7 +261,7 @@ class FeedStateManager:
     def _concerned(
         self, state: FeedState, info: ChangefeedInfo, concerns: Sequence[RunningError]
     ) -> Decision | None:
-        """Whether the record does not have what is wrong now."""
+        """Whether the record lacks a warning that holds now."""
         if not concerns or not state.is_running:
             return None
         shown = info.warning if state is FeedState.WARNING else None

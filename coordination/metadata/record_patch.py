@@ -1,7 +1,7 @@
 """Patches that change records instead of bytes, and groups that read a key before they write.
 
-The transaction may run a group several times, each time on newer values. What one patch of a group
-finds out for a later one is therefore found out anew in each run.
+The transaction may run a group several times, each time on newer values. So if one patch of a group
+finds a fact for a later one, it finds it anew in each run.
 """
 
 from __future__ import annotations

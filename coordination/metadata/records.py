@@ -126,7 +126,7 @@ class ChangefeedStatus(Record):
 
     @property
     def awaits(self) -> str:
-        """What the changefeed waits for, in a sentence; TiCDC has no such field."""
+        """A sentence that says what the changefeed awaits; TiCDC has no such field."""
         return str(self.unknown.get(AWAITS, ""))
 
     def awaiting(self, what: str) -> ChangefeedStatus:

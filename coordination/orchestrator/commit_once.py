@@ -22,7 +22,7 @@ def commit_once(
 ) -> None:
     """Block until all groups are written, one after the other, each as one transaction.
 
-    Raises ``TransactionTooLarge``, ``GuardLost``, and what a patch raises; the groups before that
+    Raises ``TransactionTooLarge``, ``GuardLost``, and the errors of patches; the groups before that
     one are then written. ``TryAgain`` means that etcd gave no answer, and the write may have
     happened or not: read before you try again.
     """

@@ -117,9 +117,9 @@ class EtcdWorker(Generic[S]):
         due_at: Callable[[], float] = lambda: float("-inf"),
     ) -> None:
         """`snapshot` is empty, and names the keys to follow. `wake` is called when there are news:
-        on the watch's thread, or by who calls `news`. `due_at` says when the reactor needs its next
-        tick even without news, on the monotonic clock; by default as soon as ``tick_interval_s``
-        allows, and at the latest `rest_s` after the last one."""
+        on the watch's thread, or on the thread of the caller of `news`. `due_at` says when the
+        reactor needs its next tick even without news, on the monotonic clock; by default as soon as
+        ``tick_interval_s`` allows, and at the latest `rest_s` after the last one."""
         self._client = client
         self._clock = clock
         self._reactor = reactor
@@ -158,10 +158,10 @@ class EtcdWorker(Generic[S]):
             self._watch = None
 
     def run_once(self) -> float:
-        """One pass; returns in how many seconds the next one is due unless `wake` comes first.
+        """One pass; returns the seconds until the next pass is due, unless `wake` comes first.
 
         Blocks only for calls to etcd. Raises ``GuardLost``, ``CaptureSuicide`` if etcd went back to
-        an older revision, and what the reactor and its patches raise.
+        an older revision, and the errors of the reactor and its patches.
         """
         self._drain()
         self._read_if_due()

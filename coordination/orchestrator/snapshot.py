@@ -118,8 +118,8 @@ class Snapshot:
         """Raises ``CaptureSuicide`` if a key went back to an older write, or one revision has two
         values of it: etcd was restored.
 
-        That a read has a write which the watch did not bring proves nothing: etcd before 3.5.8 may
-        send the first half of a revision as if it were the whole.
+        A read may have a write that the watch did not bring. That proves nothing: etcd before 3.5.8
+        may send the first half of a revision as if it were the whole.
         """
         known = self._seen.get(kv.key)
         if known is None:

@@ -72,7 +72,7 @@ def fold(
     refused group changes nothing, and is no error.
 
     Raises ``TransactionTooLarge`` if the first group with a change exceeds a limit by itself, and
-    what a patch raises.
+    the errors of patches.
     """
     changes: Changes = {}
     reads: frozenset[str] = frozenset()

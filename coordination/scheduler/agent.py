@@ -82,8 +82,8 @@ class Agent:
         self._reports = SpanReports()
 
     def tick(self, inbox: Sequence[Message]) -> tuple[Message, ...]:
-        """Take the messages in their order; returns the messages to send. Raises what the data
-        plane raises."""
+        """Take the messages in their order; returns the messages to send. Raises the errors of the
+        data plane."""
         heartbeats: list[tuple[Heartbeat, ProcessorEpoch]] = []
         for message in inbox:
             if self._is_ours(message) and self._accept_owner(message):
@@ -107,8 +107,9 @@ class Agent:
         are, with their streams and fences, but dispatches of the owner before it become stale.
 
         A launch is one owner's. But an etcd that was restored from a backup gives its number away a
-        second time, and then both owners write until the first has noticed: of two with one number,
-        the one that etcd names counts."""
+        second time. Then both owners write until the first has noticed. Of two owners with one
+        number, the owner that etcd names counts.
+        """
         sender = OwnerInfo(message.sender, message.launch)
         if sender == self.owner:
             return True

@@ -46,7 +46,8 @@ class PendingDdl:
     """A DDL that was read but has not run. ``table_ids`` is None if it blocks all tables.
 
     ``is_held``: it cannot run until an operator has said how to go on. Its tables wait for that,
-    and nothing else does: no other DDL of theirs is pending."""
+    and nothing else waits: no other DDL of these tables is pending.
+    """
 
     commit_ts: Ts
     table_ids: Collection[int] | None

@@ -106,8 +106,8 @@ class CaptureManager:
         unreached: Collection[CaptureID] = (),
         gone: Collection[CaptureID] = (),
     ) -> list[CaptureID]:
-        """Take over etcd's list of captures; returns those whose grace is over. ``unreached`` are
-        those that no owner has ever reached, ``gone`` those that are dead and within their
+        """Take over etcd's list of captures; returns the captures whose grace is over.
+        ``unreached``: no owner has ever reached them; ``gone``: they are dead and within their
         grace."""
         named = set(alive)
         self._unreached = unreached

@@ -97,9 +97,9 @@ class Coordinator:
         gone: Collection[CaptureID] = (),
         held: Collection[int] = (),
     ) -> CoordinatorTick:
-        """One tick. ``alive`` are the captures in etcd, with those that are dead and within their
-        grace (docs/cluster.md 18): these are ``gone``. ``unreached`` are captures to which no
-        owner's message has ever come. ``held`` are the tables that wait for an operator. Raises
+        """One tick. ``alive``: the captures in etcd, and dead captures within their grace
+        (docs/cluster.md 18), which are ``gone``. ``unreached``: captures to which no owner's
+        message has ever come. ``held``: tables that wait for an operator. Raises
         MultiplePrimaries."""
         replication = self.replication
         news = self.captures.handle_messages(filter(self._is_ours, inbox))
@@ -141,9 +141,10 @@ class Coordinator:
 
     def drain_capture(self, capture_id: CaptureID) -> int:
         """Begin to drain a capture, or go on with it. Returns how many spans it still has; 1 while
-        that is not known.
+        the number is not known.
 
-        The owner's own capture is not drained here: it resigns first (docs/cluster.md 15)."""
+        The owner's own capture is not drained here: it resigns first (docs/cluster.md 15).
+        """
         if not self.captures.is_all_initialized or not self.replication.is_initialized:
             return 1
         if len(self.captures.captures) > 1 and capture_id != self.info.capture_id:

@@ -52,7 +52,7 @@ class Transport(Protocol):
 
     def set_self(self, capture_id: CaptureID) -> None:
         """Set the capture's ID. Call it *before* others can learn the ID: until then batches for it
-        are rejected. What waits to be sent or received under another ID is dropped."""
+        are rejected. Messages that wait to be sent or received under another ID are dropped."""
         ...
 
     def close(self) -> None:

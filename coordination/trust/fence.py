@@ -53,8 +53,8 @@ class Fence:
         self._state: _Open | str = NEVER_OPENED  # a str is the reason why it is shut
 
     def check(self) -> CaptureIdentity:
-        """Returns as whom this process may write; raises ``Fenced`` with the reason if it may
-        not."""
+        """Returns the identity under which this process may write; raises ``Fenced`` with the
+        reason if it may not."""
         with self._lock:
             state = self._state
         if isinstance(state, str):

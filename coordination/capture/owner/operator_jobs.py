@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 class NotOwner(TryAgain):
-    """The capture that was asked is not elected: find the one that is, and ask again."""
+    """The capture that was asked is not elected: find the elected one, and ask again."""
 
 
 class NotYet(TryAgain):
@@ -56,8 +56,8 @@ class JobContext:
     def move_table(
         self, changefeed: ChangefeedName, table: TableName, dest: CaptureID
     ) -> CaptureID | None:
-        """Ask the scheduler to move a table to `dest`. Returns at once who has it now, or None; the
-        move comes later."""
+        """Ask the scheduler to move a table to `dest`. Returns at once, with the capture that has
+        the table now, or None; the move comes later."""
         coordinator = self._running(changefeed)
         self._check_capture(dest)
         spans = coordinator.replication.tables
@@ -71,8 +71,8 @@ class JobContext:
 
     def drain(self, capture_id: CaptureID) -> int:
         """Begin to drain a capture, or go on with it. Returns how many spans it still has: at least
-        1 while that is not known. If the capture is the owner itself, it resigns first; ask the
-        next owner again. Raises ``MetadataError`` if no other capture takes tables."""
+        1 while the number is not known. If the capture is the owner itself, it resigns first; ask
+        the next owner again. Raises ``MetadataError`` if no other capture takes tables."""
         self._check_capture(capture_id)
         if not any(self._serves(each) for each in self.cluster.captures if each != capture_id):
             raise MetadataError(

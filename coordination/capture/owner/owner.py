@@ -3,8 +3,8 @@
     tick: bootstrap ─► jobs ─► release what dead captures owned ─► each changefeed ─► cleanup
 
 The elected capture is the controller, and launches every changefeed at itself (docs/cluster.md 12).
-The capture that is elected next takes over: it releases the schedule rows of dead captures, and
-tells living captures that still own a changefeed to stop.
+The next elected capture takes over: it releases the schedule rows of dead captures, and tells
+living captures that still own a changefeed to stop.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class OwnerReactor:
 
     def _bootstrap(self, state: GlobalReactorState) -> None:
         """Write the key with the version of the metadata, which TiCDC's tools expect of a cluster.
-        A version that is there already stays. In each tick: the patches of one may be lost."""
+        An existing version stays. This happens in each tick, since the patches of one may be
+        lost."""
         key = keys.meta_version_key(self._role.capture.cluster_id)
         state.add_group((Patch(key, lambda old: old or keys.META_VERSION),))
 

@@ -85,7 +85,7 @@ class Term:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all that Kafka has was read and all that is due was written, and every span is at
+        """Whether everything in Kafka was read, everything due was written, and every span is at
         work: nothing is left that could fail."""
         coordinator = self.coordinator
         if coordinator is None or not self._has_caught_up:
@@ -106,7 +106,7 @@ class Term:
     ) -> TermTick | None:
         """One tick; None until the term is claimed. ``alive`` contains UNSEEN as long as a capture
         that died before this owner could see it may still write. ``unreached`` are captures that
-        have never had a span, ``gone`` those that are dead and within their grace."""
+        have never had a span, ``gone`` the dead captures within their grace."""
         coordinator = self.coordinator
         if coordinator is None:
             claim = self.control.claimed()
