@@ -8,8 +8,8 @@ from typing import Any
 
 from coordination.metadata.feed_state import NEW_EPOCH, TRANSITIONS
 from coordination.metadata.records import FeedState
-from coordination.scheduler.messages import TableState
 from coordination.scheduler.replication_set import OUTSIDE, ROWS
+from coordination.scheduler.table_status import TableState
 
 HEAD = """# States
 

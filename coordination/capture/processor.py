@@ -31,9 +31,9 @@ from coordination.scheduler.messages import (
     DispatchTableResponse,
     Liveness,
     Message,
-    TableState,
 )
 from coordination.scheduler.replica import Replica
+from coordination.scheduler.table_status import TableState
 from coordination.trust.close_deadlines import Closings
 
 logger = logging.getLogger(__name__)

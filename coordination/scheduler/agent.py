@@ -33,11 +33,10 @@ from coordination.scheduler.messages import (
     Liveness,
     Message,
     RemoveTable,
-    TableState,
-    TableStatus,
 )
 from coordination.scheduler.replica import Replica
 from coordination.scheduler.reports import SpanReports
+from coordination.scheduler.table_status import Statuses, TableState, TableStatus
 
 
 class OwnerInfo(NamedTuple):
@@ -183,7 +182,7 @@ class Agent:
                 absent = TableStatus(table_id, TableState.ABSENT)
                 statuses[table_id] = self._reports.last(table_id) or absent
         return HeartbeatResponse(
-            statuses=tuple(statuses.values()),
+            statuses=Statuses.of(statuses.values()),
             liveness=self.liveness,
             sequence=self._reports.sequence,
             since=since,

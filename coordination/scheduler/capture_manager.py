@@ -25,9 +25,9 @@ from coordination.scheduler.messages import (
     HeartbeatResponse,
     Liveness,
     Message,
-    TableStatus,
 )
 from coordination.scheduler.reports import ReportView
+from coordination.scheduler.table_status import Statuses
 
 REST_HEARTBEAT_S: Final = 1.0  # between two heartbeats while nothing is awaited of the captures
 SILENT_TICKS: Final = 60  # 3 s: a capture that has not answered by then may never do
@@ -55,7 +55,7 @@ class CaptureStatus:
     read_positions: Mapping[str, int] | None = None
 
 
-News = tuple[CaptureID, Sequence[TableStatus]]  # a capture, and its statuses that have changed
+News = tuple[CaptureID, Statuses]  # a capture, and its statuses that have changed
 
 
 class CaptureManager:
@@ -167,7 +167,7 @@ class CaptureManager:
                 return self._handle_heartbeat(capture, response, message.processor_epoch)
             case DispatchTableResponse() as dispatched if capture.epoch is not None:
                 is_news = capture.view.apply_dispatched(dispatched)
-                return (capture.id, (dispatched.status,)) if is_news else None
+                return (capture.id, Statuses.of([dispatched.status])) if is_news else None
             case _:
                 return None
 

@@ -12,16 +12,18 @@ Pure; the work of a tick grows with the number of changes since the last one, an
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, TermNumber, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.capture_manager import CaptureManager
-from coordination.scheduler.messages import Body, Checkpoint, Message, Span, TableStatus
+from coordination.scheduler.messages import Body, Checkpoint, Message, Span
 from coordination.scheduler.replication_manager import ReplicationManager
-from coordination.scheduler.replication_set import ReplicationState
+from coordination.scheduler.replication_set import ReplicationSet, ReplicationState
 from coordination.scheduler.schedulers import Schedulers, SchedulerSettings
+from coordination.scheduler.table_status import TableStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,38 @@ class SpanProgress:
     checkpoint: Checkpoint
     delta_version: int | None  # of the table at the checkpoint, if it was reported
     status: TableStatus | None  # the last one of the capture that writes it
+
+
+class SpansProgress(Sequence[SpanProgress]):
+    """Of many spans. The progress of one is made when it is asked for, on any thread: the owner's
+    makes none of a million."""
+
+    def __init__(
+        self, sets: Sequence[ReplicationSet], epochs: Mapping[CaptureID, ProcessorEpoch | None]
+    ) -> None:
+        self._sets = sets
+        self._epochs = epochs
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    @overload
+    def __getitem__(self, place: int) -> SpanProgress: ...
+    @overload
+    def __getitem__(self, place: slice) -> SpansProgress: ...
+    def __getitem__(self, place: int | slice) -> SpanProgress | SpansProgress:
+        if isinstance(place, slice):
+            return SpansProgress(self._sets[place], self._epochs)
+        span_set = self._sets[place]
+        return SpanProgress(
+            span=span_set.span,
+            state=span_set.state,
+            capture_id=span_set.primary,
+            epoch=self._epochs.get(span_set.primary) if span_set.primary is not None else None,
+            checkpoint=span_set.checkpoint,
+            delta_version=span_set.delta_version,
+            status=span_set.status,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +154,8 @@ class Coordinator:
         # Unsettled spans are asked about in every heartbeat: an order that was lost is sent again
         # only when a report shows that it was not followed.
         asked: dict[CaptureID, list[int]] = {}
-        for table_id, span_set in replication.unsettled.items():
-            for capture_id in span_set.holders:
+        for table_id in replication.unsettled:
+            for capture_id in replication.sets[table_id].holders:
                 asked.setdefault(capture_id, []).append(table_id)
         is_awaiting = self._is_awaiting(barrier)
         bodies += self.captures.next_heartbeats(
@@ -151,22 +185,10 @@ class Coordinator:
             self.schedulers.drain_capture(capture_id)
         return len(self.replication.held.get(capture_id, ()))
 
-    def take_progress(self) -> list[SpanProgress]:
+    def take_progress(self) -> SpansProgress:
         """The spans that changed since the last call."""
-        captures = self.captures.captures
-        return [
-            SpanProgress(
-                span=span_set.span,
-                state=span_set.state,
-                capture_id=primary,
-                epoch=captures[primary].epoch if primary in captures else None,
-                checkpoint=span_set.checkpoint,
-                delta_version=span_set.delta_version,
-                status=span_set.status,
-            )
-            for span_set in self.replication.take_advanced()
-            for primary in (span_set.primary,)
-        ]
+        epochs = {each.id: each.epoch for each in self.captures.captures.values()}
+        return SpansProgress(self.replication.sets.take_changed(), epochs)
 
     # The parts of a tick.
 

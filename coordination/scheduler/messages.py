@@ -18,20 +18,9 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from coordination.errors import TidelakeError
-from coordination.model import NO_TS, CaptureID, ChangefeedID, ProcessorEpoch, TableName, Ts
+from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, TableName, Ts
 from coordination.scheduler.barrier import Barrier
-
-
-class TableState(IntEnum):
-    """A span on one capture, as its agent sees it; the numbers are TiCDC's."""
-
-    UNKNOWN = 0
-    ABSENT = 1
-    PREPARING = 2
-    PREPARED = 3
-    REPLICATING = 4
-    STOPPING = 5
-    STOPPED = 6
+from coordination.scheduler.table_status import Statuses, TableStatus, dump, load
 
 
 class Liveness(IntEnum):
@@ -65,27 +54,6 @@ def stored_table_id(incarnation: int, schema: str, table: str, created_ts: int) 
 class Checkpoint(NamedTuple):
     checkpoint_ts: Ts
     resolved_ts: Ts
-
-
-class TableStatus(NamedTuple):
-    """A span on one capture. A named tuple because it is cheap to make: the owner makes one for
-    every change of every span."""
-
-    table_id: int
-    state: TableState
-    checkpoint_ts: Ts = NO_TS
-    resolved_ts: Ts = NO_TS
-    identity_ts: Ts = NO_TS  # that its log was seen with; 0: none
-    fence: int = 0  # of the assignment under which the span is written
-    delta_version: int | None = None
-    dead_letters: int = 0
-    engine: str | None = None
-    source_positions: Mapping[str, int] | None = None  # low water; None: as far as was read
-    dropped_columns: Mapping[str, int] | None = None  # values of columns that the table lacks
-    is_paused: bool = False  # by an operator: its rows wait
-    null_dates: Mapping[str, int] | None = None  # by column: dates that are NULL in the table
-    is_blocked: bool = False  # until an operator has mended it
-    error: str | None = None  # why it cannot be written now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +95,11 @@ class Heartbeat:
 class HeartbeatResponse:
     """All spans (``since`` = 0), or those that changed after response ``since``."""
 
-    statuses: tuple[TableStatus, ...]
+    statuses: Statuses
     liveness: Liveness
     sequence: int
     since: int
-    checksum: int  # of all spans of the agent: see `reports.checksum`
+    checksum: int  # of all spans of the agent: see `table_status.checksum`
     read_positions: Mapping[str, int] | None = None  # the low water of spans that hold no rows back
 
 
@@ -164,9 +132,6 @@ _HEADER: Final = {  # TiCDC's keys, and our fields
     "changefeed_epoch": "changefeed_epoch",
 }
 _DISPATCH_REQUEST, _DISPATCH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = 1, 2, 3, 4
-_STATES: Final = tuple(TableState)  # by number: calling the enum is ten times slower
-# Of a row's fields.
-_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None, False, None, False, None)
 
 
 def encode(message: Message) -> bytes:
@@ -211,7 +176,7 @@ def _dump_body(body: Body) -> tuple[int, dict[str, Any]]:
             return _DISPATCH_REQUEST, {"remove": body.table_id, "fence": body.fence}
         case DispatchTableResponse():
             return _DISPATCH_RESPONSE, {
-                "status": _dump_status(body.status, 0),
+                "status": dump(Statuses.of([body.status])),
                 "sequence": body.sequence,
             }
         case Heartbeat(table_ids=table_ids, barrier=barrier):
@@ -238,7 +203,7 @@ def _load_body(kind: int, body: dict[str, Any]) -> Body:
         case 1:
             return RemoveTable(table_id=body["remove"], fence=body["fence"])
         case 2:
-            (status,) = _load_statuses([body["status"]], 0)
+            (status,) = load(body["status"])
             return DispatchTableResponse(status=status, sequence=body["sequence"])
         case 3:
             barrier = body.get("barrier")
@@ -255,14 +220,12 @@ def _load_body(kind: int, body: dict[str, Any]) -> Body:
 
 
 def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
-    base_ts = min((status.checkpoint_ts for status in body.statuses), default=0)
     dumped: dict[str, Any] = {
         "liveness": body.liveness,
         "sequence": body.sequence,
         "since": body.since,
         "checksum": body.checksum,
-        "base_ts": base_ts,  # rows carry differences to it: shorter than whole timestamps
-        "statuses": [_dump_status(status, base_ts) for status in body.statuses],
+        "statuses": dump(body.statuses),
     }
     if body.read_positions is not None:
         dumped["read_positions"] = body.read_positions
@@ -271,42 +234,10 @@ def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
 
 def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
     return HeartbeatResponse(
-        statuses=_load_statuses(body["statuses"], body["base_ts"]),
+        statuses=load(body["statuses"]),
         liveness=Liveness(body["liveness"]),
         sequence=body["sequence"],
         since=body["since"],
         checksum=body["checksum"],
         read_positions=body.get("read_positions"),
     )
-
-
-def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
-    """A status as a row without the defaults at its end. The checkpoint is relative to `base_ts`,
-    the other timestamps to the checkpoint."""
-    table_id, state, checkpoint_ts, resolved_ts, identity_ts, *rest = status
-    row = [
-        table_id,
-        int(state),
-        checkpoint_ts - base_ts,
-        resolved_ts - checkpoint_ts,
-        checkpoint_ts + 1 - identity_ts if identity_ts else 0,
-        *rest,
-    ]
-    last = len(row)
-    while row[last - 1] == _DEFAULTS[last - 1]:
-        last -= 1
-    return row[:last]
-
-
-def _load_statuses(rows: list[list[Any]], base_ts: int) -> tuple[TableStatus, ...]:
-    """The statuses in the rows. One pass without a call per field, since the owner reads a row for
-    every change of every span."""
-    states, status = _STATES, TableStatus
-    loaded = []
-    for row in rows:
-        if len(row) < 5:
-            row += (0, 0, 0)[len(row) - 2 :]
-        at = row[2] + base_ts
-        identity_ts = Ts(at + 1 - row[4]) if row[4] else NO_TS
-        loaded.append(status(row[0], states[row[1]], at, at + row[3], identity_ts, *row[5:]))
-    return tuple(loaded)

@@ -11,7 +11,8 @@ from typing import Protocol
 
 from coordination.metadata.records import RunningError
 from coordination.scheduler.barrier import Barrier
-from coordination.scheduler.messages import Checkpoint, Span, TableStatus
+from coordination.scheduler.messages import Checkpoint, Span
+from coordination.scheduler.table_status import TableStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

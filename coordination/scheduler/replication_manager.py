@@ -9,9 +9,11 @@ dropped tables, the spans of each capture), so that a tick without changes walks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from coordination.model import CaptureID, TermNumber, Ts, fence_number
 from coordination.scheduler.barrier import Barrier
@@ -21,12 +23,10 @@ from coordination.scheduler.messages import (
     DispatchTableRequest,
     RemoveTable,
     Span,
-    TableState,
-    TableStatus,
 )
 from coordination.scheduler.replication_set import AddOrder, Order, ReplicationSet, ReplicationState
-
-V = TypeVar("V")
+from coordination.scheduler.span_columns import SpanColumns
+from coordination.scheduler.table_status import Numbers, Statuses, TableState, TableStatus
 
 _MAX_ASSIGNMENTS: Final = 2**32  # of one term
 _RESTING: Final = (ReplicationState.REPLICATING, ReplicationState.ABSENT)
@@ -62,16 +62,15 @@ class ReplicationManager:
     them."""
 
     def __init__(self, *, term: TermNumber, max_task_concurrency: int) -> None:
-        self.sets: dict[int, ReplicationSet] = {}
+        self.sets = SpanColumns()
         self.tables: dict[int, Span] = {}  # the tables that the changefeed has now
         self.missing: dict[int, Ts] = {}  # those of them without a set, and where they start
         self.absent: dict[int, None] = {}  # those of them whose set is Absent
-        self.unsettled: dict[int, ReplicationSet] = {}  # sets whose holders are asked for a status
+        self.unsettled: dict[int, None] = {}  # sets whose holders are asked for a status
         self.dropped: dict[int, None] = {}  # sets to remove: the changefeed has no such table now
         self.running: dict[int, None] = {}  # spans with a task that runs
         self.held: dict[CaptureID, set[int]] = {}  # table IDs that a capture has in any role
         self.is_initialized = False
-        self._advanced: dict[int, None] = {}
         self._max_task_concurrency = max_task_concurrency
         self._term = term
         self._assignments = 0
@@ -93,7 +92,7 @@ class ReplicationManager:
             self.missing[table_id] = start_ts
         else:
             span_set.span = span
-            self._index(span_set)
+            self._put(span_set)
 
     def remove_table(self, table_id: int) -> None:
         """Remove a table from the changefeed: the checkpoint no longer waits for it, and later
@@ -102,40 +101,49 @@ class ReplicationManager:
             return
         self.missing.pop(table_id, None)
         if table_id in self.sets:
-            self._index(self.sets[table_id])
+            self._put(self.sets[table_id])
 
     # What captures report.
 
-    def initialize(self, reported: Mapping[CaptureID, Mapping[int, TableStatus]], ts: Ts) -> None:
+    def initialize(self, reported: Mapping[CaptureID, Statuses], ts: Ts) -> None:
         """Build the sets, once, from what all captures report; ``ts`` is the stored checkpoint.
         Raises MultiplePrimaries."""
         assert not self.is_initialized
         self.is_initialized = True
         holders: dict[int, dict[CaptureID, TableStatus]] = {}
+        several = _several([each.table_ids for each in reported.values()])
         for capture_id, statuses in reported.items():
-            for table_id, status in statuses.items():
-                holders.setdefault(table_id, {})[capture_id] = status
+            table_ids = statuses.table_ids.tolist()
+            is_alone = np.array([each in self.tables for each in table_ids], bool)
+            is_alone &= np.isin(statuses.table_ids, several, invert=True)
+            is_alone &= statuses.states == TableState.REPLICATING
+            self._adopt_written(capture_id, statuses.where(is_alone))
+            for status in statuses.where(~is_alone):
+                holders.setdefault(status.table_id, {})[capture_id] = status
         for table_id, by_capture in holders.items():
             start_ts = self.missing.get(table_id, ts)
             self._adopt(ReplicationSet.build(self._span(table_id), start_ts, by_capture))
+        for capture_id, statuses in reported.items():
+            self.sets.advance(capture_id, statuses)
+        self.missing = dict(self.missing)  # which is smaller now
 
-    def handle_report(self, capture_id: CaptureID, statuses: Iterable[TableStatus]) -> None:
-        """Take statuses of one capture's spans, in the order in which the capture had them. Raises
-        MultiplePrimaries."""
-        for status in statuses:
+    def _adopt_written(self, capture_id: CaptureID, statuses: Statuses) -> None:
+        """Adopt tables that this capture writes and no other one reports: nearly all. The sets have
+        its numbers when they `advance`."""
+        spans = [self.tables[each] for each in statuses.table_ids.tolist()]
+        table_ids = [each.table_id for each in spans]
+        self.sets.adopt(capture_id, spans, [self.missing.pop(each) for each in table_ids])
+        self.held.setdefault(capture_id, set()).update(table_ids)
+
+    def handle_report(self, capture_id: CaptureID, statuses: Statuses) -> None:
+        """Take statuses of one capture's spans. Raises MultiplePrimaries."""
+        others = self.sets.advance(capture_id, statuses)
+        if len(others) < len(statuses):
+            self._least = None
+        for status in others:
             span_set = self.sets.get(status.table_id)
             if span_set is None:
                 self._handle_stray(capture_id, status)
-            elif (
-                span_set.state is ReplicationState.REPLICATING
-                and span_set.primary == capture_id
-                and status.state is TableState.REPLICATING
-            ):  # nearly every report: the span has only advanced
-                if status != span_set.status:
-                    span_set.status = status
-                    span_set.advance_checkpoint(status)
-                    self._advanced[status.table_id] = None
-                    self._least = None
             else:
                 self._change(span_set, partial(span_set.poll, status, capture_id))
 
@@ -200,16 +208,16 @@ class ReplicationManager:
         return not (self.missing or self.absent or self.unsettled or self.dropped or self.running)
 
     def others_ts(self, barrier: Barrier, held: Collection[int]) -> Ts:
-        """The least checkpoint of the tables that are not in ``held``. It walks over all sets."""
-        others = [table_id for table_id in self.tables if table_id not in held]
-        reached = (min(self.sets[each].checkpoint_ts, barrier.limit_ts(each)) for each in others)
-        return min(reached, default=barrier.global_barrier_ts)
+        """The least checkpoint of the tables that are not in ``held``."""
+        barriers = barrier.table_barriers.items()
+        reached = [ts for each, ts in barriers if each in self.tables and each not in held]
+        least_ts = self.sets.least_but(held, barrier.global_barrier_ts)
+        return min(least_ts, *reached, barrier.global_barrier_ts)
 
     def is_reported(self, ts: Ts) -> bool:
         """Whether the capture that writes it has reported every table at ``ts``, so that the Delta
         version of the report fits. A checkpoint alone may come from a capture that is gone."""
-        statuses = (self.sets[table_id].status for table_id in self.tables)
-        return all(each is not None and each.checkpoint_ts >= ts for each in statuses)
+        return self.sets.is_reported(ts)
 
     # The checkpoint.
 
@@ -218,22 +226,13 @@ class ReplicationManager:
         if self.missing or not self.is_initialized:
             return None
         limit_ts = barrier.min_table_barrier_ts
-        if not self.tables:
-            return Checkpoint(limit_ts, barrier.global_barrier_ts)
         if self._least is None:
-            sets = [self.sets[table_id] for table_id in self.tables]
-            self._least = Checkpoint(
-                min([each.checkpoint_ts for each in sets]), min([each.resolved_ts for each in sets])
-            )
+            self._least = self.sets.least()
+        if self._least is None:  # there are no tables
+            return Checkpoint(limit_ts, barrier.global_barrier_ts)
         checkpoint_ts = min(self._least.checkpoint_ts, limit_ts)
         resolved_ts = min(self._least.resolved_ts, barrier.global_barrier_ts)
         return Checkpoint(checkpoint_ts, max(checkpoint_ts, resolved_ts))
-
-    def take_advanced(self) -> list[ReplicationSet]:
-        """The sets that changed in any way since the last call, for the progress rows."""
-        changed = [self.sets[table_id] for table_id in self._advanced if table_id in self.sets]
-        self._advanced.clear()
-        return changed
 
     def take_outbox(self) -> list[tuple[CaptureID, DispatchTableRequest]]:
         taken, self._outbox = self._outbox, []
@@ -246,43 +245,43 @@ class ReplicationManager:
 
     def _adopt(self, span_set: ReplicationSet) -> None:
         table_id = span_set.span.table_id
-        self.sets[table_id] = span_set
         self.missing.pop(table_id, None)
         for capture_id in span_set.holders:
             self.held.setdefault(capture_id, set()).add(table_id)
-        self._advanced[table_id] = None
-        self._index(span_set)
+        self._put(span_set, is_news=True)
 
     def _change(self, span_set: ReplicationSet, action: Callable[[], list[Order]]) -> None:
-        """Run `action` on a set, then update the indexes and put its orders into the outbox."""
+        """Run `action` on a set, put it back, and put its orders into the outbox."""
         holders = span_set.holders
         orders = action()
         table_id = span_set.span.table_id
-        self._advanced[table_id] = None
         if span_set.holders != holders:
             for capture_id in holders:
                 self.held[capture_id].discard(table_id)
             for capture_id in span_set.holders:
                 self.held.setdefault(capture_id, set()).add(table_id)
-        self._index(span_set)
+        self._put(span_set, is_news=True)
         self._outbox += [(order.capture_id, self._request(span_set, order)) for order in orders]
 
-    def _index(self, span_set: ReplicationSet) -> None:
+    def _put(self, span_set: ReplicationSet, *, is_news: bool = False) -> None:
+        """Put a set back, and update the indexes. ``is_news``: it is for the progress rows."""
         table_id, state = span_set.span.table_id, span_set.state
         self._least = None
         is_current, is_absent = table_id in self.tables, state is ReplicationState.ABSENT
         if not span_set.holders and (span_set.has_removed or not is_current):
-            del self.sets[table_id]
+            if table_id in self.sets:
+                self.sets.remove(table_id)
             for index in (self.absent, self.unsettled, self.dropped, self.running):
                 index.pop(table_id, None)
             if is_current:  # stopped by the last owner, or by mistake: assign it again
                 self.missing[table_id] = span_set.checkpoint_ts
             return
-        _keep(self.absent, table_id, None, is_in=is_absent and is_current)
+        self.sets.put(span_set, is_current=is_current, is_news=is_news)
+        _keep(self.absent, table_id, is_in=is_absent and is_current)
         is_resting = span_set.is_settled or (is_absent and not span_set.undetermined)
-        _keep(self.unsettled, table_id, span_set, is_in=not is_resting)
+        _keep(self.unsettled, table_id, is_in=not is_resting)
         is_dropped = not is_current and state is not ReplicationState.REMOVING
-        _keep(self.dropped, table_id, None, is_in=is_dropped)
+        _keep(self.dropped, table_id, is_in=is_dropped)
         if state in _RESTING:
             self.running.pop(table_id, None)
 
@@ -300,8 +299,15 @@ class ReplicationManager:
         )
 
 
-def _keep(index: dict[int, V], table_id: int, value: V, *, is_in: bool) -> None:
+def _keep(index: dict[int, None], table_id: int, *, is_in: bool) -> None:
     if is_in:
-        index[table_id] = value
+        index[table_id] = None
     else:
         index.pop(table_id, None)
+
+
+def _several(lists: Sequence[Numbers]) -> Numbers:
+    """The table IDs that are in several of these lists."""
+    table_ids: Numbers = np.sort(np.concatenate([np.empty(0, np.int64), *lists]))
+    is_again = np.flatnonzero(table_ids[1:] == table_ids[:-1])
+    return table_ids[is_again]

@@ -24,7 +24,8 @@ from typing import Final, NamedTuple
 
 from coordination.errors import TidelakeError
 from coordination.model import NO_TS, CaptureID, Ts
-from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
+from coordination.scheduler.messages import Checkpoint, Span
+from coordination.scheduler.table_status import TableState, TableStatus
 
 
 class ReplicationState(IntEnum):

@@ -13,31 +13,15 @@ belong to one processor epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Final
 
-from coordination.scheduler.messages import (
-    DispatchTableResponse,
-    HeartbeatResponse,
-    TableState,
-    TableStatus,
-)
+import numpy as np
 
-_MODULUS: Final = 2**61 - 1
+from coordination.scheduler.messages import DispatchTableResponse, HeartbeatResponse
+from coordination.scheduler.table_status import Statuses, TableState, TableStatus, weight
+
 _ABSENT: Final = TableState.ABSENT
-
-
-def weight(status: TableStatus) -> int:
-    """One span's part of the checksum; a product, so that two spans cannot swap their numbers."""
-    table_id, state, checkpoint_ts, resolved_ts, fence, *_ = status
-    if state is _ABSENT:
-        return 0
-    return (table_id | 1) * (checkpoint_ts + 3 * resolved_ts + 5 * fence + state) % _MODULUS
-
-
-def checksum(statuses: Iterable[TableStatus]) -> int:
-    """The checksum of an agent's spans: the sum of their weights."""
-    return sum(map(weight, statuses)) % _MODULUS
+_WRAP: Final = 2**64  # sums of weights
 
 
 class SpanReports:
@@ -52,7 +36,7 @@ class SpanReports:
 
     @property
     def checksum(self) -> int:
-        return self._sum % _MODULUS
+        return self._sum % _WRAP
 
     def observe(self, status: TableStatus) -> None:
         table_id = status.table_id
@@ -103,27 +87,26 @@ class ReportView:
     def __init__(self) -> None:
         self.seen = 0
         self._newest = 0  # as `seen`, but not set to 0 when the full list is asked for again
-        self.statuses: dict[int, TableStatus] = {}
+        self.statuses = Statuses.of(())
         self._sum = 0
         self._ahead: dict[int, int] = {}  # dispatch responses newer than `seen`: table -> sequence
 
-    def apply(self, response: HeartbeatResponse) -> list[TableStatus] | None:
+    def apply(self, response: HeartbeatResponse) -> Statuses | None:
         """Apply a response; returns the rows to act on, or None if the response is old or builds on
         one that was lost.
 
         For a full list, an Absent row is added for each span that it no longer names."""
         if response.sequence < self._newest or response.since > self.seen:
             return None
-        rows = list(response.statuses)
+        rows = response.statuses
         if response.since == 0:
-            named = {status.table_id for status in rows}
-            gone = [s for t, s in self.statuses.items() if t not in named]
-            rows += [s._replace(state=_ABSENT) for s in gone]
+            is_gone = np.isin(self.statuses.table_ids, rows.table_ids, invert=True)
+            rows = rows.beside(self.statuses.where(is_gone).absent())
         self._store(rows)
         self.seen = self._newest = response.sequence
-        if self._sum % _MODULUS != response.checksum:
+        if self._sum != response.checksum:
             self.seen = 0  # the next heartbeat asks for everything
-        return list(self._news(rows, response.sequence)) if self._ahead else rows
+        return self._news(rows, response.sequence) if self._ahead else rows
 
     def apply_dispatched(self, response: DispatchTableResponse) -> bool:
         """Whether a dispatch response is new: nothing newer was received for its span. Its status
@@ -134,21 +117,23 @@ class ReportView:
         self._ahead[table_id] = sequence
         return True
 
-    def _store(self, rows: Iterable[TableStatus]) -> None:
-        statuses = self.statuses
-        for status in rows:
-            table_id = status.table_id
-            before = statuses.get(table_id)
-            if before is not None:
-                self._sum -= weight(before)
-            if status.state is _ABSENT:
-                statuses.pop(table_id, None)
-            else:
-                statuses[table_id] = status
-                self._sum += weight(status)
+    def _store(self, rows: Statuses) -> None:
+        if not rows:
+            return
+        held = self.statuses
+        places = np.searchsorted(held.table_ids, rows.table_ids)
+        is_held = places < len(held)
+        is_held[is_held] = held.table_ids[places[is_held]] == rows.table_ids[is_held]
+        places = places[is_held]
+        self._sum -= Statuses(held.numbers[places], held.notes[places]).checksum()
+        self._sum = (self._sum + rows.checksum()) % _WRAP
+        held.numbers[places] = rows.numbers[is_held]
+        held.notes[places] = rows.notes[is_held]
+        if not is_held.all():
+            held = held.beside(rows.where(~is_held))
+        is_here = held.states != _ABSENT
+        self.statuses = held if is_here.all() else held.where(is_here)
 
-    def _news(self, rows: Iterable[TableStatus], sequence: int) -> Iterator[TableStatus]:
-        for status in rows:
-            if self._ahead.get(status.table_id, 0) <= sequence:
-                yield status
+    def _news(self, rows: Statuses, sequence: int) -> Statuses:
         self._ahead = {t: ahead for t, ahead in self._ahead.items() if ahead > sequence}
+        return rows.where(np.isin(rows.table_ids, [*self._ahead], invert=True))

@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 from coordination.model import NO_TS, TableName, Ts
 from coordination.scheduler.barrier import Barrier
-from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
+from coordination.scheduler.messages import Checkpoint, Span
+from coordination.scheduler.table_status import TableState, TableStatus
 from streaming.apply.commit_guard import CommitWithdrawn
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.replicated_table import PAUSED, ReplicatedTable

@@ -25,8 +25,9 @@ from coordination.errors import Fenced, Stop, TableSealed, TidelakeError, TryAga
 from coordination.metadata.records import RunningError
 from coordination.metadata.running_errors import PROCESSOR_UNKNOWN, log_failure, running_error
 from coordination.scheduler.barrier import Barrier
-from coordination.scheduler.messages import Checkpoint, Span, TableStatus
+from coordination.scheduler.messages import Checkpoint, Span
 from coordination.scheduler.replica import Trouble
+from coordination.scheduler.table_status import TableStatus
 from sinks.spark.jvm_errors import line
 from streaming.spans.assigned_spans import AssignedSpans, Assignment
 from streaming.spans.joining_spans import low_water_of, passes

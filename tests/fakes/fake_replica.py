@@ -20,13 +20,9 @@ from coordination.metadata.records import ChangefeedInfo, RunningError
 from coordination.model import Ts, lowest
 from coordination.ports import Wake
 from coordination.scheduler.barrier import Barrier
-from coordination.scheduler.messages import (
-    Checkpoint,
-    Span,
-    TableState,
-    TableStatus,
-)
+from coordination.scheduler.messages import Checkpoint, Span
 from coordination.scheduler.replica import Trouble
+from coordination.scheduler.table_status import TableState, TableStatus
 from coordination.trust.fence import Trust
 from streaming.apply.carry import TableBlocks
 from streaming.apply.commit_guard import CommitWithdrawn

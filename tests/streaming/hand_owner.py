@@ -33,8 +33,9 @@ from coordination.model import (
 from coordination.ports import Advance, Claim, RegisteredTable, Standing
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import SpanProgress
-from coordination.scheduler.messages import Checkpoint, Span, TableState
+from coordination.scheduler.messages import Checkpoint, Span
 from coordination.scheduler.replication_set import ReplicationState
+from coordination.scheduler.table_status import TableState
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import CaptureIdentity, Fence, Trust
 from coordination.trust.watchdog import Watchdog

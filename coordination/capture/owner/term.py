@@ -299,8 +299,7 @@ def low_water_positions(coordinator: Coordinator) -> dict[str, int]:
     It is known only while every span is settled on a capture that has said how far it has read. A
     partition that was added counts once all of them read it."""
     replication, read_to = coordinator.replication, _read_to(coordinator)
-    primaries = {made.primary for made in replication.sets.values() if made.primary}
-    if not replication.is_settled or primaries - read_to.keys():
+    if not replication.is_settled or replication.sets.primaries - read_to.keys():
         return {}
     reads = read_to.values()
     return {p: at for p, at in lowest(reads).items() if all(p in read for read in reads)}
@@ -308,7 +307,7 @@ def low_water_positions(coordinator: Coordinator) -> dict[str, int]:
 
 def _read_to(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:
     """How far the captures with spans have read, by capture."""
-    primaries = {made.primary for made in coordinator.replication.sets.values()}
+    primaries = coordinator.replication.sets.primaries
     captures = coordinator.captures.captures.items()
     return {
         each: capture.read_positions

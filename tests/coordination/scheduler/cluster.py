@@ -13,8 +13,9 @@ from coordination.scheduler.coordinator import (
     CoordinatorInfo,
     CoordinatorTick,
 )
-from coordination.scheduler.messages import Message, Span, TableState, decode, encode
+from coordination.scheduler.messages import Message, Span, decode, encode
 from coordination.scheduler.schedulers import SchedulerSettings
+from coordination.scheduler.table_status import TableState
 from tests.coordination.scheduler.fake_executor import FakeExecutor
 from tests.coordination.scheduler.invariants import check_invariants
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
+from coordination.scheduler.messages import Checkpoint, Span
+from coordination.scheduler.table_status import TableState, TableStatus
 
 _LIVE = (TableState.PREPARING, TableState.PREPARED, TableState.REPLICATING)
 

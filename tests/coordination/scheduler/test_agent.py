@@ -12,10 +12,8 @@ from coordination.scheduler.messages import (
     Heartbeat,
     Liveness,
     RemoveTable,
-    TableState,
-    TableStatus,
 )
-from coordination.scheduler.reports import checksum
+from coordination.scheduler.table_status import TableState, TableStatus, checksum
 from tests.coordination.scheduler.cluster import CHANGEFEED_EPOCH, FEED, make_agent
 from tests.coordination.scheduler.fake_executor import FakeExecutor
 from tests.coordination.scheduler.speaking_owner import (
@@ -160,7 +158,7 @@ def test_spans_that_are_asked_for_are_told_changed_or_not_here_or_not():
     replicating(agent, owner)
     seen = response(agent.tick([owner.says(agent, Heartbeat())])).sequence
     answer = response(agent.tick([owner.says(agent, Heartbeat(seen=seen, table_ids=(7, 1)))]))
-    assert answer.statuses == (TableStatus(7, S.ABSENT), executor.statuses[1])
+    assert answer.statuses == (executor.statuses[1], TableStatus(7, S.ABSENT))
 
 
 def test_a_span_that_is_to_be_removed_shows_stopping_to_heartbeats():

@@ -7,13 +7,8 @@ from itertools import permutations
 import pytest
 
 from coordination.scheduler.agent import Agent
-from coordination.scheduler.messages import (
-    Heartbeat,
-    HeartbeatResponse,
-    Message,
-    TableState,
-    TableStatus,
-)
+from coordination.scheduler.messages import Heartbeat, HeartbeatResponse, Message
+from coordination.scheduler.table_status import TableState, TableStatus
 from tests.coordination.scheduler.fake_executor import FakeExecutor
 from tests.coordination.scheduler.speaking_owner import (
     Outbox,

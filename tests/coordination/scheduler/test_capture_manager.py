@@ -16,10 +16,8 @@ from coordination.scheduler.messages import (
     HeartbeatResponse,
     Liveness,
     Message,
-    TableState,
-    TableStatus,
 )
-from coordination.scheduler.reports import checksum
+from coordination.scheduler.table_status import Statuses, TableState, TableStatus, checksum
 from tests.coordination.scheduler.cluster import CHANGEFEED_EPOCH, FEED
 
 A, B = CaptureID("a"), CaptureID("b")
@@ -50,7 +48,7 @@ def message(body: Body, sender: CaptureID = A, epoch: str = "e1") -> Message:
 def answer(*statuses: TableStatus, **fields: object) -> HeartbeatResponse:
     base: dict = {"liveness": Liveness.ALIVE, "sequence": 5, "since": 0}
     return HeartbeatResponse(
-        **{"statuses": statuses, "checksum": checksum(statuses), **base, **fields}
+        **{"statuses": Statuses.of(statuses), "checksum": checksum(statuses), **base, **fields}
     )
 
 

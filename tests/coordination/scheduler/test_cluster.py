@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from coordination.model import CaptureID, Ts
-from coordination.scheduler.messages import TableState
+from coordination.scheduler.table_status import TableState
 from tests.coordination.scheduler.cluster import Cluster, span
 
 

@@ -7,7 +7,6 @@ from itertools import combinations_with_replacement, permutations, product
 import pytest
 
 from coordination.model import CaptureID, Ts
-from coordination.scheduler.messages import TableState, TableStatus
 from coordination.scheduler.replication_set import (
     AddOrder,
     MultiplePrimaries,
@@ -15,6 +14,7 @@ from coordination.scheduler.replication_set import (
     ReplicationSet,
     ReplicationState,
 )
+from coordination.scheduler.table_status import TableState, TableStatus
 from tests.coordination.scheduler.cluster import span
 from tests.coordination.scheduler.invariants import check_invariants
 

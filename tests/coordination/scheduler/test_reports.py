@@ -11,10 +11,9 @@ from coordination.scheduler.messages import (
     DispatchTableResponse,
     HeartbeatResponse,
     Liveness,
-    TableState,
-    TableStatus,
 )
-from coordination.scheduler.reports import ReportView, SpanReports, checksum
+from coordination.scheduler.reports import ReportView, SpanReports
+from coordination.scheduler.table_status import Statuses, TableState, TableStatus, checksum
 
 S = TableState
 
@@ -25,7 +24,7 @@ def status(table_id: int, checkpoint_ts: int = 1, state: TableState = S.REPLICAT
 
 def answer(reports: SpanReports, seen: int) -> HeartbeatResponse:
     return HeartbeatResponse(
-        statuses=reports.since(seen),
+        statuses=Statuses.of(reports.since(seen)),
         liveness=Liveness.ALIVE,
         sequence=reports.sequence,
         since=seen,
@@ -42,7 +41,7 @@ def test_the_full_list_first_then_only_what_changed():
     assert view.apply(answer(reports, view.seen)) == []
     reports.observe(status(2, 5))
     assert view.apply(answer(reports, view.seen)) == [status(2, 5)]
-    assert view.statuses == {1: status(1), 2: status(2, 5), 3: status(3)}
+    assert view.statuses == [status(1), status(2, 5), status(3)]
 
 
 def test_a_span_that_is_gone_is_told_until_the_owner_has_heard_of_it():
@@ -54,7 +53,7 @@ def test_a_span_that_is_gone_is_told_until_the_owner_has_heard_of_it():
     lost = answer(reports, view.seen)
     assert lost.statuses == (gone,)
     assert view.apply(answer(reports, view.seen)) == [gone]
-    assert view.statuses == {}
+    assert view.statuses == []
     answer(reports, view.seen)
     assert reports.last(1) is None, "forgotten once it was heard of"
 
@@ -71,7 +70,7 @@ def test_a_full_list_tells_what_it_no_longer_names():
     reports.observe(status(2))
     view.apply(answer(reports, 0))
     reports.observe(status(1, state=S.ABSENT))
-    assert view.apply(answer(reports, 0)) == [status(2), status(1)._replace(state=S.ABSENT)]
+    assert view.apply(answer(reports, 0)) == [status(1)._replace(state=S.ABSENT), status(2)]
 
 
 def test_a_copy_that_does_not_add_up_is_asked_for_again():
@@ -79,14 +78,13 @@ def test_a_copy_that_does_not_add_up_is_asked_for_again():
     reports.observe(status(1))
     reports.observe(status(2, 9))
     view.apply(answer(reports, 0))
-    view.statuses[1] = status(1, 7)
-    view._sum = checksum(view.statuses.values())
+    view._store(Statuses.of([status(1, 7)]))
     reports.observe(status(2, 10))
     view.apply(answer(reports, view.seen))
     assert view.seen == 0
     view.apply(answer(reports, view.seen))
     assert view.seen == reports.sequence
-    assert view.statuses == {1: status(1), 2: status(2, 10)}
+    assert view.statuses == [status(1), status(2, 10)]
 
 
 def test_while_everything_is_asked_for_again_an_old_full_list_is_not_news():
@@ -138,6 +136,6 @@ def test_lost_late_doubled_responses_change_nothing_in_the_end(seed: int):
         seens.append(view.seen)
         assert view.seen or not any(seens), "never out of step, so nothing is asked for twice"
         if view.seen == reports.sequence:
-            assert checksum(view.statuses.values()) == reports.checksum
+            assert view.statuses.checksum() == checksum(view.statuses) == reports.checksum
     view.apply(answer(reports, view.seen))
-    assert view.statuses == {s.table_id: s for s in reports.since(0)}
+    assert view.statuses == Statuses.of(reports.since(0))

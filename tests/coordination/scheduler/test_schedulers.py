@@ -7,9 +7,9 @@ from collections import Counter
 
 from coordination.model import CaptureID, TermNumber, Ts
 from coordination.scheduler.capture_manager import CaptureState, CaptureStatus
-from coordination.scheduler.messages import TableState, TableStatus
 from coordination.scheduler.replication_manager import ReplicationManager, Schedule, ScheduleTask
 from coordination.scheduler.schedulers import Schedulers, SchedulerSettings
+from coordination.scheduler.table_status import Statuses, TableState, TableStatus
 from tests.coordination.scheduler.cluster import span
 
 READY, STOPPING = CaptureState.INITIALIZED, CaptureState.STOPPING
@@ -35,9 +35,9 @@ def replication(missing: int = 0, **held: int) -> ReplicationManager:
     for name, spans in held.items():
         tables = range(number + 1, number + spans + 1)
         number += spans
-        reported[CaptureID(name)] = {
-            table: TableStatus(table, TableState.REPLICATING, Ts(100)) for table in tables
-        }
+        reported[CaptureID(name)] = Statuses.of(
+            TableStatus(table, TableState.REPLICATING, Ts(100)) for table in tables
+        )
     for table in range(1, number + missing + 1):
         made.add_table(span(table), Ts(100))
     made.initialize(reported, Ts(100))
@@ -78,7 +78,7 @@ def test_basic_removes_dropped_tables():
 def test_basic_does_not_give_a_span_to_who_has_yet_to_stop_it():
     spans = replication(a=1)
     spans.handle_capture_removed(CaptureID("a"))
-    spans.handle_report(CaptureID("b"), [TableStatus(1, TableState.STOPPING)])
+    spans.handle_report(CaptureID("b"), Statuses.of([TableStatus(1, TableState.STOPPING)]))
     scheduler = schedulers()
     for _ in range(4):
         schedule = scheduler.schedule(captures(b=READY, c=READY), spans, 0)
@@ -119,7 +119,7 @@ def test_drain_waits_until_all_is_settled_and_ends_when_it_is_empty():
     scheduler, spans = schedulers(), replication(a=2, b=2)
     ready = captures(a=READY, b=STOPPING)
     scheduler.drain_capture(CaptureID("b"))
-    spans.handle_report(CaptureID("a"), [TableStatus(3, TableState.STOPPING)])
+    spans.handle_report(CaptureID("a"), Statuses.of([TableStatus(3, TableState.STOPPING)]))
     assert not scheduler.schedule(ready, spans, 0).tasks
     assert scheduler.drain_target == "b"
     scheduler.schedule(ready, replication(a=4), 0)

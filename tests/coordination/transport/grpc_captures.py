@@ -18,9 +18,8 @@ from coordination.scheduler.messages import (
     Liveness,
     Message,
     Span,
-    TableState,
-    TableStatus,
 )
+from coordination.scheduler.table_status import Statuses, TableState, TableStatus
 from coordination.transport.grpc_transport import GrpcTransport
 from tests.services.message_proxy import MessageProxy
 
@@ -57,7 +56,7 @@ def heartbeat(number: int, sender: str = A, to: str = B) -> Message:
 
 
 def big_response(spans: int, sender: str = A, to: str = B) -> Message:
-    statuses = tuple(
+    statuses = Statuses.of(
         TableStatus(table_id, TableState.REPLICATING, Ts(450_000_000_000_000_000 + table_id))
         for table_id in range(spans)
     )

@@ -15,8 +15,9 @@ from deltalake import DeltaTable
 from coordination.model import TableName, Ts
 from coordination.ports import Advance
 from coordination.scheduler.coordinator import SpanProgress
-from coordination.scheduler.messages import Checkpoint, TableState, TableStatus
+from coordination.scheduler.messages import Checkpoint
 from coordination.scheduler.replication_set import ReplicationState
+from coordination.scheduler.table_status import TableState, TableStatus
 from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.table_properties import DdlIdentity

@@ -7,8 +7,9 @@ from dataclasses import replace
 from coordination.model import CaptureID, ProcessorEpoch, TableName, Ts, fence_number
 from coordination.ports import Advance
 from coordination.scheduler.coordinator import SpanProgress
-from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
+from coordination.scheduler.messages import Checkpoint, Span
 from coordination.scheduler.replication_set import ReplicationState
+from coordination.scheduler.table_status import TableState, TableStatus
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.progress import ProgressRow
 from streaming.changefeed.replicated_table import ReplicatedTable

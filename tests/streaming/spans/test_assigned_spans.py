@@ -6,7 +6,8 @@ import pytest
 
 from coordination.model import Ts
 from coordination.scheduler.barrier import Barrier
-from coordination.scheduler.messages import Checkpoint, Span, TableState, stored_table_id
+from coordination.scheduler.messages import Checkpoint, Span, stored_table_id
+from coordination.scheduler.table_status import TableState
 from streaming.apply.commit_guard import CommitWithdrawn
 from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from coordination.model import TableName
-from coordination.scheduler.messages import TableState
+from coordination.scheduler.table_status import TableState
 from sinks.target.engine_port import app_id
 from sinks.target.target_table import seal
 from streaming.apply.carry import Carry

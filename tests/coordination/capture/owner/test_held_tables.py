@@ -16,6 +16,7 @@ from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.coordinator import CoordinatorTick
 from coordination.scheduler.messages import Checkpoint
 from coordination.scheduler.schedulers import SchedulerSettings
+from coordination.scheduler.span_columns import SpanColumns
 from tests.coordination.capture.owner.test_term_grid import FIRST_TS, MINUTE, TABLE, begun
 
 HELD = PendingDdl(commit_ts=Ts(19), table_ids=(1,), is_held=True)
@@ -37,7 +38,10 @@ def ran(*pending: PendingDdl, checkpoint: int, others: int, tables: int = 2, tar
         rng=random.Random(1),
     )
     replication = SimpleNamespace(
-        tables=range(1, tables + 1), sets={}, is_settled=False, is_reported=lambda _: True
+        tables=range(1, tables + 1),
+        sets=SpanColumns(),
+        is_settled=False,
+        is_reported=lambda _: True,
     )
     captures = SimpleNamespace(captures={})
     coordinator: Any = SimpleNamespace(

@@ -15,7 +15,7 @@ def settled_on(**read_to: Offsets | None) -> Any:
     """Captures by their names, each of which has a span."""
     return SimpleNamespace(
         replication=SimpleNamespace(
-            is_settled=True, sets={each: SimpleNamespace(primary=each) for each in read_to}
+            is_settled=True, sets=SimpleNamespace(primaries=read_to.keys())
         ),
         captures=SimpleNamespace(
             captures={each: SimpleNamespace(read_positions=at) for each, at in read_to.items()}
