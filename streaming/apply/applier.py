@@ -124,7 +124,7 @@ class Applier:
         self._merge_on_write.close()
 
     def rows_wait(self, rows_wait: bool) -> None:
-        """Whether there is more to read than what is applied next: upkeep makes room then."""
+        """Whether more rows wait to be read than are applied next: upkeep makes room then."""
         self._merge_on_write.upkeep.rows_wait(rows_wait)
 
     def apply(self, due: Sequence[DueTable], limit: Ts) -> frozenset[TableName]:
@@ -319,7 +319,7 @@ class Applier:
 def side_by_side(pool: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
     """Run all jobs at the same time and return their results in order, or raise a failure.
 
-    After a failure no more jobs are begun, and it is raised only when those that run have ended: no
+    After a failure no more jobs are begun. It is raised only when the running jobs have ended: no
     job may go on after its batch has failed. (A job that was cancelled has no failure to raise.)
     """
     if len(jobs) == 1:

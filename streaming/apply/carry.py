@@ -1,7 +1,7 @@
 """The carry: row blocks that are read and not wholly applied yet (rule 3).
 
 It keeps them per table in the order in which they came: compressed, and above a memory budget in
-files. A block is dropped when all of its rows are applied; if only some are, whoever reads the
+files. A block is dropped when all of its rows are applied. If only some rows are, the reader of the
 block leaves those out by their commit-ts. The low-water positions are those of the oldest waiting
 rows, so the carry can be rebuilt from Kafka at any time.
 
@@ -142,8 +142,8 @@ class Carry:
         return block
 
     def _with_small_ones_joined(self, table: TableBlocks) -> TableBlocks:
-        """Join small blocks: while a watermark stands still many of them come, and to read them one
-        by one is slow."""
+        """Join small blocks: while a watermark stands still many of them come, and it is slow to
+        read them one by one."""
         blocks, replaced = joined(table.blocks)
         self._release(replaced)
         known = {id(block) for block in table.blocks}

@@ -89,7 +89,7 @@ def change_log_rows(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Side:
-    """Rows of the log: of events of one piece, their old values or what they came to."""
+    """Rows of the log: the old values of a piece's events, or the new ones."""
 
     piece: Piece
     rows: Rows
@@ -116,7 +116,7 @@ class _Side:
 
 
 class _PieceEvents:
-    """A piece, cast, and what of it is good."""
+    """The events of a piece, cast, and which of them are good."""
 
     def __init__(self, piece: Piece, rules: ChangeRules) -> None:
         schema, delivered = piece.of.schema, piece.of.schema.delivered
@@ -177,22 +177,22 @@ class _PieceEvents:
         return mask
 
     def _leave_out(self, is_bad: Mask | None, *errors: RowErrors) -> None:
-        """Of a row its first reason counts."""
+        """The first reason of a row counts."""
         if is_bad is not None:
             self.errors += [each.where(self.is_good[each.rows]) for each in errors]
             self.is_good &= ~is_bad
 
     def identities(self) -> Keys:
-        """Of every row what makes it one event."""
+        """For every row the values that make it one event."""
         return event_identities(self.piece, self._key)
 
     def count_nulled(self, rows: Rows) -> Counter[str]:
-        """By column, of these events: dates that are NULL in the log."""
+        """For these events, by column: the dates that are NULL in the log."""
         changed = self._before.rows[np.isin(self._before.rows, rows)]
         return self._after.count_nulled(rows) + self._before.count_nulled(changed)
 
     def sides(self, rows: Rows) -> list[_Side]:
-        """Of these events, which are good and rise."""
+        """The sides of these events, which are good and rise."""
         columns = self._after.of(rows, np.ones(len(rows), np.bool_))
         after = _Side(piece=self.piece, rows=rows, is_before=False, columns=columns)
         changed = self._before.rows[np.isin(self._before.rows, rows)]
@@ -202,7 +202,7 @@ class _PieceEvents:
 
 
 def event_identities(piece: Piece, key: TypedKeys | None) -> Keys:
-    """Of every row what makes it one event. ``key``: None where the table has none."""
+    """For every row the values that make it one event. ``key``: None if the table has none."""
     stamps = [pa.array(piece.commit_ts), pa.array(piece.op == OP_DELETE)]
     if key is not None:
         return keys_of([*key.columns.values(), *_lost_keys(piece, key), *stamps])
@@ -217,7 +217,8 @@ def event_identities(piece: Piece, key: TypedKeys | None) -> Keys:
 
 
 def _lost_keys(piece: Piece, key: TypedKeys) -> Iterator[pa.Array]:
-    """What dates in the key said that are NULL now: they tell events apart, as others do."""
+    """The texts of dates in the key that are NULL now: they tell events apart, as other values
+    do."""
     for name, text in zip(piece.of.schema.key, piece.keys, strict=True):
         if piece.of.schema.column(name).type.name in MOMENTS:
             yield pc.if_else(key.columns[name].is_null(), text, None)

@@ -5,11 +5,11 @@
 
 The last change is chosen by *typed* key. An UPDATE that changes the key becomes a DELETE of the old
 key and an INSERT of the new one, but only if its new row is good; else the old row stays. So such
-an UPDATE is cast even if it is not the last change of its key. Of a DELETE only the key counts,
+an UPDATE is cast even if it is not the last change of its key. In a DELETE only the key counts,
 unless the table's form keeps deleted rows: then its row is written like others.
 
-Where all columns are the key, every UPDATE is such a one, and a row must be there as a whole, the
-old one of an UPDATE too: by it the row in the table is found.
+If all columns are the key, every UPDATE changes it. A row must be there as a whole, and so must the
+old row of an UPDATE: it finds the row in the table.
 
 Each row that cannot be applied becomes an error, and its key keeps its last good change. There is
 one exception: as long as all rows that are written are good, the values of rows that a later row
@@ -69,11 +69,10 @@ _ROW_OPS: Final = pa.array([DELETED, INSERTED, UPDATED])  # by OP_DELETE, OP_INS
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableChanges:
     """``rows``: the delivered columns in the table's types, those of its form, and ``OP_COLUMN``,
-    one row per key.
-    ``errors``: of schema ``row_errors.ERRORS``. ``dropped``: by column that the table lacks, the
-    number of rows that were written without their value of it. ``nulled``: by column, dates that
-    Delta does not have, and that are NULL in ``rows``. ``last``: if the task asks, or there are
-    errors."""
+    one row per key. ``errors``: of schema ``row_errors.ERRORS``. ``dropped``: for each column that
+    the table lacks, the number of rows that were written without its value. ``nulled``: by column,
+    dates that Delta does not have, and that are NULL in ``rows``. ``last``: if the task asks, or
+    there are errors."""
 
     rows: pa.Table
     errors: pa.Table
@@ -166,8 +165,8 @@ class _PieceChanges:
             self.is_good[self.piece.count :] &= self.is_good[moved] | self._has_left[moved]
 
     def _left_rows(self) -> Mask:
-        """Rows whose key is only bad for a date that Delta does not have: all else of them is
-        read, so what an UPDATE to it has left is surely gone."""
+        """Rows whose key is only bad because of a date that Delta does not have. All their other
+        values are read, so the row that an UPDATE to such a key has left is surely gone."""
         has_left = self.keys.has_left
         if has_left is None:
             return np.zeros(self.piece.count, np.bool_)
@@ -186,7 +185,7 @@ class _PieceChanges:
         return self.values.is_bad is None
 
     def leave_out_bad(self, entries: Rows) -> None:
-        """Of those that were cast."""
+        """Leaves out bad rows among those that were cast."""
         if self.values is not None and self.values.is_bad is not None:
             bad = entries[self.values.is_bad]
             of_old = self.piece.moved[bad[bad >= self.piece.count] - self.piece.count]
@@ -198,7 +197,7 @@ class _PieceChanges:
         return np.flatnonzero(able if self.is_passed is None else able & ~self.is_passed)
 
     def row_keys(self) -> Keys:
-        """Of all entries, whatever the table's form."""
+        """The keys of all entries, whatever the table's form."""
         return keys_of(list(self._present_key.values()))
 
     def columns(self, rules: ChangeRules) -> dict[str, pa.Array]:
@@ -212,7 +211,7 @@ class _PieceChanges:
         return self.piece.of.carried(values, rules, rows=len(self.last)).columns | keys
 
     def count_nulled(self) -> Counter[str]:
-        """By column, of the rows that are written."""
+        """The NULL dates by column, in the rows that are written."""
         entries = self.last[self.is_written[self.last]]
         masks = self.keys.nulled.items()
         of_key = Counter({name: int(mask[entries].sum()) for name, mask in masks})
@@ -235,8 +234,9 @@ class _PieceChanges:
             yield unknown_column_errors(self.lacking, self.unknown)
 
     def form_columns(self, form: WriteMode) -> dict[str, pa.Array]:
-        """Of the last changes. The new row of an UPDATE that changed the key is inserted. How long
-        a version of a history is valid tells the whole batch: ``versions``."""
+        """The columns of the form, for the last changes. The new row of an UPDATE that changed the
+        key is inserted. Only the whole batch tells how long a version of a history is valid:
+        ``versions``."""
         if form.is_history:
             kinds = form.columns.items()
             nothing = {name: pa.nulls(len(self.last), arrow_of(kind)) for name, kind in kinds}
@@ -262,7 +262,7 @@ class _PieceChanges:
 
 
 def _incomplete(piece: Piece) -> Iterator[RowErrors]:
-    """The rows of which too little came to find them by all columns; each once."""
+    """The rows that have too little to be found by all columns; each once."""
     if not piece.of.schema.key_is_row:
         return
     here = {field.name for field in piece.shape}
@@ -277,7 +277,7 @@ def _incomplete(piece: Piece) -> Iterator[RowErrors]:
 
 
 def incomplete_rows(piece: Piece) -> Mask:
-    """By row: whether its key, which is all of it, is not known by this shape."""
+    """For each row, whether its key, which is the whole row, is not known by this shape."""
     is_it = np.zeros(piece.count, np.bool_)
     for errors in _incomplete(piece):
         is_it[errors.rows] = True
@@ -319,7 +319,7 @@ def _choose_last(pieces: Sequence[_PieceChanges]) -> None:
 def _table(
     schema: TableSchema, form: WriteMode, pieces: Sequence[_PieceChanges], rules: ChangeRules
 ) -> pa.Table:
-    """The table of changes. Of a row that is not written only the key means something."""
+    """The table of changes. In a row that is not written only the key means something."""
     types = {column.name: arrow_type(column.type) for column in schema.delivered}
     types |= {name: arrow_of(kind) for name, kind in form.columns.items()}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in types}

@@ -34,5 +34,5 @@ class CommitGuard(Protocol):
         ...
 
     def signature(self, name: TableName) -> Mapping[str, object]:
-        """Who writes the table, for the commit's metadata."""
+        """The writer of the table, for the commit's metadata."""
         ...

@@ -33,7 +33,7 @@ from streaming.protocols.contract import OP_DELETE
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LastChanges:
-    """Changes with their keys; within one commit-ts a DELETE comes before what is put."""
+    """Changes with their keys; within one commit-ts a DELETE comes before an INSERT."""
 
     keys: Keys
     commit_ts: npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ class LastChanges:
 
 
 def last_changes(pieces: Sequence[tuple[Piece, Keys, Rows]]) -> LastChanges:
-    """Of these entries of the pieces, whose keys come with them."""
+    """The last changes among these entries of the pieces, whose keys come with them."""
     no_ts: list[npt.NDArray[Any]] = [np.empty(0, np.int64)]
     ops = [_of(piece.op, rows) for piece, _, rows in pieces]
     return LastChanges(
@@ -81,7 +81,7 @@ def _picked(keys: Keys, rows: Rows) -> Keys:
 
 def _of(column: npt.NDArray[Any], rows: Rows) -> npt.NDArray[Any]:
     """The entries ``rows`` of a column. They rise, so if there are as many as the column has, they
-    are all of it."""
+    are the whole column."""
     return column if len(rows) == len(column) else column[rows]
 
 

@@ -1,7 +1,7 @@
 """The columns and the key of a table whose CREATE TABLE was not read, from its rows.
 
 The newest whole row tells them. DELETEs are not used, since they may have the key only; neither are
-rows that TiCDC cut to their key, or of which a column has no type.
+rows that TiCDC cut to their key, or in which a column has no type.
 
 A type such as ``datetime`` does not tell its digits of a fraction of a second, but a value does:
 TiCDC writes all of them.
@@ -52,7 +52,8 @@ class NewestWholeRow:
 
 
 def newest_whole_row(blocks: Sequence[RowBlock], limit: Ts) -> WholeRow | Untold:
-    """What the newest whole row at or below ``limit`` in the blocks of one table tells."""
+    """The columns and key that the newest whole row at or below ``limit`` tells, in the blocks of
+    one table."""
     newest = NewestWholeRow(limit)
     for block in sorted(blocks, key=lambda block: block.max_ts, reverse=True):
         newest.look(block)
@@ -83,7 +84,8 @@ def _place(batch: pa.RecordBatch, row: int) -> Place:
 
 
 def _told(batch: pa.RecordBatch, row: int) -> WholeRow:
-    """An older row tells nothing of a column that is NULL in this one: it may have been another."""
+    """If a column is NULL in this row, an older row tells nothing about it: it may have been
+    another column."""
     types = wire_types(batch.schema)
     found = {}
     for name, text in batch.column(DATA)[row].as_py().items():

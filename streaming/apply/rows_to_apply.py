@@ -83,11 +83,12 @@ class _Waiting:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Piece:
     """Due rows of one shape, followed by DELETEs of the old keys of UPDATEs that changed the key
-    (none of a change log, where an UPDATE is one event). ``of``: what the table was at their
+    (none in a change log, where an UPDATE is one event). ``of``: the table's shape at their
     commit-ts.
 
     ``op`` to ``keys`` have one entry for each of the ``count`` rows, and then one for each of these
-    DELETEs; ``moved`` has the rows of their UPDATEs."""
+    DELETEs; ``moved`` has the rows of their UPDATEs.
+    """
 
     of: PastSchema
     shape: pa.StructType  # of data
@@ -118,7 +119,7 @@ class Piece:
 
 
 def _shaped(values: pa.StructArray | None, shape: pa.StructType, count: int) -> pa.StructArray:
-    """By the columns of ``shape``; NULL for one that is not there."""
+    """The values by the columns of ``shape``; NULL for a missing column."""
     if values is None:
         return pa.nulls(count, shape)
     if values.type == shape:

@@ -1,8 +1,8 @@
-"""What is done about an error out of the work on one table: its message names the table.
+"""Decides about an error out of the work on one table: its message names the table.
 
 An error that may be the table's alone (a constraint, a property or a column that an operator has
 set, no permission for its folder) holds the table: its rows wait and are tried again, and others go
-on. What concerns more than that one (the storage is away, the lease is gone) is raised.
+on. An error that concerns more than one table (the storage is away, the lease is gone) is raised.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class TableTask:
 
     def by_later_shapes(self, later: int) -> TableTask:
         """The same rows, cast by the shape that came so many DDLs after theirs, at most by the
-        present one: what has no place in the one may have one in the other."""
+        present one: a value without a place in one shape may have a place in a later one."""
         shapes = [*self.older, PastSchema(last_ts=self.checkpoint, schema=self.schema)]
         older = [
             replace(shapes[min(at + later, len(self.older))], last_ts=each.last_ts)
@@ -58,7 +58,7 @@ class TableTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRules(CastRules):
-    """How texts are cast, and what is done about a column that the table lacks."""
+    """How texts are cast, and what happens to a column that the table lacks."""
 
     unknown_column: Literal["dead-letter", "drop"] = "dead-letter"
 

@@ -74,8 +74,8 @@ class TypedValues:
         return {name: column.take(at) for name, column in self.columns.items()}
 
     def and_old(self, old: TypedValues, entries: Rows) -> TypedValues:
-        """These and the values of ``old``, as of ``entries``. Of a row that is bad in both the
-        errors here count."""
+        """These and the values of ``old``, as of ``entries``. If a row is bad in both, the errors
+        here count."""
         both = (self, old)
         masks = [np.zeros(len(v.rows), np.bool_) if v.is_bad is None else v.is_bad for v in both]
         is_bad = np.concatenate(masks)
@@ -169,7 +169,7 @@ def typed_values(
 
 
 def _nulled(text: pa.Array, cast: CastColumn) -> Mask | None:
-    """Which texts have become null without having failed; None: there is none."""
+    """The texts that have become null without having failed; None: there is none."""
     failed = 0 if cast.failed is None else cast.failed.true_count
     if cast.values.null_count == text.null_count + failed:
         return None

@@ -37,9 +37,10 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
     """The changefeed of a `run` as it is put into its scope in etcd: the settings on which all its
     captures must agree.
 
-    The settings of how a capture works (brokers and login, storage options, engine, batches) are
-    not in it, since each capture has its own; so etcd gets no secret. Where the changefeed starts
-    is not in it either: its row in Delta says that from the first start on."""
+    Settings that say how a capture works (brokers and login, storage options, engine, batches) are
+    not in it, since each capture has its own; so etcd gets no secret. The start of the changefeed
+    is not in it either: its row in Delta says that from the first start on.
+    """
     source, given = changefeed.source, changefeed.filter
     agreed = {
         **_read_from(source),
@@ -84,7 +85,7 @@ def refuse_a_clusters(
     client: EtcdClient, cluster_id: str, changefeed_id: str, warehouse: str
 ) -> None:
     """Raise ConfigError if a `run` would replicate a changefeed of the cluster into the same
-    warehouse; also if that is paused there."""
+    warehouse, also a paused one."""
     info = _info(client, cluster_id, changefeed_id)
     if info is not None and _warehouse(info) == warehouse:
         raise ConfigError(

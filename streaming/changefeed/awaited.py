@@ -1,4 +1,4 @@
-"""What a changefeed waits for though nothing is wrong, from its row. Pure."""
+"""A sentence that says what a changefeed awaits though nothing is wrong, from its row. Pure."""
 
 from __future__ import annotations
 

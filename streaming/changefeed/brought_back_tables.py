@@ -1,6 +1,6 @@
-"""Tables of which another writer has brought an older state back, as a start finds them (rule 5).
+"""Tables that another writer has brought back to an older state, as a start finds them (rule 5).
 
-``row``: the table's progress row, ``feed``: the changefeed's, ``state``: what is at ``uri``.
+``row``: the table's progress row, ``feed``: the changefeed's, ``state``: the table at ``uri``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streaming.changefeed.replicated_table import NO_DDL, ReplicatedTable
 
 
 class BroughtBackTables:
-    """Looks into their logs; what was found is known as long as a table stays as it is."""
+    """Looks into their logs. A finding is kept as long as the table stays as it is."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
@@ -31,7 +31,7 @@ class BroughtBackTables:
     def find(
         self, uri: str, row: ProgressRow, state: TargetState, app_id: str
     ) -> BroughtBack | None:
-        """What holds the table, which was right as the row says. Reads the commits since."""
+        """The hold on a table that was right as the row says. Reads the commits since."""
         if row.delta_version is None:
             return None
         was = None if row.identity_ts is None else Ts(row.identity_ts)
@@ -50,8 +50,8 @@ class BroughtBackTables:
     def before(
         self, uri: str, row: ProgressRow, found: BroughtBack, state: TargetState
     ) -> TargetState:
-        """The table as the row knows it: what it was made by tells its span from others of its
-        name. The present ``state`` where its log does not have that any more."""
+        """The table as the row knows it: the DDL that made it tells its span from others of its
+        name. The present ``state`` if its log does not have that version any more."""
         if found.known_version is not None:
             return state
         with suppress(TidelakeError):
@@ -70,7 +70,7 @@ class BroughtBackTables:
 def blocked_table(
     why: str, row: ProgressRow, state: TargetState, target: Target | None
 ) -> ReplicatedTable:
-    """The table as its row knows it; nothing of it moves. ``why``: what an operator reads."""
+    """The table as its row knows it; nothing of it moves. ``why``: the sentence for an operator."""
     return ReplicatedTable(
         name=row.name,
         checkpoint=Ts(row.checkpoint_ts),
@@ -88,8 +88,8 @@ def blocked_table(
 def refuse_unless_healed(
     name: TableName, found: BroughtBack, row: ProgressRow, feed: ChangefeedRow
 ) -> None:
-    """Of a table that begins a new incarnation: only a rewind that is low enough may pass, since no
-    later start would see what was brought back."""
+    """For a table that begins a new incarnation: only a rewind that is low enough may pass, since
+    no later start would see the older state."""
     is_rewinding = feed.state == "rewinding" and row.incarnation < feed.incarnation
     if not is_rewinding or feed.checkpoint_ts > (found.whole_ts or feed.checkpoint_ts):
         raise TidelakeError(found.sentence(name))

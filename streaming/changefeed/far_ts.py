@@ -1,4 +1,4 @@
-"""Refuse a TSO that an operator gives and that is further ahead than the clocks allow."""
+"""Refuse an operator's TSO that is further ahead than the clocks allow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from streaming.source.contract import Source, SourceClock
 
 def refuse_far_ahead(name: str, ts: int | None, source: Source | None) -> None:
     """Raise ConfigError for a setting with a TSO that is more than a minute ahead. The source is
-    asked only if it is ahead of this machine's clock; ``source``: None where it cannot be."""
+    asked only if the TSO is ahead of this machine's clock; ``source``: None if it cannot be
+    asked."""
     ours_ms = time.time() * 1e3
     if ts is None or ts <= latest_ts(ours_ms):
         return

@@ -4,7 +4,8 @@ A rule is ``schema.table`` in the pattern language of TiDB's tools. The last rul
 decides, and a table that no rule matches is not taken. An event filter ignores events of the tables
 that its own matcher takes. TiCDC's SQL expressions (``ignore-*-value-expr``) are not supported.
 
-Regular expressions are Go's: ``_as_python`` translates them; what Python cannot read is refused.
+Regular expressions are Go's: ``_as_python`` translates them. An expression that Python cannot read
+is refused.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class TableFilter:
         return name.schema.lower() not in SYSTEM_SCHEMAS and self._rules.match(name)
 
     def ignored_row_events(self, name: TableName) -> frozenset[str]:
-        """Those of insert, update and delete that are ignored for this table."""
+        """The kinds among insert, update and delete that are ignored for this table."""
         return frozenset(
             event
             for rule in self._events
@@ -73,8 +74,8 @@ class TableFilter:
 
 
 class WriteModes:
-    """``[[sink.tables]]``: as with TiCDC's dispatchers the first one that matches counts. Raises
-    ConfigError as ``TableFilter`` does."""
+    """``[[sink.tables]]``: as with TiCDC's dispatchers the first match counts. Raises ConfigError
+    as ``TableFilter`` does."""
 
     def __init__(self, rules: Sequence[TableRule] = (), *, case_sensitive: bool = False) -> None:
         self._rules = [

@@ -40,7 +40,7 @@ class Seen:
 
 
 class Freshness:
-    """What one reader has seen of the rows; `progress --watch` keeps it from look to look."""
+    """The rows as one reader has seen them; `progress --watch` keeps them from look to look."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -102,7 +102,7 @@ def who_wrote(row: ChangefeedRow) -> str:
 
 
 def why_not_running(row: ChangefeedRow, now: datetime) -> str:
-    """What to tell an operator, without the changefeed's name."""
+    """The sentence for an operator, without the changefeed's name."""
     every_s = (row.fresh_for_s or 0.0) / REFRESHES
     go_on = "`tidelake run` with the same arguments" if row.is_of_a_run else "a `tidelake server`"
     return (

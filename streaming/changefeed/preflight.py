@@ -1,4 +1,4 @@
-"""Check a changefeed's settings for what a start would find wrong.
+"""Check a changefeed's settings for errors that a start would find.
 
 ``run`` does so before it starts Spark and etcd, ``changefeed create|update`` before they write to
 etcd.
@@ -49,7 +49,7 @@ def check_changefeed(changefeed: Changefeed) -> None:
 
 
 def findings(changefeed: Changefeed, *, is_new: bool) -> list[TidelakeError]:
-    """All that is wrong with a changefeed that is to be created (``is_new``) or changed. Blocks."""
+    """All errors in a changefeed that is to be created (``is_new``) or changed. Blocks."""
     checks = [_check_tables, _check_sink, refuse_others_warehouse, _check_source]
     checks += [check_beginning] if is_new else []
     found: dict[str, TidelakeError] = {}

@@ -1,5 +1,5 @@
-"""Tables of a changefeed that cannot go on, each with what to do about it. ``feed``: the
-changefeed's row, ``row``: the table's, ``state``: what is at its ``uri``."""
+"""Tables of a changefeed that cannot go on, each with the way out. ``feed``: the changefeed's row,
+``row``: the table's, ``state``: the table at its ``uri``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from streaming.changefeed.replicated_table import ReplicatedTable
 
 
 def refuse_a_gap(span: ReplicatedTable, feed: ChangefeedRow) -> None:
-    """What a table lacks and nobody will read again is never skipped in silence."""
+    """Raises TidelakeError for changes that a table lacks and that nobody will read again: they are
+    never skipped in silence."""
     if span.checkpoint < feed.checkpoint_ts:
         raise TidelakeError(
             f"table {span.name} is at checkpoint-ts {span.checkpoint} and the changefeed at "
@@ -23,7 +24,8 @@ def refuse_a_gap(span: ReplicatedTable, feed: ChangefeedRow) -> None:
 
 
 def refuse_late(row: ProgressRow, feed: ChangefeedRow) -> None:
-    """Of a table that is to be upserted by all columns now, behind rows that are dead letters."""
+    """Refuses a table that is to be upserted by all columns from now on, behind rows that are dead
+    letters."""
     if row.incarnation < feed.incarnation and row.dead_letters:
         raise TidelakeError(
             f"table {row.name} is to be upserted by all columns, and {row.dead_letters} of its "
@@ -35,7 +37,7 @@ def refuse_late(row: ProgressRow, feed: ChangefeedRow) -> None:
 def refuse_unless_ours(
     uri: str, row: ProgressRow, state: TargetState | None, feed: ChangefeedRow
 ) -> None:
-    """Of a table that `progress` says is filled."""
+    """Refuses a table that `progress` says is filled, if the table at its place is not ours."""
     if state is None:
         raise TidelakeError(
             f"table {row.name} is gone from {uri} though progress says that it is "

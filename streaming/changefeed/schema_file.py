@@ -1,8 +1,8 @@
 """The schema file: CREATE TABLE statements that say what tables were at the start-ts. They are used
 for tables that existed before the stream, since their own CREATE TABLE is not read.
 
-The text is what ``mysqldump --no-data`` writes, what SHOW CREATE TABLE shows, or written by hand.
-Of its statements only USE and CREATE TABLE are read.
+The text is written by ``mysqldump --no-data``, by SHOW CREATE TABLE, or by hand. Only USE and
+CREATE TABLE are read.
 """
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ def _read(text: str, settings: FilterSettings) -> Definitions:
 
 
 def read_definitions(text: str, is_wanted: Callable[[TableName], bool]) -> Definitions:
-    """The tables of this text that are wanted. Raises ConfigError where one of them cannot be
-    read."""
+    """The wanted tables of this text. Raises ConfigError if one of them cannot be read."""
     found, has_tables, database = Definitions(), False, ""
     for statement, header in _statements(text):
         database = database or header
@@ -105,7 +104,7 @@ def read_definitions(text: str, is_wanted: Callable[[TableName], bool]) -> Defin
 
 def stored_text(text: str, settings: FilterSettings) -> str:
     """The statements of the tables that the filter selects, to be stored with a changefeed. Raises
-    ConfigError where that is too much for etcd."""
+    ConfigError if they are too long for etcd."""
     found = _read(text, settings).values()
     kept = "".join(f"USE {quoted(of.name.schema)};\n{of.statement};\n" for of in found)
     size = len(json.dumps(kept))

@@ -1,5 +1,5 @@
-"""The schema of a table whose CREATE TABLE was not read, as a whole row of it tells; and where that
-differs from the schema file."""
+"""The schema of a table whose CREATE TABLE was not read, as a whole row of it tells; and its
+differences from the schema file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LENGTH_COUNTS = (
 
 
 def refuse_unlike(name: TableName, schema: TableSchema, told: WholeRow) -> None:
-    """Raise ConfigError where the file's definition of a table differs from what a whole row of it
+    """Raise ConfigError if the file's definition of a table differs from what a whole row of it
     tells."""
     if differences := unlike(schema, told.types, told.key):
         raise ConfigError(
@@ -52,8 +52,8 @@ def refuse_unlike(name: TableName, schema: TableSchema, told: WholeRow) -> None:
 
 
 def schema_of_row(name: TableName, told: WholeRow) -> TableSchema:
-    """The schema that a row tells, of a table that no file defines. Raises TidelakeError.
-    What the row does not tell is logged."""
+    """The schema that a row tells, for a table that no file defines. Raises TidelakeError. Facts
+    that the row does not tell are logged."""
     try:
         schema, warnings = schema_from_mysql_types(told.types, list(told.key))
     except ValueError as error:
@@ -67,8 +67,8 @@ def schema_of_row(name: TableName, told: WholeRow) -> TableSchema:
 
 
 def unlike(schema: TableSchema, types: Mapping[str, str], key: Sequence[str]) -> list[str]:
-    """Where a table's definition differs from what a whole row of it tells: ``types`` by column,
-    and ``key``, the primary key (empty: there is none). Sentences; none where all fits."""
+    """The differences between a table's definition and a whole row of it, as sentences. ``types``
+    by column, and ``key``, the primary key (empty: there is none)."""
     told = {name.lower(): text for name, text in types.items()}
     found = []
     for column in schema.delivered:

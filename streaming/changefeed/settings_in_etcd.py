@@ -1,9 +1,9 @@
 """Translates a changefeed between its info in etcd and the settings that the data plane uses.
 
-``sink-uri`` of the info is the URI that TiCDC was given: what TiCDC writes to is *our source*. The
-URI of our warehouse is ``sink.delta-uri`` in the info's config. That config is the changefeed file
-as JSON: TiCDC's keys, and Tidelake's own keys at the top level. Keys that the info has fields for
-(`OF_THE_INFO`) are not in it. Of a schema file it has the text, as `schema-text`.
+``sink-uri`` of the info is the URI that TiCDC was given: TiCDC's sink is *our source*. The URI of
+our warehouse is ``sink.delta-uri`` in the info's config. That config is the changefeed file as
+JSON: TiCDC's keys, and Tidelake's own keys at the top level. Keys that the info has fields for
+(`OF_THE_INFO`) are not in it. It has the text of a schema file as `schema-text`.
 """
 
 from __future__ import annotations

@@ -54,10 +54,10 @@ class DeadLetterWriter:
         most: int | None = None,
         say: Callable[[str, str | None], None] = lambda about, what: None,  # noqa: ARG005
     ) -> None:
-        """``values`` reads part, position and value of the messages at these positions, in
-        several tables; messages that are gone are left out. ``place``: what a sentence calls a
-        place. ``most``: a
-        table with more open ones is stopped, which ``say`` gets as a concern (None: it is over)."""
+        """``values`` reads part, position and value of the messages at these positions, in several
+        tables; messages that are gone are left out. ``place``: gives the name of a place for a
+        sentence. ``most``: a table with more open letters is stopped, and ``say`` gets that as a
+        concern (None: it is over)."""
         self.by = by
         self.dead_letters = dead_letters
         self._values = values
@@ -131,8 +131,8 @@ class DeadLetterWriter:
         added: Callable[[pa.Table], None] | None = None,
     ) -> None:
         """Write the messages of rows that cannot be applied. ``errors``: by table, of schema
-        ``row_errors.ERRORS``. A message that is gone is written without its bytes.
-        ``added`` gets what was written, of schema ``LETTERS``, in parts."""
+        ``row_errors.ERRORS``. A message that is gone is written without its bytes. ``added`` gets
+        the written letters, of schema ``LETTERS``, in parts."""
         why = reasons(errors)
         for start in range(0, len(why), SLICE_ROWS):
             left = why.slice(start, SLICE_ROWS)

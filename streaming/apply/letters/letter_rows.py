@@ -32,8 +32,8 @@ NO_BYTES = "the source had deleted the message before it was put here: nobody ha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterRows:
-    """``blocks``: of the letters that are rows of the table. ``others``: letter -> why it is
-    none."""
+    """``blocks``: of the letters that are rows of the table. ``others``: for every other letter,
+    why it is no row."""
 
     blocks: list[RowBlock]
     others: dict[int, str]
@@ -81,8 +81,8 @@ def _told(block: Block) -> Iterator[tuple[int, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LetterEntries:
-    """The keys that letters are about: one of each row, and of an UPDATE that changes the key its
-    old one. Of a change log what makes each one event."""
+    """The keys of letters: one of each row, and for an UPDATE that changes the key its old one too.
+    In a change log the values that make each letter one event."""
 
     keys: Keys
     commit_ts: npt.NDArray[np.int64]
@@ -93,7 +93,7 @@ class LetterEntries:
 
 def letter_entries(task: TableTask, blocks: list[RowBlock], rules: ChangeRules) -> LetterEntries:
     """The entries of those letters whose keys can be read: by the shape of their commit-ts, else by
-    the next one that can read them."""
+    the next shape that can read them."""
     found: list[tuple[Keys, Piece, Rows]] = []
     is_left: npt.NDArray[np.bool_] | None = None  # by letter
     for later in range(len(task.older) + 1):
@@ -116,7 +116,7 @@ def letter_entries(task: TableTask, blocks: list[RowBlock], rules: ChangeRules) 
 
 
 def _keys(task: TableTask, piece: Piece, rules: ChangeRules) -> tuple[Keys, npt.NDArray[np.bool_]]:
-    """Of all entries of a piece, and whether they are known."""
+    """The keys of all entries of a piece, and whether they are known."""
     then, present = piece.of.schema, task.schema
     count = len(piece.op)
     typed = typed_keys(piece, rules, finds_rows=not task.is_log) if then.key else None

@@ -1,4 +1,4 @@
-"""What a batch is to the dead letters of its tables, around its commits."""
+"""How a batch changes the dead letters of its tables, around its commits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Changed = Sequence[tuple[TableTask, TableChanges]]
 
 
 class MetLetters:
-    """For the applying thread, but for ``telling``."""
+    """For the applying thread, except for ``telling``."""
 
     def __init__(self, writer: DeadLetterWriter, letters: OpenLetters) -> None:
         self._writer = writer
@@ -31,8 +31,8 @@ class MetLetters:
         self._letters.forget(name)
 
     def telling(self, task: TableTask) -> TableTask:
-        """With the last changes where open letters may be met. Of a change log only what a rewind
-        brings again closes letters."""
+        """The tasks, with the last changes if open letters may be met. In a change log only rows
+        that a rewind brings again close letters."""
         is_met = not task.is_log or self._writer.by.incarnation > 1
         return replace(task, tells_last=is_met and bool(self._writer.counts.get(task.name)))
 
@@ -56,8 +56,8 @@ class MetLetters:
 
     @contextmanager
     def met(self, changed: Changed, is_written: Callable[[TableName], bool]) -> Iterator[None]:
-        """Around the commits of these changes: the letters that they pass are noted before any of
-        them, and those that they bring in afterwards."""
+        """Around the commits of these changes: letters that they pass are noted before any of them,
+        and letters that they bring in afterwards."""
         met = {}
         for task, found in changed:
             if found.last is not None and self._writer.counts.get(task.name):

@@ -1,9 +1,9 @@
 """Which open dead letters newer changes pass (docs/operations.md, Dead letters).
 
-An upserted table does not tell when a row was changed last, nor that it was deleted. So who writes
-a table notes it: a letter whose row gets a newer change is superseded, before that change is
+An upserted table does not tell when a row was changed last, nor that it was deleted. So its writer
+notes it: if the row of a letter gets a newer change, the letter is superseded before that change is
 committed. Then a letter that is still open has nothing newer of its row in the table, and may be
-replayed, on the very version that shows so much.
+replayed, on the very version that shows this.
 
     letters of a table ──first needed, or another shape──► their keys ─┬─ a newer change: superseded
     letters of this batch ─────────────────────────────────────────────┴─ the very change, after a
@@ -49,8 +49,9 @@ class Letter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Met:
-    """What a batch says of letters, by their number. ``passed``: the commit-ts of the newer change;
-    ``halves``: the same of letters with another half that is left, and which half was passed."""
+    """The letters that a batch meets, by their number. ``passed``: the commit-ts of the newer
+    change; ``halves``: the same for letters with another half that is left, and which half was
+    passed."""
 
     passed: Mapping[int, int] = field(default_factory=dict)
     halves: Mapping[int, tuple[int, str]] = field(default_factory=dict)
@@ -83,13 +84,13 @@ class LetterKeys:
             self._new.append((shifted, is_left))
 
     def commit_ts(self) -> dict[int, int]:
-        """Of the letters whose keys can be read, by number."""
+        """The commit-ts of the letters whose keys can be read, by number."""
         self._sort()
         return dict(zip(self._letter.tolist(), self._commit_ts.tolist(), strict=True))
 
     def meet(self, last: LastChanges) -> Met:
-        """What these changes, which are committed next, are to the letters; they are remembered to
-        be passed."""
+        """The letters that these changes meet, which are committed next. Remembers which were
+        passed."""
         self._sort()
         words = _words(last)
         hits = np.flatnonzero(np.isin(words["first"], self._words["first"][self._is_left]))
@@ -156,7 +157,7 @@ class _Known:
 
 
 class OpenLetters:
-    """Of the tables that one writer of spans writes. For its applying thread."""
+    """The open letters of the tables that one writer of spans writes. For its applying thread."""
 
     def __init__(
         self, dead_letters: DeadLetters, by: LetterWriter, rules: ChangeRules, shapes: Shapes
@@ -173,7 +174,7 @@ class OpenLetters:
         self._known.pop(name, None)
 
     def keys(self, task: TableTask) -> LetterKeys:
-        """Of a table that has open letters. Reads them where that has not been done, or the table
+        """The keys of a table's open letters. Reads them if that has not been done, or if the table
         has another shape since."""
         known = self._known.get(task.name)
         if known is None or (known.task.schema, known.task.form) != (task.schema, task.form):
@@ -182,7 +183,7 @@ class OpenLetters:
         return known.keys
 
     def read(self, task: TableTask, letters: Iterable[pa.Table]) -> LetterKeys:
-        """Of these open letters of a table, numbered as they come."""
+        """Reads these open letters of a table, numbered as they come."""
         return self._read(task, letters).keys
 
     def _read(self, task: TableTask, letters: Iterable[pa.Table]) -> _Known:
@@ -214,14 +215,15 @@ class OpenLetters:
         known.keys.add(found, letter_entries(known.task, rows.blocks, self._rules), passed)
 
     def note_passed(self, keys: LetterKeys, met: Met, by: str | None = None) -> None:
-        """To be called before the commit of what has met them. ``by``: a replay's operator."""
+        """Call it before the commit of the changes that have met the letters. ``by``: a replay's
+        operator."""
         whole = [(keys.letters[n], SUPERSEDED, None, ts) for n, ts in met.passed.items()]
         halves = [(keys.letters[n], OPEN, half, ts) for n, (ts, half) in met.halves.items()]
         self._note([*whole, *halves], by or f"stream (capture {self._by.capture_id})")
 
     def note_brought(self, keys: LetterKeys, met: Met, by: str | None = None) -> None:
-        """To be called after that commit: who dies in between leaves a letter open, which may then
-        be replayed all the same."""
+        """Call it after that commit. A process that dies in between leaves a letter open, which may
+        then be replayed all the same."""
         is_again = self._by.incarnation > 1
         by = by or (f"rewind (incarnation {self._by.incarnation})" if is_again else "stream")
         self._note([(keys.letters[n], REPLAYED, None, None) for n in met.brought], by)
