@@ -19,22 +19,28 @@ from conf.problems import SettingError
 from coordination.errors import NotInTime
 from coordination.metadata.duration import duration_ms
 from streaming.cli.options import (
+    Addr,
     AdvertiseAddr,
     ChangefeedId,
     ClusterId,
     ConfigFile,
     DryRun,
+    Etcd,
     Format,
+    Id,
     LogFormatOption,
     LogLevelOption,
     NoCheck,
     NoConfirm,
     OutputFormat,
+    OverwriteCheckpointTs,
     SchemaFile,
     ShownChangefeed,
     SinkUri,
     SourceUri,
+    StartTs,
     TableOption,
+    TargetTs,
     logged,
     reported,
     say,
@@ -58,13 +64,6 @@ table = typer.Typer(
     help="Move tables between captures, or pause the writes to one.", no_args_is_help=True
 )
 
-Etcd = Annotated[
-    str | None,
-    typer.Option(
-        help="The cluster's etcd: http://host:2379, several separated by commas.", metavar="URL"
-    ),
-]
-Id = Annotated[str, typer.Option("--changefeed-id", "-c", help="The changefeed's ID.")]
 CaptureId = Annotated[
     str, typer.Option("--capture-id", "-p", help="The capture's ID, as `capture list` shows it.")
 ]
@@ -124,13 +123,7 @@ def server(
     *,
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
-    addr: Annotated[
-        str | None,
-        typer.Option(
-            help="The address where other captures and commands reach this one, as 10.0.0.1:8300 "
-            "(port 0: any free one)."
-        ),
-    ] = None,
+    addr: Addr = None,
     advertise_addr: AdvertiseAddr = None,
     config: ServerFile = None,
     log_format: LogFormatOption = None,
@@ -162,13 +155,8 @@ def create(
     changefeed_id: ChangefeedId = None,
     source_uri: SourceUri = None,
     sink_uri: SinkUri = None,
-    start_ts: Annotated[
-        int | None,
-        typer.Option(help="Replicate changes above this TSO; without it, all in the topic."),
-    ] = None,
-    target_ts: Annotated[
-        int | None, typer.Option(help="Apply everything up to this TSO, then finish.")
-    ] = None,
+    start_ts: StartTs = None,
+    target_ts: TargetTs = None,
     schema_file: SchemaFile = None,
     config: ConfigFile = None,
     no_check: NoCheck = False,
@@ -201,7 +189,7 @@ def update(
     changefeed_id: Id,
     source_uri: SourceUri = None,
     sink_uri: SinkUri = None,
-    target_ts: Annotated[int | None, typer.Option(help="The TSO to finish at; 0 for none.")] = None,
+    target_ts: TargetTs = None,
     schema_file: SchemaFile = None,
     config: ConfigFile = None,
     no_check: NoCheck = False,
@@ -245,13 +233,7 @@ def pause(*, changefeed_id: Id) -> Ask:
 def resume(
     *,
     changefeed_id: Id,
-    overwrite_checkpoint_ts: Annotated[
-        int | None,
-        typer.Option(
-            help="Rewind: go back to this TSO and apply everything above it once more, instead of "
-            "going on at the checkpoint."
-        ),
-    ] = None,
+    overwrite_checkpoint_ts: OverwriteCheckpointTs = None,
     no_confirm: NoConfirm = False,  # noqa: ARG001 - for TiCDC's scripts
 ) -> Ask:
     """Start a paused, failed or finished changefeed again, at its checkpoint.

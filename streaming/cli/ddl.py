@@ -10,11 +10,12 @@ from typing import Annotated, Literal
 import typer
 
 from conf.load import load_server, load_sink
-from streaming.cli.cluster import Etcd, Id
 from streaming.cli.options import (
     ClusterId,
     ConfigFile,
+    Etcd,
     Format,
+    Id,
     OutputFormat,
     ShownChangefeed,
     SinkUri,

@@ -27,18 +27,23 @@ from coordination.metadata.duration import duration_ms
 from coordination.metadata.version import tidelake_version
 from streaming.cli import cluster, ddl, letters, record
 from streaming.cli.options import (
+    Addr,
     AdvertiseAddr,
     ChangefeedId,
     ClusterId,
     ConfigFile,
+    Etcd,
     Format,
     LogFormatOption,
     LogLevelOption,
     MaskingGroup,
+    OverwriteCheckpointTs,
     SchemaFile,
     ShownChangefeed,
     SinkUri,
     SourceUri,
+    StartTs,
+    TargetTs,
     logged,
     reported,
     settings_of,
@@ -152,42 +157,14 @@ def run(
     source_uri: SourceUri = None,
     sink_uri: SinkUri = None,
     changefeed_id: ChangefeedId = None,
-    start_ts: Annotated[
-        int | None,
-        typer.Option(
-            help="Replicate changes above this TSO; without it, all in the topic. A changefeed "
-            "that has run before goes on where it was instead."
-        ),
-    ] = None,
-    target_ts: Annotated[
-        int | None,
-        typer.Option(help="Apply everything up to this TSO, then end with exit code 0."),
-    ] = None,
-    overwrite_checkpoint_ts: Annotated[
-        int | None,
-        typer.Option(
-            help="Rewind: go back to this TSO and apply everything above it once more. The same "
-            "value again is not another rewind: the changefeed goes on."
-        ),
-    ] = None,
+    start_ts: StartTs = None,
+    target_ts: TargetTs = None,
+    overwrite_checkpoint_ts: OverwriteCheckpointTs = None,
     schema_file: SchemaFile = None,
     config: ConfigFile = None,
-    etcd: Annotated[
-        str | None,
-        typer.Option(
-            help="The etcd where the processes of a changefeed meet: http://host:2379, several "
-            "separated by commas. `embedded`, the default, starts one that ends with this process.",
-            metavar="URL|embedded",
-        ),
-    ] = None,
+    etcd: Etcd = None,
     cluster_id: ClusterId = None,
-    addr: Annotated[
-        str | None,
-        typer.Option(
-            help="The address where other processes of the changefeed reach this one, as "
-            "10.0.0.1:0 (port 0: any free one). Without it, only those on this machine can."
-        ),
-    ] = None,
+    addr: Addr = None,
     advertise_addr: AdvertiseAddr = None,
     log_format: LogFormatOption = None,
     log_level: LogLevelOption = None,

@@ -51,6 +51,27 @@ SinkUri = Annotated[
         metavar="URI",
     ),
 ]
+StartTs = Annotated[
+    int | None,
+    typer.Option(
+        help="Replicate changes above this TSO; without it, all that the source has. A changefeed "
+        "that has run before goes on where it was instead."
+    ),
+]
+TargetTs = Annotated[
+    int | None,
+    typer.Option(
+        help="Apply everything up to this TSO, then finish (`run` ends with exit code 0); 0: there "
+        "is no such end."
+    ),
+]
+OverwriteCheckpointTs = Annotated[
+    int | None,
+    typer.Option(
+        help="Rewind: go back to this TSO and apply everything above it once more, instead of "
+        "going on at the checkpoint. A `run` with the same value again goes on."
+    ),
+]
 TableOption = Annotated[
     str, typer.Option("--table", help="The table, as schema.table.", metavar="TABLE")
 ]
@@ -63,8 +84,9 @@ ChangefeedId = Annotated[
         "name.",
     ),
 ]
+Id = Annotated[str, typer.Option("--changefeed-id", "-c", help="The changefeed's ID.")]
 ShownChangefeed = Annotated[
-    str | None, typer.Option("--changefeed-id", "-c", help="Show this changefeed only.")
+    str | None, typer.Option("--changefeed-id", "-c", help="Only this changefeed.")
 ]
 ConfigFile = Annotated[
     Path | None,
@@ -74,10 +96,25 @@ ConfigFile = Annotated[
         envvar=CONFIG_VARIABLE,
     ),
 ]
+Etcd = Annotated[
+    str | None,
+    typer.Option(
+        help="The etcd where the captures meet: http://host:2379, several separated by commas. "
+        "`run` and `server` also take `embedded`, the default: one that ends with the process.",
+        metavar="URL",
+    ),
+]
 ClusterId = Annotated[
     str | None,
     typer.Option(
         help="The name of the cluster in etcd, as in TiCDC; `default` if it is not given."
+    ),
+]
+Addr = Annotated[
+    str | None,
+    typer.Option(
+        help="The address where other captures and commands reach this one, as 10.0.0.1:8300 "
+        "(port 0: any free one). Without it, only those on this machine can."
     ),
 ]
 AdvertiseAddr = Annotated[
