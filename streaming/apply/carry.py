@@ -3,7 +3,7 @@
 It keeps them per table in the order in which they came: compressed, and above a memory budget in
 files. A block is dropped when all of its rows are applied. If only some rows are, the reader of the
 block leaves those out by their commit-ts. The low-water positions are those of the oldest waiting
-rows, so the carry can be rebuilt from Kafka at any time.
+rows, so the carry can be rebuilt from the source at any time.
 
     TableBlocks ──add, applied, joined──► TableBlocks      values, per table
     Carry                                                  owns them, their memory and their files
@@ -166,7 +166,7 @@ class Carry:
 
 class SpillFiles:
     """Writes each body to a file of its own, in a folder within ``place`` that the first write
-    makes. The files are not kept for a restart, which reads the rows from Kafka again."""
+    makes. The files are not kept for a restart, which reads the rows from the source again."""
 
     def __init__(self, place: Path) -> None:
         self._place = place

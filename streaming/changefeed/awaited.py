@@ -25,12 +25,12 @@ def awaited(row: ChangefeedRow) -> str:
 
 
 def without_watermark(row: ChangefeedRow) -> list[str]:
-    """The partitions that are read to their end and have no watermark: they hold every table back.
-    A partition that is not read to its end is left out, since its watermark may still come.
+    """The parts that are read to their end and have no watermark: they hold every table back.
+    A part that is not read to its end is left out, since its watermark may still come.
     """
     return sorted(
-        partition
-        for partition, offset in row.read_positions.items()
-        if offset >= row.end_positions.get(partition, offset + 1)
-        and (partition not in row.watermarks or row.watermarks[partition].ts <= 0)
+        part
+        for part, position in row.read_positions.items()
+        if position >= row.end_positions.get(part, position + 1)
+        and (part not in row.watermarks or row.watermarks[part].ts <= 0)
     )

@@ -49,7 +49,7 @@ def refuse_left_out_tables(row: ChangefeedRow, names: Iterable[TableName]) -> No
             raise TidelakeError(
                 f"table {name} is wanted now, and [filter] left it out up to {until_ts}: its rows "
                 "up to there were passed and would be missing. Leave it out again, or start with "
-                f"--overwrite-checkpoint-ts {max(row.start_ts, 1)}, which reads Kafka from its "
+                f"--overwrite-checkpoint-ts {max(row.start_ts, 1)}, which reads all from the "
                 "beginning, or give it a changefeed of its own"
             )
 

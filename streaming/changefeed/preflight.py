@@ -41,8 +41,8 @@ class NoWarehouse(ConfigError):
 
 
 def check_changefeed(changefeed: Changefeed) -> None:
-    """Check filter, schema file, warehouse and broker. Blocks. Raises the first thing that a start
-    would raise: ConfigError for wrong settings, another TidelakeError for a broker or storage that
+    """Check filter, schema file, warehouse and source. Blocks. Raises the first thing that a start
+    would raise: ConfigError for wrong settings, another TidelakeError for a source or storage that
     does not answer."""
     for check in (_check_tables, _check_sink, _check_source):
         check(changefeed)
@@ -57,7 +57,7 @@ def findings(changefeed: Changefeed, *, is_new: bool) -> list[TidelakeError]:
         try:
             check(changefeed)
         except TidelakeError as error:
-            found.setdefault(str(error), error)  # two checks may ask the same broker
+            found.setdefault(str(error), error)  # two checks may ask the same source
     return list(found.values())
 
 

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from conf.source_uri import parse_source_uri
-from streaming.cli import terminal
 from streaming.cli.options import reported
 
 PLACE = "TOPIC/PARTITION=OFFSET"
@@ -66,6 +65,7 @@ def record(
         'file:///data/shop.jsonl.gz?protocol=canal-json&enable-tidb-extension=true'
     """
     with reported():
+        from streaming.cli import terminal
         from streaming.operations.recording import record_topic
 
         with terminal.bar("messages") as told:

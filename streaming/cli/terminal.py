@@ -233,7 +233,7 @@ def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
         "behind": _count(row.messages_behind if moving else None),
         "messages/s": _count(row.messages_per_s if moving else None),
         "left": Text(_left(row) if moving else "-"),
-        "kafka keeps": Text("-" if (left_s := found.source_left_s(row)) is None else _lag(left_s)),
+        "source keeps": Text("-" if (left_s := found.source_left_s(row)) is None else _lag(left_s)),
         "dead letters": _letters(row.dead_letters),
         "resolved-ts": Text(str(row.resolved_ts or "-")),
         "term": Text(str(row.term)),
@@ -250,7 +250,7 @@ def _notes(found: ProgressReport, row: ChangefeedRow) -> list[Text]:
     elif awaits:
         notes.append(Text(f"{row.changefeed_id}: {awaits}", style="yellow"))
     elif (
-        (slowest := progress_report.slowest_partition(row)) is not None
+        (slowest := progress_report.slowest_part(row)) is not None
         and progress_report.is_moving(row)
         and progress_report.holds_back(row)
     ):

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from conf.kafka_uri import KafkaSettings
+from conf.recording_uri import RecordingSettings
 from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
@@ -272,13 +272,8 @@ def told_settings(sink: DeltaSink, row: ChangefeedRow) -> Changefeed:
     for rule in told["tables"]:
         given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in rule.items()}
         rules.append(TableRule(**given))
-    source = KafkaSettings(
-        brokers=("unused",),
-        topic="unused",
-        topics=("unused",),
-        protocol="canal-json",
-        partition_num=None,
-        time_zone=told["time_zone"],
+    source = RecordingSettings(
+        path="unused", protocol=told["protocol"], time_zone=told["time_zone"]
     )
     return Changefeed(
         id=row.changefeed_id,

@@ -58,9 +58,9 @@ class ProgressReport:
         return max(0.0, (self.now - at).total_seconds()) if at is not None else None
 
     def source_left_s(self, row: ChangefeedRow) -> float | None:
-        """Seconds until Kafka may delete messages that the changefeed needs; None if that is not
-        known. The time since the row was written is subtracted: nobody updates the row of a paused
-        changefeed."""
+        """Seconds until the source may delete messages that the changefeed needs; None if that is
+        not known. The time since the row was written is subtracted: nobody updates the row of a
+        paused changefeed."""
         if row.source_left_s is None:
             return None
         return max(0.0, row.source_left_s - (self.now - row.updated_at).total_seconds())
@@ -79,7 +79,7 @@ class ProgressReport:
                     "lag_s": self.lag_s(row.checkpoint_ts),
                     "without_watermark": without_watermark(row),
                     "awaits": awaited(row) or None,
-                    "slowest_partition": slowest_partition(row),
+                    "slowest_part": slowest_part(row),
                 }
                 for row in self.changefeeds
             ],
@@ -128,13 +128,13 @@ def checkpoint_time(ts: int) -> datetime | None:
     return at if at >= BEGINNING + timedelta(days=1) else None
 
 
-def slowest_partition(row: ChangefeedRow) -> str | None:
-    """The partition with the lowest watermark, which is the changefeed's. None while a partition
+def slowest_part(row: ChangefeedRow) -> str | None:
+    """The part with the lowest watermark, which is the changefeed's. None while a part
     has no watermark yet.
     """
     if not row.watermarks or row.source_positions.keys() - row.watermarks.keys():
         return None
-    return min(sorted(row.watermarks), key=lambda partition: row.watermarks[partition].ts)
+    return min(sorted(row.watermarks), key=lambda part: row.watermarks[part].ts)
 
 
 def holds_back(row: ChangefeedRow) -> bool:

@@ -132,7 +132,7 @@ class ControlRows:
     def add(self, tables: Sequence[tuple[ReplicatedTable, Mapping[str, int]]]) -> None:
         """Rows of new tables, with from where each must be read: before anybody hears of them."""
         with self._lock:
-            rows = [first_progress(table, self.row, offsets) for table, offsets in tables]
+            rows = [first_progress(table, self.row, begin) for table, begin in tables]
             self._write_progress([made_again(row, self.progress.get(row.name)) for row in rows])
             self._know(table for table, _ in tables)
             self._note_schemas(table for table, _ in tables)

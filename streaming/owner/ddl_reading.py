@@ -59,8 +59,8 @@ class DdlReading:
         """Join the stream. The reader must read from the changefeed's low water on, wherever the
         stream is by now."""
         row = self._rows.row
-        offsets, marks = row.source_positions, row.watermarks
-        begin = self._context.stream.join(self._reader, offsets, marks)
+        low_water, marks = row.source_positions, row.watermarks
+        begin = self._context.stream.join(self._reader, low_water, marks)
         self._is_joined = True
         self._retention.begin()
         self._rows.row = replace(row, source_positions={**begin, **row.source_positions})

@@ -51,7 +51,7 @@ class OwnersOutlook:
 
 
 def _has_read_all(context: RoleContext) -> bool:
-    """Whether the stream has read what Kafka had when it was asked last."""
+    """Whether the stream has read what the source had when it was asked last."""
     ends = context.stream.backlog.look().ends
     position = context.stream.position  # empty while it is idle
     is_known = bool(position) and ends.keys() >= position.keys()

@@ -191,7 +191,7 @@ def with_letters(row: ProgressRow, count: int) -> ProgressRow:
 def merged(before: Advance | None, newer: Advance) -> Advance:
     """Both in one: a span that only ``before`` reports keeps that report.
 
-    The offsets are those of ``newer`` alone: the offsets of ``before`` are the low water of the
+    The positions are those of ``newer`` alone: the positions of ``before`` are the low water of the
     spans that were known then, and ``newer`` may know another one."""
     if before is None:
         return newer
@@ -231,9 +231,9 @@ def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) ->
     once stays so. A partition that was added to the topic counts once all low waters have it."""
     found = list(low_waters)
 
-    def least(partition: str) -> int:
-        offset = before.get(partition, 0)
-        return max(offset, min(each.get(partition, offset) for each in found))
+    def least(part: str) -> int:
+        position = before.get(part, 0)
+        return max(position, min(each.get(part, position) for each in found))
 
     known = before.keys() | set.intersection(*map(set, found))
     return {partition: least(partition) for partition in sorted(known)}

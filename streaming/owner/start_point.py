@@ -46,6 +46,7 @@ def row_rules(changefeed: Changefeed) -> str:
     """What a replay of dead letters needs, which knows the warehouse alone."""
     return json.dumps(
         {
+            "protocol": changefeed.source.protocol,
             "time_zone": changefeed.source.time_zone,
             "zero_date": changefeed.zero_date,
             "ddl_time_zone": changefeed.ddl_time_zone,

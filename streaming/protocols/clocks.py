@@ -16,7 +16,7 @@ AHEAD_MS: Final = 60_000  # by so much may TiDB's clock be ahead of both
 # No TSO is so late. What a producer has written in µs or ns is beyond it.
 LATEST_MS: Final = 1 << (63 - TSO_LOGICAL_BITS)
 # A row or DDL that is so much further ahead than a watermark may be would be kept for as long, and
-# all that Kafka has from there on would be needed.
+# all that the source has from there on would be needed.
 KEPT_MS: Final = 24 * 3_600_000
 
 

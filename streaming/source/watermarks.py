@@ -65,7 +65,7 @@ class Watermarks:
         """The same, where these of the ``strays`` were read to the end that they had *after* the
         other parts' watermarks had been sent; ``read_to``: that end.
 
-        A watermark W is sent when every row at or below W is in Kafka, in whatever part. So
+        A watermark W is sent when every row at or below W is in the source, in whatever part. So
         what such a stray gets later is above the least watermark of the others, as if it had that
         one itself."""
         used = [self._ts(each) for each in self.parts if each not in strays]

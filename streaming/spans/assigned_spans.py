@@ -112,7 +112,7 @@ class AssignedSpans:
         self._read_positions: Mapping[str, int] | None = None
         # Published and not adopted yet, by table ID: the assignment's ID and what was applied.
         self._new_applied: dict[int, tuple[int, AppliedSpan]] = {}
-        self._new_offsets: Mapping[str, int] | None = None
+        self._new_positions: Mapping[str, int] | None = None
         self._ids = itertools.count(1)
         self.changes = 0  # counts the coordination thread's calls that changed something
 
@@ -216,8 +216,8 @@ class AssignedSpans:
         news, self._new_applied = self._new_applied, {}
         for table_id, (assignment_id, applied) in news.items():
             self._adopt_one(table_id, assignment_id, applied)
-        if self._new_offsets is not None:
-            self._read_positions, self._new_offsets = self._new_offsets, None
+        if self._new_positions is not None:
+            self._read_positions, self._new_positions = self._new_positions, None
 
     def _adopt_one(self, table_id: int, assignment_id: int, applied: AppliedSpan) -> None:
         held = self._held.get(table_id)
@@ -308,9 +308,9 @@ class AssignedSpans:
                 is_here = held is not None and held.assignment.state is not TableState.STOPPED
                 if is_here and held is not None and held.applied != each:
                     self._new_applied[assignment.span.table_id] = (assignment.id, each)
-            last = self._read_positions if self._new_offsets is None else self._new_offsets
-            self._new_offsets = last if missing else read_positions
-            is_news = len(self._new_applied) > before or self._new_offsets != last
+            last = self._read_positions if self._new_positions is None else self._new_positions
+            self._new_positions = last if missing else read_positions
+            is_news = len(self._new_applied) > before or self._new_positions != last
             return is_news or bool(self._changed)
 
     def _current(self, assignment: Assignment) -> _HeldSpan | None:

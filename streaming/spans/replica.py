@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 TURN_S = 0.1  # between two turns of the worker while its last spans leave
 REST_S = 1.0  # ... and otherwise, when nothing wakes it
-SOON_S = 0.01  # ... while newcomers wait to learn from which offsets the stream has their rows
+SOON_S = 0.01  # ... while newcomers wait to learn from which positions the stream has their rows
 
 
 class StreamReplica(RoleWorker):
@@ -242,7 +242,7 @@ class StreamReplica(RoleWorker):
         self._context.concerns.say(REPLICA, None)
 
     def _report_concern(self) -> None:
-        """Report a concern (a broker that does not answer, say) to the owner: once as a warning (it
+        """Report a concern (a source that does not answer, say) to the owner: once as a warning (it
         is no error yet), and as long as it holds as the one that does."""
         text = self._context.concerns.first
         if text == self._concern:

@@ -6,7 +6,7 @@
     not wanted any more
 
 Only rows of these spans are decoded (docs/cluster.md 3). Each span has its own low water: the
-offsets of the first messages that it has not applied. From there any capture can take it over.
+positions of the first messages that it has not applied. From there any capture can take it over.
 Three threads use it. The worker begins newcomers and reads their earlier rows, the reading thread
 asks which rows are wanted (both by `JoiningSpans`), and the applying thread does all else.
 """

@@ -19,7 +19,7 @@ from sinks.spark.jvm_errors import line
 from streaming.source.contract import Source
 from streaming.source.positions import Distance, Positions, counted
 from streaming.stream.backlog import Backlog, BacklogMeter
-from streaming.stream.lasting_warnings import BROKER, BROKER_SILENT_S, LastingWarnings
+from streaming.stream.lasting_warnings import SOURCE, SOURCE_SILENT_S, LastingWarnings
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class BacklogWatch:
     def close(self) -> None:
         """Stop watching. Does not wait for the thread, which may be asking still."""
         self._closing.set()
-        self._concerns.withdraw(BROKER)
+        self._concerns.withdraw(SOURCE)
         self._batch_since_s = None
 
     def batch_begins(self) -> None:
@@ -119,10 +119,10 @@ class BacklogWatch:
         except Exception as error:  # noqa: BLE001  # the reading thread meets it too
             logger.debug("the ends are not known now: %s", error)
             silent_s = self._clock.monotonic() - self._answered_at_s
-            if silent_s >= BROKER_SILENT_S and not self._closing.is_set():
-                silence = f"{source.server} has not answered for {BROKER_SILENT_S:g} s"
-                self._concerns.say(BROKER, f"{silence}: {line(error)}")
+            if silent_s >= SOURCE_SILENT_S and not self._closing.is_set():
+                silence = f"{source.server} has not answered for {SOURCE_SILENT_S:g} s"
+                self._concerns.say(SOURCE, f"{silence}: {line(error)}")
         else:
             self._answered_at_s = began_at_s
-            self._concerns.say(BROKER, None)
+            self._concerns.say(SOURCE, None)
             self._meter.ends_at(ends, self._clock.monotonic())

@@ -36,7 +36,7 @@ class IdleTime:
         self._looks = None
 
     def lasts_s(self, taken: Positions) -> float:
-        """For how long there has been nothing beyond ``taken``. It is not known while the broker
+        """For how long there has been nothing beyond ``taken``. It is not known while the source
         does not answer, or nobody asks it, because a long commit is waited for, say."""
         position, first_s, last_s = self._looks or ({}, 0.0, 0.0)
         return last_s - first_s if position == taken else 0.0

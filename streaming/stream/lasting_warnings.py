@@ -1,6 +1,6 @@
-"""Lasting warnings: trouble that lasts but ends nothing yet, such as a broker that does not answer.
+"""Lasting warnings: trouble that lasts but ends nothing yet, such as a source that does not answer.
 
-broker: asked every two seconds ──no answer for 10 s──────► one warning, in the log and in the
+source: asked every two seconds ──no answer for 10 s──────► one warning, in the log and in the
 etcd:   the fence knows         ──none for half a lease──►   changefeed's row, until it is over
 stream: fails, is tried again   ──for some seconds───────►
 needed messages' retention      ──half of it has passed──►
@@ -15,9 +15,9 @@ from typing import Final
 
 logger = logging.getLogger(__name__)
 
-BROKER, ETCD, STREAM, RETENTION = "broker", "etcd", "stream", "retention"
+SOURCE, ETCD, STREAM, RETENTION = "source", "etcd", "stream", "retention"
 OWNER, REPLICA = "owner", "replica"  # the work of these roles
-BROKER_SILENT_S: Final = 10.0
+SOURCE_SILENT_S: Final = 10.0
 
 
 def etcd_concern(silent_s: float, ttl_s: float) -> str | None:

@@ -261,7 +261,7 @@ class StreamRun:
         read = self._settled(read)
         if read is not None:
             self._source.check_unchanged(self._shape)
-        self._backoff.reset()  # the broker answers, be it that nothing has come
+        self._backoff.reset()  # the source answers, be it that nothing has come
         context.concerns.say(STREAM, None)
         if read is None:
             self._quiet.nothing_came(self._position)

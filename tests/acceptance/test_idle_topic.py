@@ -83,7 +83,7 @@ def test_an_outage_of_the_broker_is_shown_and_so_is_its_end(
     lives: Lives, own_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In Delta and in etcd, twice: no watermark comes in between, nor after it."""
-    monkeypatch.setattr("streaming.stream.backlog_watch.BROKER_SILENT_S", 1.0)
+    monkeypatch.setattr("streaming.stream.backlog_watch.SOURCE_SILENT_S", 1.0)
     lives.produce([MADE, *ROWS, *mark(at(3))])
     life = lives.begin()
     life.wait_until(lambda: (found := lives.changefeed()) and found.checkpoint_ts == LAST)

@@ -87,9 +87,10 @@ class Floors:
                 got = consumer.consume(min(CHUNK, end - at), WAIT_S)
                 if got:
                     at = got[-1].offset() + 1
-                    offsets = pa.array([message.offset() for message in got], pa.int64())
+                    positions = pa.array([message.offset() for message in got], pa.int64())
                     values = pa.array([message.value() for message in got], pa.binary())
-                    yield Messages(topic=topic, partition=partition, offsets=offsets, values=values)
+                    part = f"{topic}/{partition}"
+                    yield Messages(part=part, positions=positions, values=values)
         consumer.close()
 
     def _decoded(self, chunk: Messages) -> Iterator[Block]:

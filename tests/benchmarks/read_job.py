@@ -11,12 +11,8 @@ import time
 
 from conf.source_uri import parse_source_uri
 from coordination.model import TableName, Ts
-from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Kind, WantedTable
-from streaming.source.kafka.broker import KafkaSource
-from streaming.source.kafka.offset_ranges import cut
-from streaming.source.kafka.spark_reader import SparkReader
-from streaming.source.positions import TopicPartition
+from streaming.source.sources import open_source
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.session import spark_session
 from tests.benchmarks.measure import tell
@@ -29,27 +25,28 @@ def main() -> None:
     parser.add_argument("--source-uri", required=True)
     parser.add_argument("--tables", required=True, type=lambda text: text.split(","))
     args = parser.parse_args()
-    kafka = parse_source_uri(args.source_uri)
     wanted = {
         TableName(*name.split(".")): WantedTable(above_ts=Ts(0), key=("id",))
         for name in args.tables
     }
-    source = KafkaSource(kafka)
+    source = open_source(parse_source_uri(args.source_uri))
     shape = source.shape()
-    ends = source.ends(shape.partitions)
-    source.close()
+    ends = source.ends(shape.parts)
     spark = spark_session(DriverJvm())
-    reader = SparkReader(spark.sparkContext, kafka, decode)
+    reader = source.reader(spark.sparkContext, start_ts=0, name="benchmark")
     for _ in range(REPEATS):
-        at: dict[TopicPartition, int] = dict.fromkeys(ends, 0)
+        at: dict[str, int] = dict.fromkeys(ends, 0)
         first, jobs = time.time(), 0
-        while ranges := cut(at, ends, shape.topic_ids, messages=reader.messages):
+        while blocks := reader.read(
+            at, ends, wanted, identities=shape.identities, messages=1_000_000
+        ):
             jobs += 1
-            for block in reader.read(ranges, wanted):
+            for block in blocks:
                 if block.kind is Kind.DONE:
-                    at[TopicPartition(block.topic, block.partition)] = block.last
+                    at[block.part] = block.last
         tell("pass", first=first, last=time.time(), messages=sum(ends.values()), jobs=jobs)
     reader.close()
+    source.close()
     spark.stop()
 
 

@@ -132,7 +132,7 @@ def plan(
     unmade: Mapping[TableName, Ts],
     forms: WriteModes,
 ) -> DdlPlan:
-    """``ddls`` in order of (commit-ts, offset), without replays; ``known``: the schemas of tables
+    """``ddls`` in order of (commit-ts, place), without replays; ``known``: the schemas of tables
     that exist already, None for one without a key; ``seen``: the last DDL that has run on each of
     them, and on those that were dropped; ``shaped``: the one that their shape is of, which is
     newer after a rewind; ``orders``: what operators have said, by table and commit-ts;

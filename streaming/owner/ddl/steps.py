@@ -71,7 +71,7 @@ _ABOUT_ONE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlEvent:
-    """A DDL as it was sent. Identity: (commit_ts, query, name); order: (commit_ts, offset)."""
+    """A DDL as it was sent. Identity: (commit_ts, query, name); order: (commit_ts, place)."""
 
     commit_ts: Ts
     place: int

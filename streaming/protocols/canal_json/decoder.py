@@ -37,7 +37,7 @@ _MAX_SAMPLES: Final = 16
 
 
 def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator[Block]:
-    """Blocks of a chunk by their first offset; rows at or below a table's ``above_ts`` are in
+    """Blocks of a chunk by their first position; rows at or below a table's ``above_ts`` are in
     none. A watermark block ends (``last``) where its greatest watermark stands last. ``start_ts``:
     where an operator had the changefeed begin, which is as good a clock as the messages'."""
     if not len(messages):

@@ -41,7 +41,7 @@ def test_a_changefeeds_long_uri_and_error_are_whole(capsys: pytest.CaptureFixtur
     ("apart_ms", "behind", "is_named"),
     [(0, 0, False), (0, 9, False), (900, 0, False), (900, 9, True), (60_000, 0, True)],
 )
-def test_the_slowest_partition_is_named_where_it_holds_others_back(
+def test_the_slowest_part_is_named_where_it_holds_others_back(
     capsys: pytest.CaptureFixture[str], apart_ms: int, behind: int, is_named: bool
 ) -> None:
     row = ChangefeedRow(

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from streaming.stream.lasting_warnings import BROKER, ETCD, LastingWarnings, etcd_concern
+from streaming.stream.lasting_warnings import ETCD, SOURCE, LastingWarnings, etcd_concern
 
 
 def test_each_concern_is_logged_once_and_stands_in_the_row_until_it_is_over(
@@ -15,11 +15,11 @@ def test_each_concern_is_logged_once_and_stands_in_the_row_until_it_is_over(
     caplog.set_level(logging.INFO)
     concerns = LastingWarnings()
     for after_s in (12, 14, 16):
-        concerns.say(BROKER, f"the broker does not answer, for {after_s} s")
+        concerns.say(SOURCE, f"the broker does not answer, for {after_s} s")
     concerns.say(ETCD, "etcd does not answer")
     assert concerns.first == "the broker does not answer, for 12 s"
-    concerns.say(BROKER, None)
-    concerns.say(BROKER, None)
+    concerns.say(SOURCE, None)
+    concerns.say(SOURCE, None)
     assert concerns.first == "etcd does not answer"
     concerns.say(ETCD, None)
     assert concerns.first is None
