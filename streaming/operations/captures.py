@@ -1,5 +1,5 @@
-"""Captures and their tables: what an operator asks the owner of a cluster for, as it has no key in
-etcd (docs/cluster.md 15)."""
+"""Captures and their tables: requests to the owner of a cluster that have no key in etcd
+(docs/cluster.md 15)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CaptureOperations:
 
     def drain(self, capture_id: str) -> list[Row]:
         """Have the owner move a capture's spans to others. Returns how many it still has, None
-        while that is not known (`unknown` says why); call again until that is 0."""
+        while that is not known (`unknown` says why); call again until it is 0."""
         before = self._capture(capture_id)
         return [self._drain(before)]
 
@@ -97,7 +97,7 @@ class CaptureOperations:
 
     def take_back_drain(self, capture_id: str) -> list[Row]:
         """Have the owner stop draining a capture, and the capture serve again. An order of the
-        owner that is still under way may drain it once more; so this is repeated until the capture
+        owner that is still under way may drain it once more. So this is repeated until the capture
         answers that it was not draining."""
         before = self._capture(capture_id)
         for _ in range(RECALLS):

@@ -1,6 +1,6 @@
-"""What a command has changed, from what to what. Pure.
+"""The changes that a command has made, from the old value to the new one. Pure.
 
-``changed`` of a row: by the name of what was changed ``{"from": …, "to": …}``.
+``changed`` of a row: by the name of the changed setting ``{"from": …, "to": …}``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 def between(before: Row, after: Row, *names: str) -> dict[str, dict[str, Any]]:
-    """What differs, of these fields (all where none is named)."""
+    """The differences in these fields (in all if none is named)."""
     return {
         name: {"from": before.get(name), "to": after.get(name)}
         for name in names or sorted({*before, *after})
@@ -27,9 +27,9 @@ def between(before: Row, after: Row, *names: str) -> dict[str, dict[str, Any]]:
 
 
 def setting_changes(before: ChangefeedInfo, after: ChangefeedInfo) -> dict[str, dict[str, Any]]:
-    """What an update has changed, by the names that a changefeed file has for the settings, with a
-    dot between a section's and its key's. Secrets are masked, so that both sides may look alike;
-    of a schema file the size is shown."""
+    """The settings that an update has changed, by their names in a changefeed file, with a dot
+    between a section's and its key's. Secrets are masked, so both sides may look alike; for a
+    schema file the size is shown."""
     return {
         name: {side: _told(name, value) for side, value in each.items()}
         for name, each in between(_settings(before), _settings(after)).items()

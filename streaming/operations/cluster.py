@@ -1,4 +1,4 @@
-"""What an operator can do to a cluster from anywhere, for the command line or an HTTP API.
+"""An operator's operations on a cluster, from anywhere, for the command line or an HTTP API.
 
     create, update, pause, resume, remove ─► etcd, by `ChangefeedOperator`
     drain, move, rebalance, processors    ─► the owner found in etcd, by gRPC (docs/cluster.md 15)
@@ -51,7 +51,7 @@ GO_ON: Final = (
 
 class Operator(CaptureOperations):
     """A cluster's operations, over one connection to etcd. All of them block. They raise
-    SettingError or ConfigError for what is given wrong, another TidelakeError else."""
+    SettingError or ConfigError for wrong arguments, another TidelakeError otherwise."""
 
     def __init__(self, client: EtcdClient, cluster_id: str, calls: OwnerCalls) -> None:
         super().__init__(client, cluster_id, calls)
@@ -70,8 +70,8 @@ class Operator(CaptureOperations):
     ) -> Row:
         """Create a changefeed with these settings, which were read from ``arguments``, environment
         and file (``document``). Raises ConfigError if its name is taken, or if a `tidelake run`
-        replicates it; with ``is_checked`` also what a start would raise. ``is_dry``: change
-        nothing, and return what would be, with all that was found wrong."""
+        replicates it; with ``is_checked`` also the errors that a start would raise. ``is_dry``:
+        change nothing, and return the changefeed as it would be, with all findings."""
         info = described(changefeed, arguments, document)
         advice = (
             "`tidelake changefeed resume` goes on with it, `update` changes it, `remove` ends it"
@@ -92,7 +92,8 @@ class Operator(CaptureOperations):
     def _planned(
         self, info: ChangefeedInfo, found_wrong: Sequence[TidelakeError], changes: Mapping[str, Any]
     ) -> Row:
-        """Of a dry run. Raises DryRunRefused, which has it, where something was found wrong."""
+        """The result of a dry run. If something was found wrong, raises DryRunRefused, which has
+        the result."""
         planned = {
             "changefeed": info.id,
             "state": known_state(info).value,
@@ -137,7 +138,7 @@ class Operator(CaptureOperations):
     def _changed(
         self, changefeed_id: str, before: Row, more: Mapping[str, Any] | None = None
     ) -> Row:
-        """The changefeed as it is now, and what has changed since ``before``."""
+        """The changefeed as it is now, and its changes since ``before``."""
         after = self.query(changefeed_id)
         return {**after, CHANGED: {**between(before, after, "state"), **(more or {})}}
 
@@ -185,8 +186,8 @@ class Operator(CaptureOperations):
         is_checked: bool,
         is_dry: bool = False,
     ) -> Row:
-        """Change the given settings of a changefeed that is paused, failed or finished. What is not
-        given stays, and so do its ID and time of creation. ``is_dry``: as in ``create``."""
+        """Change the given settings of a changefeed that is paused, failed or finished. Other
+        settings stay, and so do its ID and time of creation. ``is_dry``: as in ``create``."""
         found = self._read(changefeed_id)
         stored = found.known_info
         check_updatable(stored)
@@ -223,8 +224,8 @@ class Operator(CaptureOperations):
 def operator(
     etcd: EtcdSettings, tls: TransportSettings, say: Callable[[str], None]
 ) -> Iterator[Operator]:
-    """An operator connected to etcd; ``say`` gets lines about what it waits for. Raises
-    ConfigError, or TidelakeError if etcd does not answer."""
+    """An operator connected to etcd; ``say`` gets lines about waits. Raises ConfigError, or
+    TidelakeError if etcd does not answer."""
     if etcd.embedded:
         raise ConfigError(
             "etcd is missing: --etcd http://host:2379, where the captures meet (a server that has "
@@ -277,8 +278,8 @@ def _name(changefeed_id: str) -> ChangefeedName:
 
 
 def _changefeed(found: ChangefeedReactorState, alive: Collection[str]) -> dict[str, Any]:
-    """As etcd has it. Where it is to run, and the capture that has launched it is gone, it does
-    not; one that was never launched has no owner yet."""
+    """The changefeed as etcd has it. If it is to run and the capture that has launched it is gone,
+    it is `not running`. A changefeed that was never launched has no owner yet."""
     info, state = found.known_info, known_state(found.known_info)
     checkpoint = found.status.checkpoint_ts if found.status else info.start_ts
     owner = found.schedule.owner if found.schedule else None

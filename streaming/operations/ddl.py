@@ -29,8 +29,8 @@ Row = Mapping[str, Any]
 
 
 def list_ddls(sink: DeltaSink, changefeed_id: str | None) -> list[Row]:
-    """Those that block now, and those that an operator has decided upon. ConfigError where the
-    warehouse has no such changefeed: that nothing blocks it would be no answer."""
+    """The DDLs that block now, and those that an operator has decided upon. ConfigError if the
+    warehouse has no such changefeed: "nothing blocks it" would be no answer."""
     if changefeed_id is not None:
         changefeed_rows(sink, changefeed_id)
     tables = ControlTables.of(sink)
@@ -78,7 +78,8 @@ def _state(row: BlockedDdl, checkpoint_ts: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordered:
-    """An operator's word of a DDL: as it was before and is now, and how far its table is."""
+    """An operator's decision about a DDL: the DDL's row before and now, and how far its table
+    is."""
 
     before: BlockedDdl
     ddl: BlockedDdl
@@ -114,8 +115,8 @@ def order_ddl(
     action: DdlAction,
     sql: str | None = None,
 ) -> Ordered:
-    """Store the word. ConfigError where there is no such
-    DDL, or it is too late for another word than the one that has been carried out."""
+    """Store the decision. ConfigError if there is no such DDL, or if another decision has been
+    carried out already."""
     schema, _, name = table.partition(".")
     place = TableName(schema, name), Ts(commit_ts)
     if sql is not None:
@@ -138,8 +139,7 @@ def order_ddl(
 
 
 def _check_statement(sql: str, name: TableName) -> None:
-    """Whether it is one that changes this table; whether the table allows it is seen when it is
-    run."""
+    """Whether the statement changes this table. Only its run shows whether the table allows it."""
     for effect in read_ddl(TYPED + sql, "", name.schema, "").effects:
         if isinstance(effect, Unsupported):
             raise ConfigError(f"--sql {sql!r} cannot be run: {effect.reason}")
@@ -154,8 +154,8 @@ def _check_statement(sql: str, name: TableName) -> None:
 
 
 def go_on(row: ChangefeedRow, op: Operator | None) -> str:
-    """What happens next, in a sentence. With an operator's access to the cluster a changefeed that
-    has failed is resumed."""
+    """A sentence that says what happens next. With an operator's access to the cluster a changefeed
+    that has failed is resumed."""
     if row.is_of_a_run:
         if row.state in ("failed", "stopped"):
             return "start `tidelake run` again: it goes on from there"

@@ -1,4 +1,4 @@
-"""What would be wrong with a changefeed, all of it, before it is created or changed."""
+"""All errors of a changefeed that can be found before it is created or changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DryRunRefused(ConfigError):
 
 
 def findings(info: ChangefeedInfo, *, is_new: bool, is_checked: bool) -> list[TidelakeError]:
-    """What a start with this info would raise, each as its own error; blocks. Without
+    """The errors that a start with this info would raise, each by itself; blocks. Without
     ``is_checked`` broker and warehouse are not asked. Raises ConfigError for settings that cannot
     be read at all."""
     from streaming.changefeed import preflight
@@ -36,7 +36,7 @@ def findings(info: ChangefeedInfo, *, is_new: bool, is_checked: bool) -> list[Ti
 
 
 def refuse(found: Sequence[TidelakeError]) -> None:
-    """Raise what was found as one error."""
+    """Raise all findings as one error."""
     if not found:
         return
     if len(found) == 1:

@@ -1,10 +1,11 @@
 """``tidelake dead-letters replay``: letters are written to their tables after a mend.
 
-The command writes by itself, whether anybody replicates the changefeed or not: a commit of the
-merge-on-write engine without an identity, since the table is beyond the letters already (rule 4).
-Who writes the table notes which letters a commit passes *before* that commit. So states that are
-read after version V tell all that V passed, and the compare-and-set of V + 1 shows that no more has
-come: else the states are read again. To write a letter twice changes nothing, for the same reason.
+The command writes by itself, whether anybody replicates the changefeed or not. It makes a commit of
+the merge-on-write engine without an identity, since the table is beyond the letters already (rule
+4). The writer of a table notes which letters a commit passes *before* that commit. So states that
+are read after version V tell everything that V passed, and the compare-and-set of V + 1 shows that
+no more has come: else the states are read again. For the same reason it changes nothing to write a
+letter twice.
 
     follow the log to V ─► states: open ones ─► cast ─► note those of them that newer ones pass
       ▲                                                    └─► commit V + 1 ─► note `replayed`
@@ -71,8 +72,8 @@ class NotReplayed(TidelakeError):
 
 
 def replay_letters(sink: DeltaSink, which: Chosen) -> list[Row]:
-    """Try those that are open. Returns the letters as they are then: what stays open says why in
-    ``refusal``."""
+    """Try the open ones. Returns the letters as they are then; ``refusal`` says why a letter stays
+    open."""
     letters = chosen(sink, replace(which, state=OPEN))
     wanted: dict[tuple[str, TableName | None], set[LetterId]] = {}
     for each in letters.to_pylist():
@@ -113,7 +114,7 @@ def _note_refused(dead_letters: DeadLetters, refused: Mapping[LetterId, str]) ->
 
 
 class TableReplay:
-    """Of one table. Raises NotReplayed where it takes none."""
+    """The replay of one table. Raises NotReplayed for a table that takes none."""
 
     def __init__(
         self,
@@ -151,8 +152,9 @@ class TableReplay:
         self._noted: tuple[OpenLetters, LetterKeys, Met] | None = None
 
     def run(self, wanted: set[LetterId]) -> dict[LetterId, str]:
-        """Returns what stays open, and why. By the shape of their commit-ts, and what has no place
-        in that by the ones that came later: the mend may be a DDL."""
+        """Returns the letters that stay open, and why. Rows are cast by the shape of their
+        commit-ts. A row without a place in that shape is cast by the later ones: the mend may be a
+        DDL."""
         for later in range(len(self._task.older) + 1):
             self._write(wanted, self._task.by_later_shapes(later))
             if not self._refused:
@@ -180,7 +182,7 @@ class TableReplay:
             letters.note_brought(keys, met, self._operator)
 
     def _changes(self, wanted: set[LetterId], task: TableTask) -> pa.Table | None:
-        """What can be written of them now, on the version that the engine has read."""
+        """The changes that can be written now, on the version that the engine has read."""
         parts = list(self._dead_letters.open_of(self._by.changefeed_id, self._task.name))
         self._refused, self._noted = {}, None
         if not parts:
@@ -241,8 +243,8 @@ def _passed(able: Mask, halves: Sequence[str | None]) -> Any:
 def _opened(
     changefeed: Changefeed, row: ChangefeedRow, name: TableName
 ) -> tuple[ReplicatedTable, Target]:
-    """The table as it is, and how far. Nothing is written here: what is of an older incarnation the
-    owner has to seal first."""
+    """The table as it is, and how far. Nothing is written here: the owner has to seal a table of an
+    older incarnation first."""
     progress = ControlTables.of(changefeed.sink).progress.read(row.changefeed_id).get(name)
     if progress is None or progress.state == DROPPED:
         raise NotReplayed(f"there is no table {name} any more: {REWIND}, or resolve it")

@@ -1,4 +1,4 @@
-"""``tidelake dead-letters``: which messages could not be applied, and what has become of them.
+"""``tidelake dead-letters``: which messages could not be applied, and their states.
 
 No JVM, no broker: letters and their states are in `_tidelake/`, and `replay` writes as the stream
 does.
@@ -30,7 +30,8 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Which letters: those for which all holds that is said. Times and commit-ts as [from, to]."""
+    """A choice of letters: those that satisfy all given conditions. Times and commit-ts as [from,
+    to]."""
 
     changefeed_id: str | None = None
     table: str | None = None
@@ -80,7 +81,7 @@ def dead_letters_of(sink: DeltaSink) -> DeadLetters:
 
 
 def chosen(sink: DeltaSink, which: Chosen) -> pa.Table:
-    """The letters without their bytes. ConfigError where there is no such changefeed."""
+    """The letters without their bytes. ConfigError if there is no such changefeed."""
     changefeed_rows(sink, which.changefeed_id)
     return which.among(dead_letters_of(sink).listed(which.changefeed_id))
 
@@ -90,7 +91,7 @@ def list_letters(sink: DeltaSink, which: Chosen) -> list[Row]:
 
 
 def show_letters(sink: DeltaSink, which: Chosen) -> list[Row]:
-    """With their messages. ConfigError where there is no such letter."""
+    """The letters with their messages. ConfigError if there is no such letter."""
     letters = chosen(sink, which)
     if not len(letters):
         raise ConfigError("there is no such dead letter: `tidelake dead-letters list` shows all")
@@ -99,7 +100,7 @@ def show_letters(sink: DeltaSink, which: Chosen) -> list[Row]:
 
 
 def resolve_letters(sink: DeltaSink, which: Chosen, note: str | None) -> list[Row]:
-    """Close open letters without a replay; those that are closed stay as they are."""
+    """Close open letters without a replay. Closed letters stay as they are."""
     found = chosen(sink, which)
     letters = found.select(list(LETTER))
     rows = letters.append_column("state", pa.repeat(pa.scalar(RESOLVED), len(letters)))
@@ -119,7 +120,7 @@ def now_of(dead_letters: DeadLetters, changefeed_id: str | None, letters: pa.Tab
 
 
 def operator_name() -> str:
-    """Who gives the command, for `state_by`."""
+    """The person who gives the command, for `state_by`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name

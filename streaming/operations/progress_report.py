@@ -25,8 +25,8 @@ APART_MS = 10_000  # TiCDC sends one watermark to all partitions, one after the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """Changefeeds and their spans as of ``now``: what their rows say, and in ``not_running`` of
-    which changefeeds nobody says so any more."""
+    """Changefeeds and their spans as of ``now``, by their rows. ``not_running``: changefeeds whose
+    rows nobody refreshes any more."""
 
     changefeeds: tuple[ChangefeedRow, ...]
     spans: tuple[ProgressRow, ...]
@@ -37,18 +37,19 @@ class ProgressReport:
         return row.changefeed_id not in self.not_running
 
     def state(self, row: ChangefeedRow | ProgressRow) -> str:
-        """The state to show. Of tables too: a row of progress is written when its table moves."""
+        """The state to show, for tables too: a row of progress is only written when its table
+        moves."""
         is_shown = self.is_running(row) or row.state in (DROPPED, STOPPED)
         return row.state if is_shown else NOT_RUNNING
 
     def measured(self, row: ChangefeedRow) -> ChangefeedRow:
-        """The row without what was measured once, and is not so where nobody reads any more."""
+        """The row without old measurements, which do not hold if nobody reads any more."""
         if self.is_running(row):
             return row
         return replace(row, messages_behind=None, messages_per_s=None, time_left_s=None)
 
     def refresh_age_s(self, row: ChangefeedRow) -> float:
-        """Seconds since the row was written; 0 where the writer's clock is ahead of ours."""
+        """Seconds since the row was written; 0 if the writer's clock is ahead of ours."""
         return max(0.0, refresh_age_s(row, self.now))
 
     def lag_s(self, checkpoint_ts: int) -> float | None:
@@ -100,7 +101,7 @@ def read_progress(
     sink: DeltaSink, changefeed_id: str | None, freshness: Freshness
 ) -> ProgressReport:
     """The progress of all changefeeds in the warehouse, or of the named one. Blocks for some
-    seconds where it must be found out whether anybody is there. Raises ConfigError or another
+    seconds if it must find out whether anybody is there. Raises ConfigError or another
     TidelakeError if there is none."""
     rows, not_running = freshness.look(lambda: changefeed_rows(sink, changefeed_id))
     wanted = {row.changefeed_id for row in rows}
@@ -158,7 +159,8 @@ def is_moving(row: ChangefeedRow) -> bool:
 
 
 def changefeed_rows(sink: DeltaSink, changefeed_id: str | None) -> tuple[ChangefeedRow, ...]:
-    """All, or the one that is named. ConfigError: it is not there."""
+    """The rows of all changefeeds, or of the named one. ConfigError: there is no such
+    changefeed."""
     rows, warehouse = ControlTables.of(sink).changefeeds.read_all(), sink.warehouse
     if not rows:
         raise TidelakeError(

@@ -1,4 +1,4 @@
-"""All tables of a changefeed as of one moment, for whoever reads them (docs/reading.md).
+"""All tables of a changefeed as of one moment, for every reader (docs/reading.md).
 
     snapshot = find_snapshot("delta:///data/lake", "shop", as_of="2026-01-31T12:00:00Z")
     orders = snapshot.open("shop.orders").to_table()  # Arrow, without Spark
@@ -101,9 +101,9 @@ def find_snapshot(
     storage_options: Mapping[str, str] | None = None,
 ) -> LedgerSnapshot:
     """The newest snapshot, or the newest one at or below ``as_of``: a TSO, an RFC 3339 time, or a
-    ``datetime`` with a zone. The ID may be left out where the warehouse has one changefeed.
+    ``datetime`` with a zone. The ID may be left out if the warehouse has one changefeed.
 
-    Raises TidelakeError where there is none, ConfigError for arguments that cannot be right.
+    Raises TidelakeError if there is no snapshot, ConfigError for arguments that cannot be right.
     """
     options = tuple((storage_options or {}).items())
     sink = DeltaSink(warehouse=warehouse_of(sink_uri), storage_options=options)
@@ -174,11 +174,11 @@ def register_views(
     prefix: str = "",
     tables: Iterable[str] | None = None,
 ) -> dict[str, str]:
-    """A temporary view ``<prefix><schema>_<table>`` in this session for each table, or for those
-    that are named (``schema.table``), by ``versionAsOf``. Returns the views' names by table.
+    """A temporary view ``<prefix><schema>_<table>`` in this session for each table, or for the
+    named ones (``schema.table``), by ``versionAsOf``. Returns the views' names by table.
 
-    All or none: TidelakeError where one cannot be read, or two would have one name. The session's
-    setting ``BY_COMMIT_AGE`` becomes false, where it may be set.
+    All or none: TidelakeError if a table cannot be read, or if two would have one name. The
+    session's setting ``BY_COMMIT_AGE`` becomes false, if it may be set.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -262,7 +262,7 @@ def sql_text(snapshot: LedgerSnapshot, dialect: Dialect) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLook:
-    """What was found of a table; ``problem`` says why nothing was."""
+    """The facts about a table; ``problem`` says why there are none."""
 
     table: SnapshotTable
     rows: int | None = None
@@ -272,7 +272,7 @@ class TableLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotReport:
-    """What ``tidelake snapshot`` shows."""
+    """The content that ``tidelake snapshot`` shows."""
 
     row: SnapshotRow
     tables: tuple[TableLook, ...]
@@ -300,7 +300,7 @@ class SnapshotReport:
 
 
 def reported(snapshot: LedgerSnapshot) -> SnapshotReport:
-    """With a look at each table's log, and at which of its files are there."""
+    """The report, with a look at each table's log, and at which of its files are there."""
 
     def look(table: SnapshotTable) -> TableLook:
         try:
@@ -314,6 +314,6 @@ def reported(snapshot: LedgerSnapshot) -> SnapshotReport:
 
 
 def select_text(table: SnapshotTable) -> str:
-    """Of Spark and Databricks."""
+    """The SELECT for Spark and Databricks."""
     uri = quoted(table.uri)
     return f"SELECT * FROM delta.{uri} VERSION AS OF {table.version}"

@@ -1,7 +1,7 @@
 """The first steps of `tidelake run`: the JVM is launched, then everything else is imported.
 
 A JVM needs a second until it can be talked to, and so do the imports and checks here, on the other
-core. So this module imports none of them. Where a check fails the JVM is killed at once.
+core. So this module imports none of them. If a check fails, the JVM is killed at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a log record says: its message, the named values in it, whose it is.
+"""The content of a log record: its message, its named values, and the process that wrote it.
 
 Every module logs with the standard library, as ``"what happened table=%s rows=%d"``.
 """

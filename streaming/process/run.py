@@ -1,6 +1,5 @@
-"""What `tidelake run` is built of: etcd client, Spark and capture, started and ended in order.
-`server.py` uses the parts too.
-"""
+"""The parts of `tidelake run`: etcd client, Spark and capture, started and ended in order.
+`server.py` uses the parts too."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ logger = logging.getLogger(__name__)
 def run(settings: Settings, jvm: DriverJvm) -> int:
     """Be one capture until its changefeed finishes or a stop is asked for; returns the exit code.
 
-    ``jvm`` was launched, unless Spark is here already. What can be wrong at the start (URI, topic,
-    broker) is checked while it comes up.
+    ``jvm`` was launched, unless Spark is here already. The settings that can be wrong (URI, topic,
+    broker) are checked while it comes up.
     """
     with ExitStack() as stack:
         check_changefeed(settings.changefeed)

@@ -139,9 +139,10 @@ class RunCapture:
 
     def run(self, *, is_host: bool = False) -> None:
         """Block until the changefeed has ended or a stop was asked for. Raises the TidelakeError
-        of which the changefeed failed.
+        with which the changefeed failed.
 
-        ``is_host``: other captures use this process's etcd, so it waits for them and ends last."""
+        ``is_host``: other captures use this process's etcd, so it waits for them and ends last.
+        """
         try:
             self._server.run()
         finally:

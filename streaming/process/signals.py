@@ -1,4 +1,4 @@
-"""What SIGTERM and SIGINT ask for, before the capture runs and while it does."""
+"""How SIGTERM and SIGINT stop the process, before the capture runs and while it does."""
 
 from __future__ import annotations
 

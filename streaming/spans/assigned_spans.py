@@ -75,7 +75,8 @@ class AppliedSpan(NamedTuple):
         low_water: Mapping[str, int] | None,
         letters: DeadLetterWriter,
     ) -> AppliedSpan:
-        """Of a table at this checkpoint; with too many dead letters it waits for an operator."""
+        """The state of a table at this checkpoint; with too many dead letters it waits for an
+        operator."""
         stopped = letters.stops(table.name)
         return cls(
             checkpoint_ts=at_ts,
@@ -119,8 +120,9 @@ class AssignedSpans:
     # Called by the coordination thread.
 
     def add(self, span: Span, checkpoint: Checkpoint, fence: int, *, is_prepare: bool) -> None:
-        """Begin to prepare a span, or to write one that is here. Ignored while an older table of
-        the same name is still here, while the span is leaving, and when the call is a repeat."""
+        """Begin to prepare a span, or to write one that is assigned already. Ignored while an older
+        table of the same name is still here, while the span is leaving, and when the call is a
+        repeat."""
         with self._lock:
             held = self._held.get(span.table_id)
             if held is None:
@@ -154,7 +156,7 @@ class AssignedSpans:
             self._changed.add(span.table_id)
 
     def remove(self, table_id: int) -> None:
-        """The span is STOPPED at once, or, where a commit of it is under way, when that ends."""
+        """The span is STOPPED at once; if a commit of it is under way, when that ends."""
         with self._lock:
             held = self._held.get(table_id)
             self.changes += 1
@@ -168,7 +170,8 @@ class AssignedSpans:
 
     def take_stopped(self, table_id: int) -> TableStatus | None:
         """The last status of a stopped span, which is forgotten by this call; None if it has not
-        stopped. Of the others nothing new is seen: the agent may have looked at them already."""
+        stopped. For other spans this call shows nothing new: the agent may have looked at them
+        already."""
         with self._lock:
             if (news := self._new_applied.pop(table_id, None)) is not None:
                 self._adopt_one(table_id, *news)
@@ -212,7 +215,7 @@ class AssignedSpans:
             return True
 
     def _adopt(self) -> None:
-        """Make visible what was published since the last call."""
+        """Make visible the progress that was published since the last call."""
         news, self._new_applied = self._new_applied, {}
         for table_id, (assignment_id, applied) in news.items():
             self._adopt_one(table_id, assignment_id, applied)
@@ -230,7 +233,7 @@ class AssignedSpans:
     # Called by the data threads.
 
     def assignments(self) -> list[Assignment]:
-        """Of the spans that are not leaving."""
+        """The assignments of the spans that are not leaving."""
         with self._lock:
             held = (each.assignment for each in self._held.values())
             return [each for each in held if each.state not in LEAVING]
@@ -293,11 +296,12 @@ class AssignedSpans:
     def publish(
         self, applied: Iterable[tuple[Assignment, AppliedSpan]], read_positions: Mapping[str, int]
     ) -> bool:
-        """Publish how far spans are, with how far was read by then. Returns whether the agent
-        has anything new to report.
+        """Publish how far spans are, with how far was read by then. Returns whether the agent has
+        anything new to report.
 
-        What was read does not count while a span that is written here is not among them: a writer
-        that begins anew has not all of its rows, and its status is from before."""
+        The read position does not count while a span that is written here is not among them: a
+        writer that begins anew has not all of its rows, and its status is from before.
+        """
         with self._lock:
             before = len(self._new_applied)
             written = (each.assignment for each in self._held.values())

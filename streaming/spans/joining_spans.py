@@ -169,7 +169,8 @@ class JoiningSpans:
             return name in self._wanted
 
     def want(self, name: TableName, wanted: WantedTable) -> None:
-        """Narrow what is wanted of a span that has joined: its applied rows are not any more."""
+        """Narrow the rows that are wanted of a span that has joined: its applied rows are not
+        wanted any more."""
         with self._changed:
             if name in self._wanted:
                 self._wanted[name] = wanted
@@ -184,8 +185,8 @@ class JoiningSpans:
         return gone
 
     def forget(self, name: TableName) -> bool:
-        """Want no more rows of the table. False if it is a newcomer again meanwhile: then its
-        rows stay wanted, and some of them may be in the carry."""
+        """Want no more rows of the table. False if it has joined anew meanwhile: then its rows stay
+        wanted, and some of them may be in the carry."""
         with self._changed:
             if name in self._coming:
                 return False
@@ -213,7 +214,7 @@ class JoiningSpans:
 
 
 def wanted_of(table: ReplicatedTable, above_ts: Ts) -> WantedTable:
-    """The table's rows above this commit-ts, with its key (None while that is not known, and where
+    """The table's rows above this commit-ts, with its key (None while the key is not known, and if
     old rows are needed whole)."""
     key = None
     if table.is_settled:

@@ -1,4 +1,4 @@
-"""What a capture writes to its log about its spans of a changefeed: commits, and a large carry."""
+"""A capture's log lines about its spans of a changefeed: commits, and a large carry."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SpanLogLines:
 
     def applied(self, due: Sequence[DueTable], limit: Ts, seconds: float) -> None:
         """These tables were brought to ``limit``, in so many ``seconds``. Batches may come many a
-        second, so a line is logged at once after a quiet time, and then at most every
+        second. So a line is logged at once after a quiet time, and then at most every
         `APPLIED_EVERY_S`, with the sums since the line before. Rows are counted as they were read,
         before the last change per key is taken."""
         if not due:

@@ -225,7 +225,7 @@ class StreamReplica(RoleWorker):
             self._stream.wake()
 
     def _break_off(self, error: Exception | None = None) -> None:
-        """End the work for good. ``error``: reported to the owner; None where there is nothing to
+        """End the work for good. ``error``: reported to the owner; None if there is nothing to
         report."""
         if error is not None:
             with self._trouble_lock:
@@ -236,7 +236,7 @@ class StreamReplica(RoleWorker):
         self._leave()
 
     def _recovered(self) -> None:
-        """What failed does so no more, whether or not anything came meanwhile."""
+        """The failure is over, whether or not anything came meanwhile."""
         if self._backoff.is_long:
             self._backoff.reset()
         self._context.concerns.say(REPLICA, None)

@@ -120,9 +120,9 @@ class SpanWriter(StreamRole):
     def _table(
         self, assignment: Assignment, rows: Rows, at_least: Ts = NO_TS
     ) -> ReplicatedTable | None:
-        """The table as its Delta log has it now; None where it was dropped, also if it was made
-        again since: that is another span's. Raises TryAgain while its progress row is missing or
-        of another incarnation."""
+        """The table as its Delta log has it now; None if it was dropped, also if it was made again
+        since: that table is another span's. Raises TryAgain while its progress row is missing or of
+        another incarnation."""
         row = rows.get(assignment.name)
         if row is None:
             raise TryAgain(f"table {assignment.name} is in no progress row yet")
@@ -191,7 +191,7 @@ class SpanWriter(StreamRole):
             raise
 
     def apply_due(self) -> None:
-        """Write what may be written by now, and publish how far all spans are."""
+        """Write the rows that may be written by now, and publish how far all spans are."""
         if self.is_behind or self.has_lost_rows:
             return
         if self._dead_letters.have_news():
@@ -325,7 +325,7 @@ class SpanWriter(StreamRole):
 
     def _looked_again(self, names: Sequence[TableName]) -> list[TableName]:
         """A DDL has run on these tables since they were opened: they are opened anew, and their
-        rows cast by the new schema. Returns those that it has not dropped."""
+        rows cast by the new schema. Returns the tables that it has not dropped."""
         rows = self._context.progress()
         for name in names:
             logger.info("a DDL has run on the table table=%s", name)

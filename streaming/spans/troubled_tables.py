@@ -22,7 +22,7 @@ OPEN_EVERY_S: Final = 5.0
 
 
 class TroubledTables:
-    """Of one writer; used by its applying thread, but for ``close``."""
+    """The troubled tables of one writer; used by its applying thread, except for ``close``."""
 
     def __init__(self, concerns: LastingWarnings) -> None:
         self._concerns = concerns
@@ -30,7 +30,7 @@ class TroubledTables:
         self._open_at_s: dict[TableName, float] = {}
 
     def tell(self, tables: Iterable[ReplicatedTable], now_s: float) -> None:
-        """Report what began and what is over."""
+        """Report troubles that began and troubles that are over."""
         errors = {each.name: each.error for each in tables if each.error}
         for name in self._told.keys() - errors.keys():
             self._concerns.say(_subject(name), None)
@@ -41,14 +41,14 @@ class TroubledTables:
                 self._told[name], self._open_at_s[name] = error, now_s + OPEN_EVERY_S
 
     def due(self, now_s: float) -> list[TableName]:
-        """Which are to be opened again now: what is wrong with them may be mended, or they are as a
-        hand has altered them."""
+        """The tables to open again now: their trouble may be mended, or somebody may have altered
+        them by hand."""
         due = [name for name, at_s in self._open_at_s.items() if at_s <= now_s]
         self._open_at_s.update((name, now_s + OPEN_EVERY_S) for name in due)
         return due
 
     def close(self) -> None:
-        """Who writes the tables next says what is wrong with them then."""
+        """Ends with the writer. The next writer of the tables reports its own troubles."""
         for name in list(self._told):
             self._concerns.withdraw(_subject(name))
 
@@ -56,8 +56,8 @@ class TroubledTables:
 def opened_or_held(
     span: ReplicatedTable, opened: Callable[[], ReplicatedTable | None]
 ) -> ReplicatedTable | None:
-    """The table as it is opened, or as it was with why it cannot be. Raises what is not of this
-    table alone."""
+    """The table as it is opened; or as it was, with the reason why it cannot be opened. Raises
+    errors that are not of this table alone."""
     try:
         return opened()
     except Exception as error:  # noqa: BLE001 - raised again unless it holds the table

@@ -142,8 +142,8 @@ class DriverJvm:
         gateway: Path,
         launched: Future[subprocess.Popen[bytes]],
     ) -> None:
-        """Start the JVM and log what it says, until it has ended: the kernel ends it where this
-        thread ends earlier."""
+        """Start the JVM and log its output, until it has ended. If this thread ends earlier, the
+        kernel ends the JVM."""
         try:
             process = self._submit(conf, gateway)
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
@@ -247,9 +247,9 @@ def _libc() -> ctypes.CDLL | None:
 
 
 def _prepare(parent: int, libc: ctypes.CDLL | None) -> None:
-    """In the child, before it becomes the JVM: it ends with us, and ignores what a whole process
-    group gets (Ctrl-C in a terminal, SIGTERM from systemd), which we handle: we end the JVM when
-    our work is done."""
+    """In the child, before it becomes the JVM: it ends with us, and ignores the signals of a whole
+    process group (Ctrl-C in a terminal, SIGTERM from systemd). We handle these, and end the JVM
+    when our work is done."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if libc is not None:

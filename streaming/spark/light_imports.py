@@ -1,4 +1,4 @@
-"""Importing what the program is made of, at no more than that costs.
+"""Imports the program's own libraries, at no more than their cost.
 
 pyarrow imports pandas with its first array if it finds it. That takes a process a quarter of a
 second and some 40 MB, and nothing here uses it.
@@ -29,8 +29,8 @@ def do_without_pandas() -> None:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Where `run` and `server` import what they are made of. That is no garbage, and is not looked
-    through for any: inside some hundred times, and later again and again."""
+    """`run` and `server` import their libraries inside. Imports leave no garbage, so the collector
+    rests: it would look some hundred times meanwhile, and later again and again."""
     do_without_pandas()
     gc.disable()
     try:

@@ -1,5 +1,5 @@
-"""What each Python worker process of Spark does once. Imports neither Spark nor gRPC: executors
-import it."""
+"""The work that each Python worker process of Spark does once. Imports neither Spark nor gRPC:
+executors import it."""
 
 from __future__ import annotations
 

@@ -67,9 +67,8 @@ def spark_session(
 
 
 class SparkOnDemand:
-    """One session for all threads of a process, started when the first of them needs it. What needs
-    no Spark is done, or fails, without the seconds that its start takes. Thread-safe.
-    """
+    """One session for all threads of a process, started when the first of them needs it. Work that
+    needs no Spark is done, or fails, without the seconds of its start. Thread-safe."""
 
     def __init__(
         self, start: Callable[[], SparkSession] | None = None, jvm: DriverJvm | None = None
@@ -188,7 +187,7 @@ class OwnSession:
         self._session: SparkSession | None = None
 
     def context(self, stopping: threading.Event | None = None) -> SparkContext:
-        """What runs its jobs; see ``SparkOnDemand.context``."""
+        """The context that runs its jobs; see ``SparkOnDemand.context``."""
         return self._spark.context(stopping)
 
     def __call__(self, stopping: threading.Event | None = None) -> SparkSession:

@@ -3,13 +3,13 @@
     <temporary folder>/tidelake-<pid>-xxxxxxxx/    Spark's checkpoints, java.io.tmpdir, blocks
 
 A tool that cleans a temporary folder by age may take it away while the process works: Python and
-the JVM then meet files and folders that are gone. ``remake`` brings its folders back, so that what
-failed can be begun anew; the files in them can all be read or made again.
+the JVM then meet files and folders that are gone. ``remake`` brings its folders back, so that the
+failed work can be begun anew; the files in them can all be read or made again.
 
 It is removed when the process ends. A folder that ``kill -9`` left behind is removed when the next
-process starts. Whether the process of a folder lives is known by a lock on the folder, which the
-kernel releases when the process ends. The pid in the name is for people only: in a container every
-process has the pid 1, and pids are used again.
+process starts. A lock on the folder tells whether its process lives; the kernel releases the lock
+when the process ends. The pid in the name is for people only: in a container every process has the
+pid 1, and pids are used again.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def note() -> None:
 
 
 def remake(error: BaseException) -> bool:
-    """Whether folders of this process were gone, of which ``error`` may come; they are there again
-    then, and it was said."""
+    """Whether folders of this process were gone, which may have caused ``error``. They are made
+    again, and a line says so."""
     lost = [each for each in (*_locks, *sorted(_known)) if not each.is_dir()]
     missed = getattr(error, "filename", None)
     parent = Path(missed).parent if isinstance(missed, str) else None

@@ -2,7 +2,8 @@
 are started from there. Spark plans, distributes and retries those jobs.
 
 The query's own source yields one row a batch, which is never computed. Its checkpoint is deleted
-with it: what was read and applied is known from Delta (rule 1)."""
+with it: Delta knows what was read and applied (rule 1).
+"""
 
 from __future__ import annotations
 
