@@ -24,6 +24,7 @@ from conf.files.reading import (
     refuse,
     with_schema_text,
 )
+from conf.files.sink_table import check_dispatchers, kafka_config, kafka_parameters, static_topics
 from conf.forms import ID_MAX_LENGTH, is_id, other_unit
 from conf.kafka_security import FALSE, TRUE
 from conf.kafka_uri import KafkaSettings
@@ -46,10 +47,6 @@ from conf.settings import (
 from conf.sink_uri import parse_sink_uri
 from conf.source_parameters import check_names, uri_parameters
 from conf.source_uri import SourceSettings, parse_source_uri
-
-# `[sink.kafka-config]` has the URI's parameters by the same names, some in tables of their own.
-KAFKA_CONFIG_TABLES = ("codec-config", "large-message-handle")
-KAFKA_CONFIG_IGNORED = ("glue-schema-registry-config",)
 
 PREFIX = "TIDELAKE_"
 CONFIG_VARIABLE = "TIDELAKE_CONFIG"
@@ -139,22 +136,19 @@ def _read(
 
     One SettingError lists all refused names of all three, so that a user corrects them at once."""
     document = parse(config) if config is not None else {}
-    of_file, elsewhere, given = Problems(), Problems(), dict[str, Any]()
-    with of_file.noted():
+    problems, given = Problems(), dict[str, Any]()
+    with problems.noted(f"{config}: "):
         refuse(check(document, "ChangefeedFile"))
-    with of_file.noted("sink.kafka-config: "):
-        check_names(_kafka_config(document))
-    with elsewhere.noted():
+    with problems.noted(f"{config}: sink.kafka-config: "):
+        check_names(kafka_config(document))
+    with problems.noted():
         given |= from_environment(environment)
     given |= {name: value for name, value in arguments.items() if value is not None}
     values = {name: document[name] for name in OWN_KEYS if name in document} | given
-    if of_file.found or elsewhere.found:
-        with elsewhere.noted("source-uri: "):
+    if problems.found:
+        with problems.noted("source-uri: "):
             check_names(uri_parameters(str(values.get("source-uri", ""))))
-    if not elsewhere.found:
-        of_file.refuse(f"{config}: ")
-    elsewhere.found[:0] = [f"{config}: {each}" for each in of_file.found]
-    elsewhere.refuse()
+    problems.refuse()
     return document, with_schema_text(values)
 
 
@@ -290,60 +284,20 @@ def _source(document: Document, values: Mapping[str, Any]) -> SourceSettings:
     uri = values.get("source-uri")
     require(bool(uri), "source-uri is missing: give the sink URI that TiCDC was given")
     sink = document.get("sink", {})
-    defaults = _kafka_parameters(sink.get("kafka-config", {}))
+    defaults = kafka_parameters(sink.get("kafka-config", {}))
     if "protocol" in sink:
         defaults["protocol"] = sink["protocol"]
     problems = Problems()
     with problems.noted("source-uri: "):
-        source = parse_source_uri(cast(str, uri), defaults=defaults, topics=_static_topics(sink))
+        source = parse_source_uri(cast(str, uri), defaults=defaults, topics=static_topics(sink))
     problems.refuse()
     if not isinstance(source, KafkaSettings):  # what is set about Kafka has no effect
         return source
-    _check_dispatchers(sink, source)
+    check_dispatchers(sink, source)
     own = _given(KafkaSettings, values)
     for name, value in own.items():
         parse_reference(f"kafka-{name.replace('_', '-')}", value)
     return replace(source, **{name: value for name, value in own.items() if value})
-
-
-def _kafka_config(document: Document) -> dict[str, str]:
-    """The parameters in ``[sink.kafka-config]`` of a document that has not been checked yet."""
-    sink = document.get("sink")
-    table = sink.get("kafka-config") if isinstance(sink, dict) else None
-    return _kafka_parameters(table) if isinstance(table, dict) else {}
-
-
-def _kafka_parameters(table: Document) -> dict[str, str]:
-    """``[sink.kafka-config]`` and its tables as URI parameters; those in the URI itself win."""
-    flat: dict[str, str] = {}
-    for name, value in table.items():
-        if name in KAFKA_CONFIG_IGNORED:
-            continue
-        if name in KAFKA_CONFIG_TABLES and isinstance(value, dict):
-            flat |= _kafka_parameters(value)
-        elif isinstance(value, bool):
-            flat[name] = str(value).lower()
-        else:
-            flat[name] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    return flat
-
-
-def _static_topics(sink: Document) -> tuple[str, ...]:
-    dispatched = (rule.get("topic", "") for rule in sink.get("dispatchers", ()))
-    static = (topic for topic in dispatched if topic and "{" not in topic)
-    return (*static, *sink.get("topics", ()))
-
-
-def _check_dispatchers(sink: Document, source: KafkaSettings) -> None:
-    """Refuse a topic expression without a list of topics: it stands for topics whose names only
-    TiCDC knows, so the user has to list those to read."""
-    listed = set(source.topics) - {source.topic} - set(_static_topics({**sink, "topics": ()}))
-    for rule in sink.get("dispatchers", ()):
-        require(
-            "{" not in rule.get("topic", "") or bool(listed),
-            f"sink.dispatchers: topic {rule.get('topic')!r} stands for many topics: "
-            "list those to read in [sink] topics = [...]",
-        )
 
 
 def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:

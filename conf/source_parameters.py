@@ -35,6 +35,9 @@ PRODUCER_ONLY = (
     "avro-bigint-unsigned-handling-mode", "encoding-format",
 )  # fmt: skip
 KNOWN = (*READ, *PRODUCER_ONLY, *NOT_BUILT)
+# `[sink.kafka-config]` has the URI's parameters by the same names, some in tables of their own.
+KAFKA_CONFIG_TABLES = ("codec-config", "large-message-handle")
+KAFKA_CONFIG_IGNORED = ("glue-schema-registry-config",)
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 _MOST_DIGITS = 20  # int() refuses 4,301 and more by an error of its own

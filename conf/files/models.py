@@ -25,8 +25,10 @@ from conf.files.keys import (
     Key,
     keys_of,
 )
+from conf.kafka_security import NOT_BUILT
 from conf.problems import SettingError
 from conf.settings import EventFilter, FilterSettings, TableRule
+from conf.source_parameters import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES, KNOWN
 
 
 class Table(BaseModel):
@@ -83,6 +85,16 @@ def _is_pattern(text: str) -> str:
     return text
 
 
+def _kafka_config() -> Any:
+    """conf/load.py checks the names that are in it; an editor learns them here."""
+    known: dict[str, Any] = {name: {} for name in KNOWN if name not in NOT_BUILT}
+    table = {"type": "object", "additionalProperties": False, "properties": known}
+    tables = dict.fromkeys(KAFKA_CONFIG_TABLES, table)
+    ignored: dict[str, Any] = {name: {} for name in KAFKA_CONFIG_IGNORED}
+    schema = {**table, "properties": {**known, **tables, **ignored}}
+    return Annotated[dict[str, Any], WithJsonSchema(schema)]
+
+
 Texts = tuple[str, ...]
 _EXPRESSIONS = _not_built("expressions over rows", "")
 _AS_RULES = _not_built("write it as `rules`")
@@ -135,8 +147,7 @@ _Sink = _table(
         "topics": _used(Texts, "topics to read beside the one of the URI"),
         "dispatchers": _used(list[_Dispatcher], "TiCDC's dispatchers: their topics are read"),  # type: ignore[valid-type]
         "tables": _used(list[_TableRule], "how tables are written; the first that matches counts"),  # type: ignore[valid-type]
-        # conf/source_parameters.py knows what is in it.
-        "kafka_config": _used(dict[str, Any], "parameters of the source URI by the same names"),
+        "kafka_config": _used(_kafka_config(), "parameters of the source URI by the same names"),
         "column_selectors": _not_built("rows would lack columns that the DDL names", []),
     },
     # About TiCDC's own work.

@@ -83,6 +83,12 @@ def test_what_is_refused_is_marked_by_an_editor_too(text: str, says: str) -> Non
     assert not is_valid(text)
 
 
+def test_an_editor_knows_the_parameters_of_kafka_config() -> None:
+    for text in ("partition-nums = 3", "codec-config = {protocl = 1}", "sasl-gssapi-user = 'x'"):
+        assert not is_valid(f"[sink.kafka-config]\n{text}")
+    assert is_valid("[sink.kafka-config]\ncodec-config = {enable-tidb-extension = true}")
+
+
 def test_a_setting_is_described_with_its_bounds_and_choices() -> None:
     known = json_schema(ChangefeedFile)["properties"]
     assert known["max-batch-messages"]["exclusiveMinimum"] == 0
