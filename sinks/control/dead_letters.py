@@ -1,8 +1,8 @@
 """``_tidelake/dead_letters``: messages that could not be decoded or applied, with their raw bytes.
 
-Rows are merged on (changefeed, part, position), so a replay adds nothing; where a topic was made
-again, other bytes are another message. Rows stay until a user deletes them; upkeep only joins small
-files. ``letter_states`` has their states.
+Rows are merged on (changefeed, part, identity, position), so a replay adds nothing. A topic that
+was made again has another identity. Letters stay until a user deletes them; upkeep only joins small
+files. ``letter_states`` has what becomes of them.
 
 Every owner claims the table, as it does ``progress``. A writer of an older term or incarnation is
 refused: it might add a message that is no dead letter any more, or one that a user has deleted.
@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,11 +32,12 @@ from sinks.control.letter_states import (
 from sinks.control.terms import check_term, claim, incarnation_app_id, incarnation_refused
 from sinks.control.upkeep import Upkeep, join_files
 
-KEY = ("changefeed_id", "part", "position")
+KEY = ("changefeed_id", "part", "identity", "position")
 SCHEMA = pa.schema(
     [
         column("changefeed_id", pa.string(), "the changefeed"),
         column("part", pa.string(), "of the source: a Kafka topic/partition"),
+        column("identity", pa.string(), "of that part: the ID of a Kafka topic"),
         column("position", pa.int64(), "in that part: a Kafka offset"),
         column("value", pa.binary(), "the message as it came"),
         column("schema_name", pa.string(), "MySQL schema, where it could be read"),
@@ -119,10 +119,7 @@ class DeadLetters:
             if by is not None:
                 by.check_all(self._table, view)
             known = view.scan(KEY, _near(incoming)).cast(_KEY_SCHEMA)
-            fresh = _joined(incoming, known, "left anti")
-            if len(fresh) < len(incoming):
-                others = _others(view, _joined(incoming, known, "left semi"))
-                fresh = pa.concat_tables([fresh, others])
+            fresh = incoming.join(known, keys=list(KEY), join_type="left anti")
             added = len(fresh)
             if not added:
                 return None
@@ -140,7 +137,8 @@ class DeadLetters:
         _, present = self.states.read()
         if not len(present):
             return
-        known = _joined(present.select(LETTER), rows.select(KEY), "left semi")
+        letters, keys = present.select(LETTER), list(KEY)
+        known = letters.join(rows.select(keys), keys, join_type="left semi")
         again = known.append_column("state", _all(OPEN, known, pa.string()))
         again = again.append_column("passed", pa.nulls(len(known), pa.string()))
         again = again.append_column("incarnation", _all(by.incarnation, known, pa.int32()))
@@ -214,7 +212,6 @@ BY_PLACE: Sequence[tuple[str, str]] = [
 ]
 _VALUES = pa.schema([SCHEMA.field(name) for name in (*LETTER, "value")])
 _KEY_SCHEMA = pa.schema([SCHEMA.field(name) for name in KEY])
-_BYTES_SCHEMA = _KEY_SCHEMA.append(SCHEMA.field("value"))
 _BY_KEY = [(name, "ascending") for name in KEY]
 
 
@@ -252,23 +249,6 @@ def _unique(rows: pa.Table) -> pa.Table:
     numbered = rows.append_column("row", pa.array(range(len(rows)), pa.int64()))
     first = numbered.group_by(list(KEY)).aggregate([("row", "min")])["row_min"]
     return rows.take(first.combine_chunks())
-
-
-def _joined(
-    rows: pa.Table,
-    others: pa.Table,
-    how: Literal["left anti", "left semi", "left outer"],
-) -> pa.Table:
-    return rows.join(others, keys=list(KEY), join_type=how)
-
-
-def _others(view: TableView, rows: pa.Table) -> pa.Table:
-    """The messages at known places that are other messages: the topic was made again."""
-    here = _near(rows) & pc.field("position").isin(rows["position"].unique())
-    kept = view.scan(_BYTES_SCHEMA.names, here).cast(_BYTES_SCHEMA).rename_columns([*KEY, "kept"])
-    both = _joined(rows, kept, "left outer")
-    is_same = pc.fill_null(pc.equal(both["value"], both["kept"]), True)  # bytes may have been gone
-    return _joined(rows, both.filter(is_same).select(KEY), "left anti")
 
 
 def _near(rows: pa.Table) -> pc.Expression:

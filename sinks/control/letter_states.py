@@ -32,11 +32,12 @@ STATES: Final = (OPEN, REPLAYED, SUPERSEDED, RESOLVED)
 PASSED_NEW: Final = "new"  # of an UPDATE that changes the key: its new row was passed
 PASSED_OLD: Final = "old"
 
-LETTER: Final = ("changefeed_id", "part", "position", "created_at")
+LETTER: Final = ("changefeed_id", "part", "identity", "position", "created_at")
 SCHEMA: Final = pa.schema(
     [
         column("changefeed_id", pa.string(), "the changefeed"),
         column("part", pa.string(), "of the source, where the letter was"),
+        column("identity", pa.string(), "of that part"),
         column("position", pa.int64(), "in that part"),
         column("created_at", pa.timestamp("us", tz="UTC"), "the letter's, by which it is known"),
         column("number", pa.int64(), "of a letter's rows the greatest one counts"),

@@ -96,7 +96,9 @@ def show_letters(sink: DeltaSink, which: Chosen) -> list[Row]:
     if not len(letters):
         raise ConfigError("there is no such dead letter: `tidelake dead-letters list` shows all")
     rows = dead_letters_of(sink).with_bytes(letters).to_pylist()
-    return [{**listed_row(each), **_value(each["value"])} for each in rows]
+    return [
+        {**listed_row(each), "identity": each["identity"], **_value(each["value"])} for each in rows
+    ]
 
 
 def resolve_letters(sink: DeltaSink, which: Chosen, note: str | None) -> list[Row]:

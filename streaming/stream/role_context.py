@@ -115,6 +115,7 @@ class RoleContext:
             ),
             dead_letters=dead_letters,
             values=lambda places: self.source.raw(places, row.source_identities),
+            identities=lambda: self.stream.identities,
             place=self.source.place,
             fail=self.changefeed.on_error == "fail",
             most=self.changefeed.max_dead_letters,

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from coordination.errors import TryAgain
 from coordination.model import Ts
 from streaming.protocols.contract import Wanted
+from streaming.source.contract import Identities, SourceShape
 from streaming.source.positions import Distance, Positions
 from streaming.source.sources import open_source
 from streaming.source.watermarks import Watermarks
@@ -41,6 +42,7 @@ class SharedStream:
         self._lock = threading.Lock()  # held while the roles change, or the run begins or ends
         self._roles: tuple[StreamRole, ...] = ()
         self._run: StreamRun | None = None
+        self._shape = SourceShape({})  # of the last run, when it began and ended
         self._source = open_source(context.changefeed.source)
         self.backlog = BacklogWatch(
             lambda: open_source(context.changefeed.source),
@@ -66,6 +68,12 @@ class SharedStream:
         """The messages before these positions have been handed to the roles; empty while idle."""
         run = self._run
         return dict(run.taken_position) if run else {}
+
+    @property
+    def identities(self) -> Identities:
+        """Of all parts that the stream reads, or has read last."""
+        run = self._run
+        return (run.shape if run else self._shape).identities
 
     @property
     def watermarks(self) -> Watermarks:
@@ -100,6 +108,7 @@ class SharedStream:
         with self._lock:
             shape = self._source.shape()
             begin = self._source.begin_at(shape, low_water)
+            self._shape = shape
             self._source.check(begin)
             self.context.trust.check()
             self._roles = (*self._roles, role)
@@ -135,7 +144,7 @@ class SharedStream:
             self._roles = tuple(each for each in self._roles if each is not role)
             ended = self._run if not self._roles else None
             if ended is not None:
-                self._run = None
+                self._shape, self._run = ended.shape, None
                 ended.stop()
                 self._source.close()  # the next use opens it again
         with self.busy:  # the applying thread may be at work for the role: wait for that

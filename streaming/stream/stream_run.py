@@ -67,7 +67,7 @@ class StreamRun:
         self._roles = roles
         self._busy = busy
         self._source = open_source(context.changefeed.source)
-        self._shape = shape
+        self.shape = shape  # parts may be added while it runs
         self._position = dict(begin)  # where the next read begins; the reading thread's
         self._watermarks = watermarks
         self.taken_position: Positions = dict(begin)
@@ -94,7 +94,7 @@ class StreamRun:
 
     def start(self) -> None:
         failpoint(Failpoint.BEFORE_STREAM)
-        self._source.tell_of(self._shape, self._position)
+        self._source.tell_of(self.shape, self._position)
         self._backlog_watch.begin(self._position)
         self._applier.start()
         self._reading_first.start()
@@ -211,7 +211,7 @@ class StreamRun:
             return self._wait_after(error)
         except BaseException as error:  # noqa: BLE001 - every role gets it
             return self._fail(error)
-        self._shape, self._position = shape, added
+        self.shape, self._position = shape, added
         self._watermarks = self._watermarks.with_parts(shape.parts)
         return None
 
@@ -252,7 +252,7 @@ class StreamRun:
             return
         failpoint(Failpoint.BATCH_START)
         begun_s = time.monotonic()
-        ends = self._source.ends(self._shape.parts)
+        ends = self._source.ends(self.shape.parts)
         ends_ms = (time.monotonic() - begun_s) * 1e3
         first_messages = context.batch.first_messages if self._is_first else 0
         self._is_first = False
@@ -260,7 +260,7 @@ class StreamRun:
         read = self._read(self._reader, self._position, ends, wanted, first_messages=first_messages)
         read = self._settled(read)
         if read is not None:
-            self._source.check_unchanged(self._shape)
+            self._source.check_unchanged(self.shape)
         self._backoff.reset()  # the source answers, be it that nothing has come
         context.concerns.say(STREAM, None)
         if read is None:
@@ -310,7 +310,7 @@ class StreamRun:
             begin,
             ends,
             wanted,
-            identities=self._shape.identities,
+            identities=self.shape.identities,
             messages=self._context.batch.max_messages,
             first_messages=first_messages,
         )
@@ -333,7 +333,7 @@ class StreamRun:
         is None and that is news, it is a read of nothing."""
         marks = self._watermarks if read is None else read.watermarks
         position = self._position if read is None else read.position
-        known = self._source.settled(self._shape, marks, position)
+        known = self._source.settled(self.shape, marks, position)
         if known == marks:
             return read
         return replace(read or nothing_read(position), watermarks=known)

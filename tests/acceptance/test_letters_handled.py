@@ -158,7 +158,7 @@ def test_a_delete_is_replayed_and_a_rewind_closes_what_it_brings_in(
     assert states(tidelake, lives) == {1: "open"}
     gone = row(24, 1, "x", op="DELETE")
     letter = {
-        "changefeed_id": CHANGEFEED, "part": f"{lives.topics[0]}/1", "position": 77,
+        "changefeed_id": CHANGEFEED, "part": f"{lives.topics[0]}/1", "position": 77, "identity": "",
         "value": gone, "schema_name": "shop", "table_name": "a", "commit_ts": 24,
         "error_class": "malformed", "message": "of an older build",
     }  # fmt: skip

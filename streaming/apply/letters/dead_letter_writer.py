@@ -36,7 +36,8 @@ REASONS: Final = pa.schema(
     ]
 )
 _PLACE: Final = ["part", "position"]
-LETTERS: Final = REASONS.append(pa.field("value", pa.binary()))
+_MESSAGES: Final = REASONS.append(pa.field("value", pa.binary()))
+LETTERS: Final = _MESSAGES.append(pa.field("identity", pa.string()))
 
 
 class DeadLetterWriter:
@@ -49,18 +50,20 @@ class DeadLetterWriter:
         by: LetterWriter,
         dead_letters: DeadLetters,
         values: Callable[[Places], Iterable[pa.Table]],
+        identities: Callable[[], Mapping[str, str]],
         place: Callable[[str, int], str] = "{} position {}".format,
         fail: bool,
         most: int | None = None,
         say: Callable[[str, str | None], None] = lambda about, what: None,  # noqa: ARG005
     ) -> None:
         """``values`` reads part, position and value of the messages at these positions, in several
-        tables; messages that are gone are left out. ``place``: gives the name of a place for a
-        sentence. ``most``: a table with more open letters is stopped, and ``say`` gets that as a
-        concern (None: it is over)."""
+        tables; messages that are gone are left out. ``identities``: of the source's parts.
+        ``place``: gives the name of a place for a sentence. ``most``: a table with more open
+        letters is stopped, and ``say`` gets that as a concern (None: it is over)."""
         self.by = by
         self.dead_letters = dead_letters
         self._values = values
+        self._identities = identities
         self._place = place
         self._fail = fail
         self._most = most
@@ -144,7 +147,7 @@ class DeadLetterWriter:
             self._add(left.append_column("value", pa.nulls(len(left), pa.binary())))
 
     def _add(self, letters: pa.Table) -> pa.Table:
-        letters = letters.select(LETTERS.names).cast(LETTERS)
+        letters = self._identified(letters.select(_MESSAGES.names).cast(_MESSAGES))
         if not len(letters):
             return letters
         first = letters.slice(0, 1).to_pylist()[0]
@@ -161,6 +164,11 @@ class DeadLetterWriter:
         self.dead_letters.merge(letters.append_column("changefeed_id", changefeed), self.by)
         self.refreshed()
         return letters
+
+    def _identified(self, letters: pa.Table) -> pa.Table:
+        known = self._identities() if len(letters) else {}
+        found = [known[part] for part in letters["part"].to_pylist()]
+        return letters.append_column("identity", pa.array(found, pa.string()))
 
 
 def _positions(why: pa.Table) -> dict[str, list[int]]:
@@ -186,7 +194,7 @@ def _letters_of(block: Block) -> pa.Table:
             "message": bad["error_message"],
             "value": bad["value"].cast(pa.binary()),
         },
-        schema=LETTERS,
+        schema=_MESSAGES,
     )
 
 

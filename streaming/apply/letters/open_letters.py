@@ -42,6 +42,7 @@ class Letter:
     """``created_at``: None where it was put there by this batch, or before and again by it."""
 
     part: str
+    identity: str
     position: int
     created_at: datetime | None
     commit_ts: int
@@ -205,6 +206,7 @@ class OpenLetters:
         found = [
             Letter(
                 part=each["part"],
+                identity=each["identity"],
                 position=each["position"],
                 created_at=each.get("created_at"),
                 commit_ts=each["commit_ts"] or _NO_TS,
@@ -238,6 +240,7 @@ class OpenLetters:
             {
                 "changefeed_id": self._by.changefeed_id,
                 "part": letter.part,
+                "identity": letter.identity,
                 "position": letter.position,
                 "created_at": at,
                 "state": state,
@@ -259,6 +262,7 @@ class OpenLetters:
             for each in self._dead_letters.at(self._by.changefeed_id, places).to_pylist():
                 key = Letter(
                     part=each["part"],
+                    identity=each["identity"],
                     position=each["position"],
                     created_at=None,
                     commit_ts=each["commit_ts"] or _NO_TS,

@@ -354,7 +354,7 @@ def fill_all_four(warehouse: Path) -> None:
     cut = SnapshotRow(changefeed_id="shop", primary_ts=1000 << 18, tables={"shop.orders": 4})
     assert snapshots.publish(cut, row.term)
     dead = {name: [None] for name in ("schema_name", "table_name", "commit_ts")}
-    dead |= {"changefeed_id": ["shop"], "part": ["shop/0"], "position": [3]}
+    dead |= {"changefeed_id": ["shop"], "part": ["shop/0"], "position": [3], "identity": ["a"]}
     dead |= {"value": [b"\x00{"], "error_class": ["BadJson"], "message": ["no"]}
     assert DeadLetters(str(warehouse)).merge(pa.table(dead)) == 1
 

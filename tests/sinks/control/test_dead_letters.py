@@ -27,11 +27,13 @@ def letters(
     partition: int = 0,
     topic: str = "t",
     feed: str = "shop",
+    identity: str = "id",
 ) -> pa.Table:
     records = [
         {
             "changefeed_id": feed,
             "part": f"{topic}/{partition}",
+            "identity": identity,
             "position": offset,
             "value": b"\xff\x00" + str(offset).encode(),
             "schema_name": table.schema if table else None,
@@ -90,17 +92,11 @@ def test_the_key_is_changefeed_topic_partition_and_offset(tmp_path: Path) -> Non
 
 def test_a_topic_that_was_made_again_has_other_messages_at_its_offsets(tmp_path: Path) -> None:
     dead = DeadLetters(str(tmp_path))
-    dead.merge(letters(range(4)))
-    again = letters(range(1, 5))
-    values = pa.array(
-        [None, b"another", b"\xff\x003", b"4"]
-    )  # one that Kafka no longer has, one anew
-    again = again.set_column(again.column_names.index("value"), "value", values)
-    assert dead.merge(again) == 2
+    assert dead.merge(letters(range(4))) == 4
+    again = letters(range(1, 5), identity="another")
+    assert dead.merge(again) == 4
     assert [dead.merge(each) for each in (again, letters(range(4)))] == [0, 0]
-    kept = [(row["position"], row["value"]) for row in stored(tmp_path).to_pylist()]
-    assert sorted(kept)[2:4] == [(2, b"another"), (2, b"\xff\x002")]
-    assert len(kept) == 6
+    assert dead.counts("shop") == {ORDERS: 8}
 
 
 def test_columns_may_come_in_any_order_and_with_a_time(tmp_path: Path) -> None:

@@ -30,7 +30,13 @@ def test_messages_come_in_parts_and_one_that_is_gone_is_a_letter_too(tmp_path: P
 
     by = LetterWriter(changefeed_id="c", incarnation=1, term=None, check=lambda: None)
     dead_letters = DeadLetters(str(tmp_path))
-    writer = DeadLetterWriter(by=by, dead_letters=dead_letters, values=values, fail=False)
+    writer = DeadLetterWriter(
+        by=by,
+        dead_letters=dead_letters,
+        values=values,
+        identities=lambda: {"shop/0": "a topic's ID"},
+        fail=False,
+    )
     errors = [
         {"part": "shop/0", "position": at, "index": 0, "commit_ts": 10 + at,
          "error_class": "cast", "message": f"why {at}"}
@@ -48,4 +54,5 @@ def test_messages_come_in_parts_and_one_that_is_gone_is_a_letter_too(tmp_path: P
         (5, "why 5", b"5"),
         (7, "why 7", b"7"),
     ]
+    assert {each["identity"] for each in found} == {"a topic's ID"}
     assert writer.counts == {A: 6}
