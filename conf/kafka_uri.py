@@ -26,8 +26,8 @@ class KafkaSettings:
     topic: str  # the default topic; `topics` has all, this one first
     topics: tuple[str, ...]
     protocol: str
-    # Of the default topic. None: as many as the broker says, as for every other topic. TiCDC does
-    # the same for a topic that exists (its default of 3 is only for a topic that it creates).
+    # The default topic's number; None: as many as the broker says, as for every other topic. TiCDC
+    # does the same for a topic that exists (its default of 3 is only for a topic that it creates).
     partition_num: int | None
     time_zone: str = "UTC"  # the TiCDC server's `tz`: the zone of TIMESTAMP texts
     max_message_bytes: int | None = None  # TiCDC's limit; None: the URI does not say

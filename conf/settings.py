@@ -148,7 +148,7 @@ class SessionSettings:
     stall_timeout_s: Seconds = setting(
         "stall-timeout-s",
         600.0,
-        "the same of a read, a commit, a part of a rewrite, or the capture's end",
+        "the same for a read, a commit, a part of a rewrite, and the capture's end",
     )
 
     def __post_init__(self) -> None:
@@ -222,7 +222,9 @@ class Changefeed:
         "target-ts", says="the changefeed finishes there; 0: it has no target"
     )
     overwrite_checkpoint_ts: int | None = setting(
-        "overwrite-checkpoint-ts", says="of a `run`: rewind to there (docs/starts.md)"
+        "overwrite-checkpoint-ts",
+        says="for `run`: go back to this TSO, and apply everything above it once more "
+        "(docs/starts.md)",
     )
     filter: FilterSettings = FilterSettings()
     zero_date: Literal["null", "fail"] = setting(

@@ -73,8 +73,9 @@ def _not_built(reason: str, *harmless: object) -> Any:
             raise SettingError(f"is not built yet ({reason}): leave it out")
         return value
 
-    schema = {"enum": list(harmless), "description": f"not built yet ({reason})"}
-    return (Annotated[Any, AfterValidator(check), WithJsonSchema(schema)], None)
+    accepted: dict[str, Any] = {"enum": list(harmless)} if harmless else {"not": {}}
+    schema = WithJsonSchema({**accepted, "description": f"not built yet ({reason})"})
+    return (Annotated[Any, AfterValidator(check), schema], None)
 
 
 def _is_pattern(text: str) -> str:

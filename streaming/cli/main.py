@@ -119,7 +119,7 @@ def version() -> None:
 def config_schema(
     *,
     server: Annotated[
-        bool, typer.Option("--server", help="Of a server file, not of a changefeed file.")
+        bool, typer.Option("--server", help="Print the one of a server file.")
     ] = False,
 ) -> None:
     """Print the JSON schema of a changefeed file, with which an editor completes it.
