@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from coordination.model import Ts
 from sinks.target.engine_port import GENERATION
@@ -70,31 +71,35 @@ class DdlIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProperties:
-    """The facts in a table's properties, whoever has read them."""
+    """The facts in a table's properties, whoever has read them. Their texts are read once.
+
+    ``shown_ts``: up to there a rewound table may show changes, although its identity is lower.
+    ``truncated_ts``: commit-ts of the last DDL after which TiDB may recover other rows than a DROP
+    TABLE has kept, a TRUNCATE or a DDL that an operator has skipped; 0: none has run.
+    ``rekeyed_ts``: of the last DDL that has given the table another key, or another table's rows.
+    ``assumed``: about the time of the sessions that ran DDLs on the table, by commit-ts.
+    ``shaped_at``: the version that ``shape_ddl`` has made; the version 0, which makes a table, does
+    not tell its own number."""
 
     properties: Mapping[str, str]
+    changefeed_id: str | None = field(init=False)
+    incarnation: int | None = field(init=False)
+    form: WriteMode = field(init=False)
+    schema: TableSchema | None = field(init=False)
+    ddl: DdlIdentity | None = field(init=False)  # that made it, or brought it to its name
+    shape_ddl: DdlIdentity | None = field(init=False)  # the newest that has made or altered it
+    shaped_at: int = field(init=False)
+    dropped: DdlIdentity | None = field(init=False)  # the newest DROP TABLE
+    last_ddl: tuple[str, int, int] = field(init=False)  # app ID, commit-ts, order
+    left: tuple[int, int] = field(init=False)  # of the last RENAME or EXCHANGE: commit-ts, version
+    truncated_ts: Ts = field(init=False)
+    shown_ts: Ts = field(init=False)
+    rekeyed_ts: Ts = field(init=False)
+    assumed: Mapping[Ts, str] = field(init=False)
 
-    @property
-    def changefeed_id(self) -> str | None:
-        return self.properties.get(CHANGEFEED)
-
-    @property
-    def incarnation(self) -> int | None:
-        return _number(self.properties.get(INCARNATION))
-
-    @property
-    def form(self) -> WriteMode:
-        return WriteMode.of_properties(self.properties)
-
-    @property
-    def schema(self) -> TableSchema | None:
-        text = self.properties.get(SCHEMA)
-        return None if text is None else TableSchema.from_json(text)
-
-    @property
-    def ddl(self) -> DdlIdentity | None:
-        text = self.properties.get(DDL)
-        return None if text is None else DdlIdentity.from_json(text)
+    def __post_init__(self) -> None:
+        for name, value in _read(self.properties).items():
+            object.__setattr__(self, name, value)
 
     def last_ddl_ts(self, app_id: str) -> Ts:
         """The commit-ts of the last DDL that this writer has run on the table; 0 for none."""
@@ -103,7 +108,7 @@ class TableProperties:
         return Ts(commit_ts - 1 if is_half_done else commit_ts)
 
     def _last_ddl(self, app_id: str) -> tuple[int, int]:
-        writer, commit_ts, order = json.loads(self.properties.get(LAST_DDL, '["", 0, 0]'))
+        writer, commit_ts, order = self.last_ddl
         return (commit_ts, order) if writer == app_id else (0, 0)
 
     def is_carried_out(self, app_id: str, reached: Ts, ddl: DdlIdentity) -> bool:
@@ -119,21 +124,7 @@ class TableProperties:
     @property
     def shape_ts(self) -> Ts:
         """The commit-ts of the DDL that gave the table its present columns; 0 if not known."""
-        text = self.properties.get(ALTERED) or self.properties.get(DDL)
-        return Ts(0 if text is None else DdlIdentity.from_json(text).commit_ts)
-
-    @property
-    def shape_ddl(self) -> DdlIdentity | None:
-        """The newest of the DDLs that have made and altered it."""
-        texts = [self.properties[name] for name in (DDL, ALTERED) if name in self.properties]
-        found = map(DdlIdentity.from_json, texts)
-        return max(found, key=lambda each: each.position, default=None)
-
-    @property
-    def shaped_at(self) -> int:
-        """The version that ``shape_ddl`` has made. The version 0 that makes a table does not tell
-        its own number."""
-        return int(json.loads(self.properties.get(SHAPED_AT, "[0]"))[-1])
+        return Ts(0 if self.shape_ddl is None else self.shape_ddl.commit_ts)
 
     @property
     def is_dropped(self) -> bool:
@@ -144,16 +135,9 @@ class TableProperties:
     @property
     def dropped_ts(self) -> Ts | None:
         """Commit-ts of the DROP TABLE, if the table is dropped."""
-        if DROPPED not in self.properties:
-            return None
-        made, dropped = (DdlIdentity.from_json(self.properties[name]) for name in (DDL, DROPPED))
-        return dropped.commit_ts if dropped.position > made.position else None
-
-    @property
-    def truncated_ts(self) -> Ts:
-        """Commit-ts of the last DDL after which TiDB may recover other rows than a DROP TABLE has
-        kept: a TRUNCATE, or a DDL that an operator has skipped; 0: none has run."""
-        return Ts(_number(self.properties.get(TRUNCATED)) or 0)
+        made, dropped = self.ddl, self.dropped
+        is_it = made is not None and dropped is not None and dropped.position > made.position
+        return dropped.commit_ts if dropped is not None and is_it else None
 
     @property
     def left_version(self) -> int | None:
@@ -164,8 +148,8 @@ class TableProperties:
     def left_at(self, commit_ts: Ts | None) -> int | None:
         """The version whose rows the RENAME or EXCHANGE of this commit-ts has taken away; None: it
         has not."""
-        left_ts, version = json.loads(self.properties.get(LEFT, "[0, 0]"))
-        return int(version) if left_ts == commit_ts else None
+        left_ts, version = self.left
+        return version if left_ts == commit_ts else None
 
     @property
     def begun_ts(self) -> Ts:
@@ -173,22 +157,37 @@ class TableProperties:
         earlier table of that name. 0: the table was made from its rows."""
         return Ts(0) if self.ddl is None else self.ddl.commit_ts
 
-    @property
-    def shown_ts(self) -> Ts:
-        """The ts up to which a rewound table may show changes, although its identity is lower."""
-        return Ts(_number(self.properties.get(SHOWN)) or 0)
 
-    @property
-    def assumed(self) -> dict[Ts, str]:
-        """The assumptions about the time of the sessions that ran DDLs on the table, by
-        commit-ts."""
-        return {Ts(ts): told for ts, told in json.loads(self.properties.get(ASSUMED, "[]"))}
+def _read(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of TableProperties."""
 
-    @property
-    def rekeyed_ts(self) -> Ts:
-        """Commit-ts of the last DDL that has given the table another key, or another table's rows;
-        0: none has."""
-        return Ts(_number(self.properties.get(REKEYED)) or 0)
+    def ddl(name: str) -> DdlIdentity | None:
+        return DdlIdentity.from_json(properties[name]) if name in properties else None
+
+    def numbers(name: str, otherwise: str) -> tuple[Any, ...]:
+        return tuple(json.loads(properties.get(name, otherwise)))
+
+    def ts(name: str) -> Ts:
+        return Ts(int(properties.get(name, 0)))
+
+    shapes = [each for each in (ddl(DDL), ddl(ALTERED)) if each is not None]
+    incarnation, schema = properties.get(INCARNATION), properties.get(SCHEMA)
+    return {
+        "changefeed_id": properties.get(CHANGEFEED),
+        "incarnation": None if incarnation is None else int(incarnation),
+        "form": WriteMode.of_properties(properties),
+        "schema": None if schema is None else TableSchema.from_json(schema),
+        "ddl": ddl(DDL),
+        "shape_ddl": max(shapes, key=lambda each: each.position, default=None),
+        "shaped_at": int(numbers(SHAPED_AT, "[0]")[-1]),
+        "dropped": ddl(DROPPED),
+        "last_ddl": numbers(LAST_DDL, '["", 0, 0]'),
+        "left": numbers(LEFT, "[0, 0]"),
+        "truncated_ts": ts(TRUNCATED),
+        "shown_ts": ts(SHOWN),
+        "rekeyed_ts": ts(REKEYED),
+        "assumed": {Ts(at): told for at, told in numbers(ASSUMED, "[]")},
+    }
 
 
 def ownership(*, changefeed_id: str, incarnation: int, ddl: DdlIdentity) -> dict[str, str]:
@@ -206,7 +205,3 @@ def ownership(*, changefeed_id: str, incarnation: int, ddl: DdlIdentity) -> dict
 def retention(hours: int) -> dict[str, str]:
     """The properties by which a version stays readable for so long after the next one."""
     return dict.fromkeys((FILE_RETENTION, LOG_RETENTION), f"interval {hours} hours")
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text)

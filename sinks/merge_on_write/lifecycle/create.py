@@ -31,7 +31,6 @@ from sinks.target.engine_port import TableHeld, Target
 from sinks.target.table_properties import (
     CHANGEFEED,
     DDL,
-    DROPPED,
     INCARNATION,
     KEY,
     SCHEMA,
@@ -87,8 +86,8 @@ def create(
 
 def _is_newer(wanted: Mapping[str, str], present: TargetState) -> bool:
     """Whether the wanted CREATE TABLE is newer than the newest DROP TABLE of the table."""
-    dropped = DdlIdentity.from_json(present.properties[DROPPED])
-    return DdlIdentity.from_json(wanted[DDL]).position > dropped.position
+    assert present.dropped is not None
+    return DdlIdentity.from_json(wanted[DDL]).position > present.dropped.position
 
 
 def _make_again(
@@ -176,7 +175,7 @@ def _check_ours(target: Target, wanted: Mapping[str, str], present: TargetState)
         )
     refuse_other_form(present, target.name, target.form)
     ddl = DdlIdentity.from_json(wanted[DDL])
-    is_over = DROPPED in present.properties and not _is_newer(wanted, present)
+    is_over = present.dropped is not None and not _is_newer(wanted, present)
     if not (ddl.same_as(present.ddl) or is_over or present.is_dropped):
         made = "an unknown statement" if present.ddl is None else f"ts {present.ddl.commit_ts}"
         raise TidelakeError(

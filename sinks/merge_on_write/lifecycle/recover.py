@@ -26,7 +26,7 @@ from sinks.merge_on_write.log.reader import read_log
 from sinks.merge_on_write.log.state import LogState
 from sinks.storage.errors import one_sentence
 from sinks.target.engine_port import Applied, Skipped, Target
-from sinks.target.table_properties import DROPPED, DdlIdentity
+from sinks.target.table_properties import DdlIdentity
 from sinks.target.target_table import TargetState
 
 WITHOUT_ROWS = (
@@ -50,12 +50,12 @@ class TableRecovery:
 def kept_place(name: TableName, uri: str, dropped: TargetState | None) -> str:
     """The URI of the table that the newest DROP TABLE of this name has kept. ``dropped``: the table
     at the name now. Raises TidelakeError if TiDB recovers other rows."""
-    if dropped is None or DROPPED not in dropped.properties:
+    ddl = None if dropped is None else dropped.dropped
+    if dropped is None or ddl is None:
         raise TidelakeError(
             f"no DROP TABLE of {name} was carried out here, so that nothing of it was kept: "
             f"{WITHOUT_ROWS}"
         )
-    ddl = DdlIdentity.from_json(dropped.properties[DROPPED])
     effects = read_ddl(ddl.query, "", name.schema, name.table).effects
     if not all(isinstance(each, DropTable) for each in effects):
         raise TidelakeError(
