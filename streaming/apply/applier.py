@@ -50,7 +50,7 @@ from streaming.apply.letters.open_letters import OpenLetters, Shapes
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import keyless_errors
 from streaming.apply.table_errors import holding, named
-from streaming.apply.table_task import TableTask, change_rules
+from streaming.apply.table_task import Fate, Outcome, TableTask, change_rules
 from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, ReplicatedTable
 from streaming.changefeed.table_registry import TableRegistry
 
@@ -112,9 +112,6 @@ class Applier:
         self._job_tag = job_tag
         self._min_commit_interval_s = batch.min_commit_interval_s
         self._not_before_s: dict[TableName, float] = {}  # monotonic: no commit before this time
-        self._held: set[TableName] = set()
-        self._away: dict[TableName, TryAgain] = {}  # could not be written now
-        self.altered: set[TableName] = set()  # a DDL has run on them: look at their schema again
         self._pool = ThreadPoolExecutor(batch.apply_threads, thread_name_prefix="apply")
 
     def close(self) -> None:
@@ -127,39 +124,41 @@ class Applier:
         """Whether more rows wait to be read than are applied next: upkeep makes room then."""
         self._merge_on_write.upkeep.rows_wait(rows_wait)
 
-    def apply(self, due: Sequence[DueTable], limit: Ts) -> frozenset[TableName]:
+    def apply(self, due: Sequence[DueTable], limit: Ts) -> Outcome:
         """Bring every table to ``limit``, and put each commit's checkpoint and version into
-        ``spans``. Blocks until all are written; raises the first failure.
-
-        Returns the tables that take no commit now: an operator has paused them, their last commit
-        is younger than ``min-commit-interval-s``, or a DDL has run on them, so that their rows must
-        be cast by another schema (``altered``). Their rows wait in the carry.
-        """
+        ``spans``. Blocks until all are written; raises the first failure."""
         now_s = time.monotonic()
-        names = [each.task.name for each in due]
-        self._held = {name for name in names if self._not_before_s.get(name, now_s) > now_s}
-        self.altered = set()
-        self._away = {}
-        free = [each for each in due if each.task.name not in self._held]
+        waits = [n for each in due if self._not_before_s.get(n := each.task.name, now_s) > now_s]
+        fates: dict[TableName, Fate] = dict.fromkeys(waits, "paused")
+        free = [each for each in due if each.task.name not in fates]
         cast = side_by_side(self._pool, [partial(self._change, each, limit) for each in free])
-        changed = [each for each in cast if each and each[0].name not in self.altered]
+        changed: list[tuple[TableTask, TableChanges]] = []
+        for each, end in zip(free, cast, strict=True):
+            if isinstance(end, tuple):
+                changed.append(end)
+            else:
+                fates[each.task.name] = end
         self.letters.add(changed)
         writable = [(task, found) for task, found in changed if found.rows.num_rows]
         for task, found in changed:
             if not found.rows.num_rows:  # nothing stands against it any more
                 self._spans.put(replace(self._spans[task.name], error=""))
+                fates[task.name] = "written"
         with self.letters.met(writable, lambda name: self._spans[name].checkpoint >= limit):
-            side_by_side(self._pool, [partial(self._commit, *each, limit) for each in writable])
-            self._hold_away(len(writable))
-        return frozenset(self._held | self.altered)
+            jobs = [partial(self._commit, *each, limit) for each in writable]
+            ends = dict(
+                zip((t.name for t, _ in writable), side_by_side(self._pool, jobs), strict=True)
+            )
+            fates |= self._hold_away(ends)
+        return Outcome.of(fates)
 
-    def _change(self, due: DueTable, limit: Ts) -> tuple[TableTask, TableChanges] | None:
-        """None: it cannot be done now, and the table is held."""
+    def _change(self, due: DueTable, limit: Ts) -> tuple[TableTask, TableChanges] | Fate:
         try:
             return self._changed(due, limit)
+        except TableAltered:
+            return "altered"
         except Exception as error:  # noqa: BLE001 - raised again unless it holds the table
-            self._hold(due.task.name, holding(due.task.name, error), HELD_S)
-            return None
+            return self._hold(due.task.name, holding(due.task.name, error), HELD_S)
 
     def _changed(self, due: DueTable, limit: Ts) -> tuple[TableTask, TableChanges]:
         task, blocks = self.letters.telling(due.task), due.blocks
@@ -175,56 +174,61 @@ class Applier:
         return task, TableChanges(rows=pa.table({}), errors=errors, dropped={}, nulled={})
 
     def _check_shape(self, name: TableName) -> None:
+        """Raises TableAltered."""
         target = self._spans[name].target
         assert target is not None, "only a table with a target is written"
         is_ours = self._choice.choose(str(name), None) == "merge-on-write"
         engine: Engine = self._merge_on_write if is_ours else self._spark_engine
-        try:
-            engine.check_shape(target)
-        except TableAltered:
-            self.altered.add(name)
+        engine.check_shape(target)
 
-    def _commit(self, task: TableTask, changed: TableChanges, limit: Ts) -> None:
+    def _commit(self, task: TableTask, changed: TableChanges, limit: Ts) -> Fate | TryAgain:
+        """An error where the table could not be written now."""
         name, begun_s = task.name, time.monotonic()
+        fate: Fate | TryAgain = "written"
         try:
             engine, result = self._written(task, changed.rows, limit)
             self._moved(name, changed, engine, result, limit)
         except TableHeld as held:
             logger.info("not written: %s table=%s limit=%d", held, name, limit)
             self._show(name, PAUSED)
-            self._held.add(name)
             self._not_before_s[name] = time.monotonic() + HELD_S
+            fate = "paused"
         except TableBroughtBack as found:
-            self._held.add(name)
-            span = self._spans[name]
-            self._spans.put(replace(span, state=BLOCKED, error=str(found)))
+            self._spans.put(replace(self._spans[name], state=BLOCKED, error=str(found)))
+            fate = "paused"
         except TableAltered:
-            self.altered.add(name)
+            fate = "altered"
         except CommitWithdrawn as withdrawal:
             logger.info("not written: %s table=%s limit=%d", withdrawal, name, limit)
+            fate = "withdrawn"
         except TryAgain as error:
-            self._away[name] = error
+            fate = error
         except Exception as error:  # noqa: BLE001 - raised again unless it holds the table
-            took_s = time.monotonic() - begun_s
-            self._hold(name, holding(name, error), max(FAILED_S, min(took_s * 10, FAILED_MAX_S)))
+            wait_s = max(FAILED_S, min((time.monotonic() - begun_s) * 10, FAILED_MAX_S))
+            fate = self._hold(name, holding(name, error), wait_s)
         finally:
             self._permit.ended(name)
         failpoint(Failpoint.AFTER_APPLY_ONE)
+        return fate
 
-    def _hold_away(self, written: int) -> None:
-        """Others could be written: so it is these tables, and not the storage as a whole."""
-        are_all = len(self._away) == written and not any(self._spans[n].error for n in self._away)
-        for name, error in self._away.items():
+    def _hold_away(self, ends: Mapping[TableName, Fate | TryAgain]) -> dict[TableName, Fate]:
+        """What became of these tables. If others could be written, an error to try again is of the
+        table, and not of the storage as a whole; else it is raised."""
+        away = {name: end for name, end in ends.items() if isinstance(end, TryAgain)}
+        are_all = len(away) == len(ends) and not any(self._spans[name].error for name in away)
+        fates = {name: end for name, end in ends.items() if not isinstance(end, TryAgain)}
+        for name, error in away.items():
             text = named(name, str(error))
             if are_all:
                 raise type(error)(text) from error
-            self._hold(name, text, FAILED_S)
+            fates[name] = self._hold(name, text, FAILED_S)
+        return fates
 
-    def _hold(self, name: TableName, error: str, wait_s: float) -> None:
+    def _hold(self, name: TableName, error: str, wait_s: float) -> Fate:
         logger.debug("not written: %s", error)
-        self._held.add(name)
         self._not_before_s[name] = time.monotonic() + wait_s
         self._spans.put(replace(self._spans[name], error=error))
+        return "paused"
 
     def _written(self, task: TableTask, rows: pa.Table, limit: Ts) -> tuple[str, Applied | Skipped]:
         """Write the changes; returns the name of the engine that did, and its result."""

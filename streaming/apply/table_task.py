@@ -1,10 +1,11 @@
-"""The task of bringing one table on, and the rules by which texts become values."""
+"""The task of bringing one table on, the rules by which texts become values, and what became of the
+tables of a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from conf.settings import Changefeed
 from coordination.model import TableName, Ts
@@ -75,3 +76,32 @@ def change_rules(changefeed: Changefeed) -> ChangeRules:
         ddl_time_zone=changefeed.ddl_time_zone,
         unknown_column=changefeed.on_unknown_column,
     )
+
+
+Fate = Literal["written", "paused", "withdrawn", "altered"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of the tables of one ``apply``. The rows of those that were not written wait.
+
+    ``paused``: they take no commit now. An operator has paused them, their last commit is younger
+    than ``min-commit-interval-s``, or an error holds them. ``withdrawn``: they are no longer this
+    capture's, or not up to that limit. ``altered``: a DDL has run on them, so their rows are to be
+    cast by another schema."""
+
+    written: frozenset[TableName] = frozenset()
+    paused: frozenset[TableName] = frozenset()
+    withdrawn: frozenset[TableName] = frozenset()
+    altered: frozenset[TableName] = frozenset()
+
+    @property
+    def waiting(self) -> frozenset[TableName]:
+        return self.paused | self.withdrawn | self.altered
+
+    @classmethod
+    def of(cls, fates: Mapping[TableName, Fate]) -> Outcome:
+        sets = {
+            fate: frozenset(n for n, of in fates.items() if of == fate) for fate in get_args(Fate)
+        }
+        return cls(**sets)

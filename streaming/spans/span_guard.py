@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from coordination.model import TableName, Ts
-from streaming.apply.commit_guard import CommitWithdrawn
 from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
 from streaming.stream.role_context import RoleContext
 
@@ -15,7 +14,6 @@ class SpanGuard:
     """Implements ``streaming.apply.commit_guard.CommitGuard``. ``grant`` tells it under which
     assignments the next writes were planned. A write whose assignment or fence is not the span's
     current one any more is dropped (CommitWithdrawn), even if the span is here again.
-    ``withdrawn``: the tables that were dropped since `grant`.
     """
 
     def __init__(
@@ -31,7 +29,6 @@ class SpanGuard:
         self._held = held
         self._applied = applied
         self._granted: dict[TableName, Assignment] = {}
-        self.withdrawn: set[TableName] = set()
 
     @property
     def capture_id(self) -> str:
@@ -39,18 +36,13 @@ class SpanGuard:
 
     def grant(self, assignments: Mapping[TableName, Assignment]) -> None:
         self._granted = dict(assignments)
-        self.withdrawn = set()
 
     def check(self) -> None:
         self._trust.check()
 
     def begin(self, name: TableName, limit: Ts) -> None:
         self._trust.check()
-        try:
-            self._held.begin_commit(self._granted[name], limit)
-        except CommitWithdrawn:
-            self.withdrawn.add(name)
-            raise
+        self._held.begin_commit(self._granted[name], limit)
 
     def ended(self, name: TableName) -> None:
         assignment = self._granted[name]

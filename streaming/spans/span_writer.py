@@ -314,13 +314,12 @@ class SpanWriter(StreamRole):
         self._permit.grant({name: self._joined[name].assignment for name in names})
         due = [each for name in sorted(names) if (each := self._due_table(name, limit)) is not None]
         started_s = time.monotonic()
-        held = self._applier.apply(due, limit) | self._permit.withdrawn
+        done = self._applier.apply(due, limit)
         self._log.applied(due, limit, time.monotonic() - started_s)
-        altered = sorted(self._applier.altered)
-        self.is_held |= bool(held - set(altered))
+        self.is_held |= bool(done.paused | done.withdrawn)
         failpoint(Failpoint.AFTER_APPLY)
-        self._spans.idle_to(limit, [name for name in names if name not in held])
-        if altered and (names := self._looked_again(altered)):
+        self._spans.idle_to(limit, [name for name in names if name not in done.waiting])
+        if done.altered and (names := self._looked_again(sorted(done.altered))):
             self._apply(limit, names)
 
     def _looked_again(self, names: Sequence[TableName]) -> list[TableName]:

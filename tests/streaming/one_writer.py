@@ -27,7 +27,7 @@ from sinks.control.schemas import SchemaRow
 from sinks.target.target_table import inspect
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry
-from streaming.apply.table_task import TableTask
+from streaming.apply.table_task import Outcome, TableTask
 from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.replicated_table import ReplicatedTable, schema_row
 from streaming.changefeed.table_registry import TableRegistry
@@ -319,9 +319,10 @@ class OneWriter:
                     older=self._older.of(span),
                 )
                 due.append(DueTable(task=task, blocks=blocks))
-        held = self._applier.apply(due, limit) if due else frozenset()
+        done = self._applier.apply(due, limit) if due else Outcome()
+        held = done.waiting
         for name in held:  # a DDL of somebody else has run on it
-            assert name in self._applier.altered, f"{name} is held"
+            assert name in done.altered, f"{name} is held"
             span = self._spans[name]
             row = first_progress(span, self._row, {})
             self._spans.put(self._spans.opened(name, row, span.checkpoint))

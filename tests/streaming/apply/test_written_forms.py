@@ -70,7 +70,7 @@ class Written:
             name=A, schema=span.target.schema, checkpoint=span.checkpoint, form=span.target.form
         )
         due = DueTable(task=task, blocks=blocks_of(rows))
-        assert not self.applier.apply([due], Ts(limit))
+        assert not self.applier.apply([due], Ts(limit)).waiting
         assert self.spans[A].checkpoint == limit
 
     def truncate(self, ts: int) -> None:
