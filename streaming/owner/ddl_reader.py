@@ -34,7 +34,7 @@ from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.ddl_scan import DdlScanResult, NewTable
-from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan
+from streaming.owner.ddl.plan import DdlPlan, KnownTables, definition, in_order, plan
 from streaming.owner.ddl.steps import DdlEvent, DdlKey
 from streaming.owner.far_watermarks import FarWatermarks
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
@@ -286,22 +286,24 @@ class DdlReader(StreamRole):
     def _plan(self, position: Ts) -> DdlPlan:
         return plan(
             in_order(ddl for ddl, _ in self._ddls.values()),
+            KnownTables(
+                schemas=self._spans.schemas(),
+                last_ddls=self._spans.last_ddls(),
+                shaped={name: table.shape_ts for name, table in self._spans.items()},
+                defined=self._spans.defined,
+                unmade={
+                    name: first.whole_from_ts
+                    for name, first in self._first_rows.items()
+                    if first.whole_from_ts is not None and name not in self._spans
+                },
+                forms=self._spans.forms,
+            ),
             checkpoint=self._first_checkpoint_ts,
             start_ts=self._start_ts,
             limit=position,
             table_filter=self._filter,
-            known=self._spans.schemas(),
-            seen=self._spans.last_ddls(),
-            shaped={name: table.shape_ts for name, table in self._spans.items()},
             orders=self._blocked.orders,
             failed=self._blocked.failed,
-            defined=self._spans.defined,
-            forms=self._spans.forms,
-            unmade={
-                name: first.whole_from_ts
-                for name, first in self._first_rows.items()
-                if first.whole_from_ts is not None and name not in self._spans
-            },
         )
 
     def _create(self, planned: DdlPlan) -> None:

@@ -32,7 +32,7 @@ from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.replicated_table import ReplicatedTable, schema_row
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
-from streaming.owner.ddl.plan import DdlPlan, definition, in_order, plan
+from streaming.owner.ddl.plan import DdlPlan, KnownTables, definition, in_order, plan
 from streaming.owner.ddl.steps import DdlEvent, DdlKey, DdlStep
 from streaming.owner.ddl_run import DdlRun
 from streaming.owner.progress_rows import ended_progress, first_progress, resumed_progress
@@ -292,18 +292,20 @@ class OneWriter:
     def _plan(self, limit: Ts) -> DdlPlan:
         return plan(
             in_order(self._ddls.values()),
+            KnownTables(
+                schemas=self._spans.schemas(),
+                last_ddls=self._spans.last_ddls(),
+                shaped={name: table.shape_ts for name, table in self._spans.items()},
+                defined=self._spans.defined,
+                unmade={},
+                forms=self._forms,
+            ),
             checkpoint=Ts(self._row.checkpoint_ts),
             start_ts=Ts(START_TS),
             limit=limit,
             table_filter=self._filter,
-            known=self._spans.schemas(),
-            seen=self._spans.last_ddls(),
-            shaped={name: table.shape_ts for name, table in self._spans.items()},
             orders={},
             failed={},
-            defined=self._spans.defined,
-            forms=self._forms,
-            unmade={},
         )
 
     def _apply(self, limit: Ts, names: set[TableName]) -> None:

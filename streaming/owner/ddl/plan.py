@@ -116,40 +116,41 @@ def in_order(ddls: Iterable[DdlEvent]) -> list[DdlEvent]:
     return sorted(once.values(), key=lambda ddl: (ddl.commit_ts, ddl.place))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTables:
+    """The tables of a changefeed when DDLs are planned. ``schemas``: of tables that exist already,
+    None for one without a key. ``last_ddls``: the last DDL that has run on each of them, and on
+    those that were dropped. ``shaped``: the DDL that gave a table its shape, which is newer after a
+    rewind. ``defined``: the schema file's definitions of tables that do not exist yet. ``unmade``:
+    where the rows of those begin that nobody has defined. ``forms``: how each is written."""
+
+    schemas: Mapping[TableName, TableSchema | None]
+    last_ddls: Mapping[TableName, Ts]
+    shaped: Mapping[TableName, Ts]
+    defined: Definitions
+    unmade: Mapping[TableName, Ts]
+    forms: WriteModes
+
+
 def plan(
     ddls: Sequence[DdlEvent],
+    tables: KnownTables,
     *,
     checkpoint: Ts,
     start_ts: Ts,
     limit: Ts,
     table_filter: TableFilter,
-    known: Mapping[TableName, TableSchema | None],
-    seen: Mapping[TableName, Ts],
-    shaped: Mapping[TableName, Ts],
     orders: Mapping[Place, BlockedDdl],
     failed: Mapping[Place, str],
-    defined: Definitions,
-    unmade: Mapping[TableName, Ts],
-    forms: WriteModes,
 ) -> DdlPlan:
-    """``ddls`` in order of (commit-ts, place), without replays; ``known``: the schemas of tables
-    that exist already, None for one without a key; ``seen``: the last DDL that has run on each of
-    them, and on those that were dropped; ``shaped``: the one that their shape is of, which is
-    newer after a rewind; ``orders``: what operators have said, by table and commit-ts;
-    ``failed``: why those did not run that were tried; ``defined``: what the schema file says of
-    tables that do not exist yet; ``unmade``: where the rows of those begin that nobody has defined;
-    ``forms``: how each is written.
-    """
+    """``ddls`` in order of (commit-ts, place), without replays. ``orders``: what operators have
+    said, by table and commit-ts; ``failed``: why those did not run that were tried."""
+    schemas = _with_defined(tables.schemas, ddls, tables.defined, tables.forms)
     planning = _Planning(
-        known=known,
-        schemas=_followed(_with_defined(known, ddls, defined, forms), table_filter, orders),
-        seen=seen,
-        shaped=shaped,
+        tables=tables,
+        schemas=_followed(schemas, table_filter, orders),
         failed=failed,
-        defined=defined,
-        unmade=unmade,
         table_filter=table_filter,
-        forms=forms,
     )
     due = _due(ddls, table_filter, checkpoint=checkpoint, start_ts=start_ts, limit=limit)
     for sent, sent_statement, last in due:
@@ -164,18 +165,13 @@ def plan(
 
 @dataclass(slots=True, kw_only=True)
 class _Planning:
-    """The DDLs one after the other, until one blocks. The fields are those of ``plan``; ``schemas``
-    are those of all tables as of the DDL that comes next."""
+    """The DDLs one after the other, until one blocks. ``schemas``: of all tables as of the DDL that
+    comes next."""
 
-    known: Mapping[TableName, TableSchema | None]
+    tables: KnownTables
     schemas: dict[TableName, TableSchema | None]
-    seen: Mapping[TableName, Ts]
-    shaped: Mapping[TableName, Ts]
     failed: Mapping[Place, str]
-    defined: Definitions
-    unmade: Mapping[TableName, Ts]
     table_filter: TableFilter
-    forms: WriteModes
     creations: list[Creation] = field(default_factory=list)
     untold: list[Creation] = field(default_factory=list)
     held: dict[TableName, HeldTable] = field(default_factory=dict)
@@ -189,7 +185,7 @@ class _Planning:
         name = event.name
         if name in self.held:
             return None if is_about_one(event, statement) else self._wall(event)
-        if not is_rename(statement) and event.commit_ts <= self.seen.get(name, 0):
+        if not is_rename(statement) and event.commit_ts <= self.tables.last_ddls.get(name, 0):
             return None  # it has come again, or is of a table that was dropped
         ddl = reasons.outcome(statement, self.schemas.get(name))
         if isinstance(ddl, CreateTable | CreateTableLike):
@@ -200,23 +196,23 @@ class _Planning:
         return replace(self.plan(event.commit_ts - 1), blocked=event)
 
     def _create(self, event: DdlEvent, ddl: CreateTable | CreateTableLike) -> DdlPlan | None:
-        if event.name in self.known:  # it has come again: its schema may be another by now
+        if event.name in self.tables.schemas:  # it has come again: its schema may be another by now
             return None
         if isinstance(ddl, CreateTableLike):
-            ddl = replace(ddl, source=as_known(ddl.source, (*self.unmade, *self.schemas)))
+            ddl = replace(ddl, source=as_known(ddl.source, (*self.tables.unmade, *self.schemas)))
             if ddl.source in self.held:
                 return self._wall(event)
             if self._waits_for(event.commit_ts, (ddl.source,)):
                 return replace(self._wall(event), unmade=ddl.source)
-        made = _schema(ddl, self.schemas, self.defined)
+        made = _schema(ddl, self.schemas, self.tables.defined)
         creation = Creation(event=event, table=ddl)
-        if made is None and event.name in self.seen:
+        if made is None and event.name in self.tables.last_ddls:
             return replace(self._wall(event), why=COPIES_UNREAD)
         if made is None:
             self.untold.append(creation)
             return None
         self.creations.append(creation)
-        self.schemas[event.name] = self.forms.of(event.name).keyed(made)
+        self.schemas[event.name] = self.tables.forms.of(event.name).keyed(made)
         return None
 
     def _change(
@@ -234,28 +230,30 @@ class _Planning:
             return replace(self._wall(event), runs=runs if is_free else None)
         why = self.failed.get(place) or (runs if isinstance(runs, str) else "") or ddl.reason
         made = (each.event.name for each in self.creations)
-        if is_about_one(event, statement) and event.name in (*self.known, *made):
+        if is_about_one(event, statement) and event.name in (*self.tables.schemas, *made):
             self.held[event.name] = HeldTable(event=event, why=why)
             return None
         return replace(self._wall(event), why=why)
 
     def _step(self, event: DdlEvent, statement: Statement) -> DdlStep | str | None:
         """As ``steps.step_of``."""
-        schemas, seen, ignores = self.schemas, self.seen, self.table_filter.ignores_ddl
+        schemas, seen, ignores = self.schemas, self.tables.last_ddls, self.table_filter.ignores_ddl
         if is_rename(statement):
             return rename_step_of(event, statement, schemas, seen, self.table_filter.selects)
         told = [each.name for each in statement.effects if isinstance(each, RecoverTable)]
         removals = ("drop table", "truncate table")
         if any(ignores(name, (each,), "") for name in told for each in removals):
             return RECOVERS_UNKNOWN
-        form = self.forms.of(event.name)
-        return self._completed(step_of(event, statement, schemas, seen, self.shaped, form=form))
+        form = self.tables.forms.of(event.name)
+        return self._completed(
+            step_of(event, statement, schemas, seen, self.tables.shaped, form=form)
+        )
 
     def _completed(self, step: DdlStep | str | None) -> DdlStep | str | None:
         """With types that the table's rows did not tell, and the schema file tells meanwhile."""
         if not isinstance(step, DdlStep) or step.change is None:
             return step
-        file = self.defined.schema(step.name)
+        file = self.tables.defined.schema(step.name)
         if file is None:
             return step
         before = step.change.before.completed(file)
@@ -263,7 +261,7 @@ class _Planning:
 
     def _waits_for(self, commit_ts: Ts, about: Container[TableName]) -> TableName | None:
         """A table that must be made first. A DDL of a schema is about a name without a table."""
-        names = {name for name, ts in self.unmade.items() if ts < commit_ts}
+        names = {name for name, ts in self.tables.unmade.items() if ts < commit_ts}
         names = names.difference(self.schemas)
         found = (name for name in names if name in about or TableName(name.schema, "") in about)
         return min(found, default=None)

@@ -155,7 +155,7 @@ def step_of(  # noqa: PLR0911 - one per kind
 ) -> DdlStep | str | None:
     """None where there is no target; a text where it cannot be run, with the reason if there is
     more to say than what kind of DDL it is. ``statement``: what ``event`` says. ``schemas``,
-    ``seen`` and ``shaped`` as ``plan.plan`` has them; ``form``: the table's."""
+    ``seen`` (the last DDLs) and ``shaped``: as in ``plan.KnownTables``; ``form``: the table's."""
     match statement.effects:
         case (DropDatabase() | DropTable(), *_):
             names = _dropped(statement, schemas)

@@ -29,7 +29,7 @@ from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
 from streaming.owner.ddl.ddl_scan import DdlScanResult, pending_ddls
-from streaming.owner.ddl.plan import DdlPlan, in_order, plan
+from streaming.owner.ddl.plan import DdlPlan, KnownTables, in_order, plan
 from streaming.owner.ddl.refusal import DdlNotSupported
 from streaming.owner.ddl.steps import DdlEvent, DdlStep
 from streaming.owner.ddl_run import HELD_S, carry_out
@@ -95,18 +95,20 @@ class Ground:
         spans = self.owner.spans
         return plan(
             in_order([event]),
+            KnownTables(
+                schemas=spans.schemas(),
+                last_ddls=spans.last_ddls(),
+                shaped={each: table.shape_ts for each, table in spans.items()},
+                defined=spans.defined,
+                unmade={},
+                forms=spans.forms,
+            ),
             checkpoint=Ts(1),
             start_ts=Ts(1),
             limit=Ts(9999),
             table_filter=TableFilter(self._changefeed.filter),
-            known=spans.schemas(),
-            seen=spans.last_ddls(),
-            shaped={each: table.shape_ts for each, table in spans.items()},
             orders={},
             failed={},
-            defined=spans.defined,
-            unmade={},
-            forms=spans.forms,
         )
 
     def run(self, name: TableName, ts: int, query: str) -> DdlPlan:

@@ -14,7 +14,7 @@ from sinks.ddl.statements import read_ddl
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import Definitions
-from streaming.owner.ddl.plan import DdlPlan, in_order, plan
+from streaming.owner.ddl.plan import DdlPlan, KnownTables, in_order, plan
 from streaming.owner.ddl.steps import (
     EXCHANGES_UNREAD,
     PARTITIONS_OF_LATER,
@@ -46,18 +46,20 @@ def planned(
     event = DdlEvent(commit_ts=Ts(20), place=0, name=P, ddl_type="QUERY", query=QUERY.format(table))
     return plan(
         in_order([event]),
+        KnownTables(
+            schemas={P: schema(CUT), T: schema()} if known is None else known,
+            last_ddls={name: Ts(ts) for name, ts in (seen or {}).items()},
+            shaped={name: Ts(ts) for name, ts in (shaped or {}).items()},
+            defined=Definitions(),
+            unmade={name: Ts(ts) for name, ts in (unmade or {}).items()},
+            forms=WriteModes(),
+        ),
         checkpoint=Ts(0),
         start_ts=Ts(0),
         limit=Ts(100),
         table_filter=TableFilter(FilterSettings(rules=tuple(rules))),
-        known={P: schema(CUT), T: schema()} if known is None else known,
-        seen={name: Ts(ts) for name, ts in (seen or {}).items()},
-        shaped={name: Ts(ts) for name, ts in (shaped or {}).items()},
         orders={},
-        defined=Definitions(),
         failed={},
-        unmade={name: Ts(ts) for name, ts in (unmade or {}).items()},
-        forms=WriteModes(),
     )
 
 

@@ -18,7 +18,7 @@ from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import read_definitions
-from streaming.owner.ddl.plan import DdlPlan, in_order, plan
+from streaming.owner.ddl.plan import DdlPlan, KnownTables, in_order, plan
 from streaming.owner.ddl.refusal import refusal, way_past
 from streaming.owner.ddl.steps import TOLD_APART_ANEW, DdlEvent
 
@@ -59,18 +59,20 @@ def planned(
 ) -> DdlPlan:
     return plan(
         list(ddls),
+        KnownTables(
+            schemas={TableName("shop", name): schema for name in known},
+            last_ddls={TableName("shop", name): Ts(ts) for name, ts in (seen or {}).items()},
+            shaped={TableName("shop", name): Ts(ts) for name, ts in (shaped or {}).items()},
+            defined=read_definitions(defined, lambda _: True),
+            unmade={TableName("shop", name): Ts(ts) for name, ts in (unmade or {}).items()},
+            forms=forms or WriteModes(),
+        ),
         checkpoint=Ts(checkpoint),
         start_ts=Ts(start),
         limit=Ts(limit),
         table_filter=TableFilter(filter_settings or FilterSettings()),
-        known={TableName("shop", name): schema for name in known},
-        seen={TableName("shop", name): Ts(ts) for name, ts in (seen or {}).items()},
-        shaped={TableName("shop", name): Ts(ts) for name, ts in (shaped or {}).items()},
         orders={order.place: order for order in orders},
         failed={(TableName("shop", n), Ts(ts)): why for (n, ts), why in (failed or {}).items()},
-        defined=read_definitions(defined, lambda _: True),
-        forms=forms or WriteModes(),
-        unmade={TableName("shop", name): Ts(ts) for name, ts in (unmade or {}).items()},
     )
 
 

@@ -13,7 +13,7 @@ from sinks.ddl.classify import RENAMES_UNREAD
 from sinks.ddl.effects import RENAMES
 from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import Definitions
-from streaming.owner.ddl.plan import DdlPlan, in_order, plan
+from streaming.owner.ddl.plan import DdlPlan, KnownTables, in_order, plan
 from streaming.owner.ddl.refusal import refusal
 from streaming.owner.ddl.steps import DdlEvent
 
@@ -58,18 +58,20 @@ def planned(
     filters = () if ignored is None else (ignored,)
     return plan(
         in_order(ddls),
+        KnownTables(
+            schemas={name_of(name): None for name in known},
+            last_ddls={name_of(name): Ts(ts) for name, ts in (seen or {}).items()},
+            shaped={},
+            defined=Definitions(),
+            unmade={name_of(name): Ts(ts) for name, ts in (unmade or {}).items()},
+            forms=WriteModes(),
+        ),
         checkpoint=Ts(0),
         start_ts=Ts(0),
         limit=Ts(100),
         table_filter=TableFilter(FilterSettings(rules=rules, event_filters=filters)),
-        known={name_of(name): None for name in known},
-        seen={name_of(name): Ts(ts) for name, ts in (seen or {}).items()},
-        shaped={},
         orders={order.place: order for order in orders},
         failed={},
-        defined=Definitions(),
-        forms=WriteModes(),
-        unmade={name_of(name): Ts(ts) for name, ts in (unmade or {}).items()},
     )
 
 
