@@ -284,19 +284,17 @@ class DdlReader(StreamRole):
                 self._spans.put(self._spans.opened(name, row, span.checkpoint))
 
     def _plan(self, position: Ts) -> DdlPlan:
+        spans = self._spans
+        whole = ((name, first.whole_from_ts) for name, first in self._first_rows.items())
         return plan(
             in_order(ddl for ddl, _ in self._ddls.values()),
             KnownTables(
-                schemas=self._spans.schemas(),
-                last_ddls=self._spans.last_ddls(),
-                shaped={name: table.shape_ts for name, table in self._spans.items()},
-                defined=self._spans.defined,
-                unmade={
-                    name: first.whole_from_ts
-                    for name, first in self._first_rows.items()
-                    if first.whole_from_ts is not None and name not in self._spans
-                },
-                forms=self._spans.forms,
+                schemas=spans.schemas(),
+                last_ddls=spans.last_ddls(),
+                shaped={name: table.shape_ts for name, table in spans.items()},
+                defined=spans.defined,
+                unmade={name: ts for name, ts in whole if ts is not None and name not in spans},
+                forms=spans.forms,
             ),
             checkpoint=self._first_checkpoint_ts,
             start_ts=self._start_ts,
