@@ -27,6 +27,7 @@ from streaming.source.sources import open_source
 from streaming.source.watermarks import Watermarks
 from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.read import Marks, Read
+from streaming.stream.reading import Place
 from streaming.stream.role import StreamContext, StreamRole
 from streaming.stream.stream_run import StreamRun
 
@@ -119,9 +120,7 @@ class SharedStream:
                     backlog=self.backlog,
                     roles=lambda: self._roles,
                     busy=self.busy,
-                    shape=shape,
-                    begin=begin,
-                    watermarks=limits.advance({}, begin),
+                    begin=Place(shape=shape, position=begin, limits=limits.advance({}, begin)),
                 )
                 try:
                     self._run.start()
@@ -164,7 +163,7 @@ class SharedStream:
         of many commits does not count as hanging. Any thread."""
         run = self._run
         if run is not None:
-            run.applying.get_on()
+            run.get_on()
 
     def read_between(self, begin: Positions, end: Positions, wanted: Wanted) -> Iterator[Read]:
         """The messages from ``begin`` to ``end``, in reads of limited size. It reads on the

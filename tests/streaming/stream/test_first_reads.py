@@ -19,6 +19,7 @@ from streaming.source.positions import Positions, counted
 from streaming.source.watermarks import Watermarks
 from streaming.stream import idle_time, stream_run
 from streaming.stream.lasting_warnings import LastingWarnings
+from streaming.stream.reading import Place
 from streaming.stream.stream_run import StreamRun
 from tests.fakes.fake_clock import FakeClock
 
@@ -67,9 +68,7 @@ class Ground:
             backlog=backlog,
             roles=lambda: (self,),  # type: ignore[arg-type, return-value]
             busy=threading.Lock(),
-            shape=SHAPE,
-            begin={PARTITION: 0},
-            watermarks=Watermarks(parts=SHAPE.parts),
+            begin=Place(shape=SHAPE, position={PARTITION: 0}, limits=Watermarks(parts=SHAPE.parts)),
         )
 
     # Spark.

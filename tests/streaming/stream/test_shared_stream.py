@@ -21,8 +21,8 @@ class NoRun:
     begun = 0
     has_ended = False
 
-    def __init__(self, *_: Any, shape: Any, **__: Any) -> None:
-        self.shape = shape
+    def __init__(self, *_: Any, begin: Any, **__: Any) -> None:
+        self.shape = begin.shape
 
     def start(self) -> None:
         NoRun.begun += 1

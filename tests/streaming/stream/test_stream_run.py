@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,9 @@ from streaming.source.contract import SourceShape
 from streaming.source.positions import counted
 from streaming.source.watermarks import Watermarks
 from streaming.stream import shared_stream, stream_run
+from streaming.stream.applying import Handover
 from streaming.stream.lasting_warnings import STREAM, LastingWarnings
+from streaming.stream.reading import Place
 from streaming.stream.shared_stream import SharedStream
 from streaming.stream.stream_run import StreamRun
 
@@ -66,27 +69,26 @@ def run(monkeypatch: pytest.MonkeyPatch) -> StreamRun:
         backlog=NO_BACKLOG,
         roles=tuple,
         busy=threading.Lock(),
-        shape=shape,
-        begin={ONE: 7, OTHER: 7},
-        watermarks=Watermarks(parts=shape.parts),
+        begin=Place(shape=shape, position={ONE: 7, OTHER: 7}, limits=Watermarks(parts=shape.parts)),
     )
 
 
 def test_where_nothing_lies_between_the_jvm_is_not_asked(run: StreamRun) -> None:
     """It would be five times a second."""
     reader: Any = Reader()
-    assert run._read(reader, {ONE: 7, OTHER: 3}, {ONE: 7, OTHER: 3}, {}) is None
+    place = replace(run._reading.place, position={ONE: 7, OTHER: 3})
+    assert run._reading._read(reader, place, {ONE: 7, OTHER: 3}, {}) is None
     with pytest.raises(Asked):
-        run._read(reader, {ONE: 7, OTHER: 3}, {ONE: 7, OTHER: 4}, {})
+        run._reading._read(reader, place, {ONE: 7, OTHER: 4}, {})
 
 
 def test_failures_of_a_mute_topic_that_lie_far_apart_do_not_add_up(
     run: StreamRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker is started anew each night, and nothing is sent to it for a week."""
-    monkeypatch.setattr(StreamRun, "_pause", lambda *_: None)
+    monkeypatch.setattr(Handover, "pause", lambda *_: None)
     reader: Any = Reader()
-    run._reader = reader
+    run._reading._reader = reader
     run._ticks.set()
     for _ in range(10):
         waits = [run._backoff.next_s(ConnectionError("no broker")) for _ in range(4)]
@@ -103,8 +105,8 @@ def test_a_target_ts_is_reached_where_looks_find_nothing_beyond_what_is_taken(
     commit takes long, rows of that very ts may be there."""
     now_s = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now_s)
-    monkeypatch.setattr(StreamRun, "_pause", lambda *_: None)
-    monkeypatch.setattr(run._stopping, "wait", lambda _: None)
+    monkeypatch.setattr(Handover, "pause", lambda *_: None)
+    monkeypatch.setattr(run._handover.stopping, "wait", lambda _: None)
     monkeypatch.setattr(shared_stream, "open_source", lambda _: Mute())
     context: Any = SimpleNamespace(
         name="a",
@@ -114,8 +116,8 @@ def test_a_target_ts_is_reached_where_looks_find_nothing_beyond_what_is_taken(
     )
     stream = SharedStream(context)
     marks = dict.fromkeys((ONE, OTHER), RecordedWatermark(ts=50, position=6))
-    stream._run, run._reader = run, Reader()  # type: ignore[assignment]
-    run.taken_watermarks = run.taken_watermarks.advance(marks, {})
+    stream._run, run._reading._reader = run, Reader()  # type: ignore[assignment]
+    run._applying.watermarks = run.taken_watermarks.advance(marks, {})
     run._ticks.set()
     now_s += 20.0
     assert stream.resolved_ts() == 49  # Spark has started meanwhile
@@ -124,9 +126,9 @@ def test_a_target_ts_is_reached_where_looks_find_nothing_beyond_what_is_taken(
     now_s += 20.0
     run._turn()
     assert stream.resolved_ts() == 50
-    run.taken_position = {ONE: 6, OTHER: 7}  # a read waits for a long commit
+    run._applying.position = {ONE: 6, OTHER: 7}  # a read waits for a long commit
     assert stream.resolved_ts() == 49
-    run.taken_position = {ONE: 7, OTHER: 7}
+    run._applying.position = {ONE: 7, OTHER: 7}
     run._wait_after(ConnectionError("no broker"))
     run._turn()
     assert stream.resolved_ts() == 49

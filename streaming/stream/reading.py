@@ -1,0 +1,159 @@
+"""What the reading thread of a run owns: how far the source is read, and how the next read is made.
+
+ends ─► one Spark job ─► blocks ─► is it still the same source? ─► a `Read`, and the place after
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, replace
+
+from pyspark import SparkContext
+
+from streaming.protocols.contract import Wanted
+from streaming.source.contract import Reader, Source, SourceShape
+from streaming.source.positions import Positions
+from streaming.source.watermarks import Watermarks
+from streaming.stream.idle_time import IdleTime
+from streaming.stream.read import Read, marks_of, nothing_read, reached
+from streaming.stream.role import StreamContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a stream is: the source as it was looked at last, the next position of each part, and
+    W there."""
+
+    shape: SourceShape
+    position: Positions
+    limits: Watermarks
+
+
+class Reading:
+    """For the reading thread, but for ``cancel``, ``quiet_s`` and ``beside``."""
+
+    def __init__(self, context: StreamContext, source: Source, begin: Place) -> None:
+        self._context = context
+        self._source = source
+        self._is_first = True
+        self._reader: Reader | None = None
+        self._beside = threading.Lock()
+        self._beside_reader: Reader | None = None
+        self._idle = IdleTime()
+        self.place = begin
+
+    def connect(self, jobs: SparkContext) -> None:
+        """Spark can run jobs now."""
+        self._reader = self._context.reader(self._source, jobs)
+
+    def cancel(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+
+    def close(self) -> None:
+        self._source.close()
+        if self._reader is not None:
+            self._reader.close()
+        with self._beside:
+            if self._beside_reader is not None:
+                self._beside_reader.close()
+
+    def next(self, wanted: Wanted) -> Read | None:
+        """Read on, and be behind that; None where nothing has come. Raises SourceChanged, and what
+        reading raises: then the place stays."""
+        begun_s, place = time.monotonic(), self.place
+        ends = self._source.ends(place.shape.parts)
+        ends_ms = (time.monotonic() - begun_s) * 1e3
+        first_messages = self._context.batch.first_messages if self._is_first else 0
+        self._is_first = False
+        assert self._reader is not None
+        read = self._settled(
+            self._read(self._reader, place, ends, wanted, first_messages=first_messages)
+        )
+        if read is None:
+            self._idle.nothing_came(place.position)
+            return None
+        self._source.check_unchanged(place.shape)
+        self._idle.came(read)
+        self.place = replace(place, position=dict(read.position), limits=read.watermarks)
+        return replace(read, ends_ms=ends_ms)
+
+    def reshape(self) -> None:
+        """Parts were added to the source: they are read from their beginning, and all others from
+        where reading is."""
+        shape = self._source.shape()
+        position = self._source.begin_at(shape, self.place.position)
+        self._source.tell_of(shape, position)
+        limits = self.place.limits.with_parts(shape.parts)
+        self.place = Place(shape=shape, position=position, limits=limits)
+
+    def beside(
+        self, jobs: SparkContext, begin: Positions, ends: Positions, wanted: Wanted
+    ) -> Read | None:
+        """One read from ``begin`` towards ``ends``, on the caller's thread; None where nothing lies
+        between. It blocks, and one such read is made at a time."""
+        with self._beside:
+            if self._beside_reader is None:
+                self._beside_reader = self._context.reader(self._source, jobs)
+            place = replace(self.place, position=begin)
+            return self._read(self._beside_reader, place, ends, wanted)
+
+    def failed(self) -> None:
+        self._idle.failed()
+
+    @property
+    def rest_s(self) -> float:
+        """Until the next look, where nothing is there to read."""
+        return self._idle.rest_s
+
+    def quiet_s(self, taken: Positions) -> float:
+        """For how long there has been nothing beyond ``taken``."""
+        return self._idle.lasts_s(taken)
+
+    def _read(
+        self,
+        reader: Reader,
+        place: Place,
+        ends: Positions,
+        wanted: Wanted,
+        *,
+        first_messages: int = 0,
+    ) -> Read | None:
+        """Read with one Spark job; None where nothing lies between."""
+        begin = place.position
+        if all(ends.get(part, at) <= at for part, at in begin.items()):
+            return None
+        begun_s = time.monotonic()
+        found = reader.read(
+            begin,
+            ends,
+            wanted,
+            identities=place.shape.identities,
+            messages=self._context.batch.max_messages,
+            first_messages=first_messages,
+        )
+        blocks = tuple(found)
+        end = reached(blocks)
+        position, began = {**begin, **end}, {part: begin[part] for part in end}
+        return Read(
+            begin=began,
+            end=end,
+            position=position,
+            watermarks=place.limits.advance(marks_of(blocks), position),
+            blocks=blocks,
+            messages=self._source.distance(began, end),
+            rows_wait=any(position[part] < at for part, at in ends.items()),
+            job_ms=(time.monotonic() - begun_s) * 1e3,
+        )
+
+    def _settled(self, read: Read | None) -> Read | None:
+        """The read, with what is known after it that only the source can tell. Where it is None
+        and that is news, it is a read of nothing."""
+        place = self.place
+        limits = place.limits if read is None else read.watermarks
+        position = place.position if read is None else read.position
+        known = self._source.settled(place.shape, limits, position)
+        if known == limits:
+            return read
+        return replace(read or nothing_read(position), watermarks=known)
