@@ -54,9 +54,15 @@ class ReplicatedTable:
         return self.target.schema if self.target else TableSchema(columns=(), key=())
 
     @property
+    def version_ts(self) -> Ts:
+        """Below it the version shows what came later: rows of another writer, who has brought the
+        table further, or the shape after a DDL."""
+        return Ts(max(self.last_ddl_ts, self.identity or NOTHING_SHOWN))
+
+    @property
     def version_at_checkpoint(self) -> int | None:
-        """None where a DDL above the checkpoint has run on it: its shape is of later."""
-        return self.version if self.checkpoint >= self.last_ddl_ts else None
+        """None where the version shows what came after the checkpoint."""
+        return self.version if self.checkpoint >= self.version_ts else None
 
     @property
     def last(self) -> LastSeen | None:

@@ -166,7 +166,7 @@ class ControlRows:
                 continue  # what it shows is not what its row says
             if table.last_ddl_ts:
                 self._altered[table.name] = table
-            if table.last_ddl_ts <= table.checkpoint:
+            if table.version_ts <= table.checkpoint:
                 self._known[table.name] = (table.checkpoint, table.version)
 
     def _note_schemas(self, tables: Iterable[ReplicatedTable]) -> None:
@@ -284,7 +284,7 @@ class ControlRows:
         """A table without a change since its DDL is at the version that the DDL made, whatever who
         writes it knows of that."""
         table = self._altered.get(name)
-        if table is None or checkpoint_ts < max(table.last_ddl_ts, table.checkpoint):
+        if table is None or checkpoint_ts < max(table.version_ts, table.checkpoint):
             return version
         return max(version or 0, table.version or 0)
 

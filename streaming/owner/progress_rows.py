@@ -80,7 +80,7 @@ def resumed_progress(
         before,
         checkpoint_ts=at_ts,
         resolved_ts=max(before.resolved_ts, at_ts),
-        delta_version=table.version if at_ts >= table.last_ddl_ts else before.delta_version,
+        delta_version=table.version if at_ts >= table.version_ts else before.delta_version,
         state=table.state if is_anew else before.state,
         dropped_columns=table.dropped,
         error=table.error or None,
