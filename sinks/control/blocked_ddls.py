@@ -26,18 +26,18 @@ class BlockedDdl:
     """A DDL for which its table waits, or that has stopped its changefeed. Identity: changefeed,
     table and commit-ts."""
 
-    changefeed_id: Annotated[str, "the changefeed whose table waits, or that it stops"]
+    changefeed_id: Annotated[str, "the changefeed that it stops, or whose table waits"]
     schema_name: Annotated[str, "MySQL schema"]
-    table_name: Annotated[str, "MySQL table; empty: it is about the schema"]
+    table_name: Annotated[str, "MySQL table; empty: the DDL is about the schema"]
     commit_ts: Annotated[int, "TSO of the DDL"]
     query: Annotated[str, "the statement as it was sent"]
     reason: Annotated[str, "why it cannot be run"]
     noted_at: Annotated[datetime | None, "when the last wait for it began"] = None
     action: Annotated[
-        DdlAction | None, TEXT, "skip or apply: an operator has said so; null: it blocks"
+        DdlAction | None, TEXT, "skip or apply, as an operator decided; null: it blocks"
     ] = None
-    sql: Annotated[str | None, "what apply runs in its place; null: the statement itself"] = None
-    ordered_at: Annotated[datetime | None, "when the operator said so"] = None
+    sql: Annotated[str | None, "apply runs this in its place; null: the statement itself"] = None
+    ordered_at: Annotated[datetime | None, "when the operator decided"] = None
 
     @property
     def name(self) -> TableName:
@@ -60,7 +60,7 @@ class BlockedDdls:
             "blocked_ddls",
             SCHEMA,
             storage_options,
-            description="Tidelake: DDLs that could not be run, and what operators say of them",
+            description="Tidelake: DDLs that could not be run, and operators' decisions",
         )
 
     def read(self, changefeed_id: str) -> dict[tuple[TableName, Ts], BlockedDdl]:

@@ -74,12 +74,12 @@ class ChangefeedRow:
         ChangefeedState, TEXT, "initializing … running … pending, stopped or failed"
     ] = "initializing"
     checkpoint_ts: Annotated[int, "TSO: everything at or below is in every table"]
-    resolved_ts: Annotated[int, "TSO: what the source has promised so far"]
+    resolved_ts: Annotated[int, "TSO: the source has sent everything up to it"]
     max_published_ts: Annotated[int, "TSO: no snapshot at or below is published (again)"] = 0
     term: Annotated[int, "counted up by each owner; only the newest one's writes count"] = 0
-    capture_id: Annotated[str, "who claimed the term"] = ""
+    capture_id: Annotated[str, "the capture that claimed the term"] = ""
     epoch: Annotated[str, "that capture's session"] = ""
-    etcd_cluster_id: Annotated[str, "where it was elected"] = ""
+    etcd_cluster_id: Annotated[str, "the etcd by which that capture was elected"] = ""
     owner_revision: Annotated[int, "create-revision of its election key"] = 0
     source_positions: Annotated[Mapping[str, int], "part -> low-water position"] = field(
         default_factory=dict
@@ -90,12 +90,12 @@ class ChangefeedRow:
         "part -> last watermark and the position of the message that carried it",
     ] = field(default_factory=dict)
     source_identities: Annotated[
-        Mapping[str, str], _NAMES, "part -> what it belongs to, as the topic's ID"
+        Mapping[str, str], _NAMES, "part -> its identity, as the topic's ID"
     ] = field(default_factory=dict)
-    fingerprint: Annotated[str, "of the configuration that decides what rows look like"] = ""
+    fingerprint: Annotated[str, "hash of the settings that decide what rows look like"] = ""
     error: Annotated[str | None, "why the changefeed failed, waits or warns"] = None
     updated_at: Annotated[datetime, "last refresh; rises with every write"] = NEVER
-    start_id: Annotated[str | None, "of the creation or resume that gave start_ts; null: run"] = (
+    start_id: Annotated[str | None, "ID of the creation or resume that set start_ts; null: run"] = (
         None
     )
     read_positions: Annotated[
@@ -109,11 +109,13 @@ class ChangefeedRow:
     ] = None
     messages_per_s: Annotated[float | None, "read over the last minute; null: not known"] = None
     time_left_s: Annotated[float | None, "till nothing is behind; null: not known, or never"] = None
-    dead_letters: Annotated[int | None, "of it all, those of no table too; null: not known"] = None
+    dead_letters: Annotated[int | None, "open ones of all tables and of none; null: not known"] = (
+        None
+    )
     source_left_s: Annotated[
-        float | None, "till Kafka may delete what is needed; null: not known"
+        float | None, "till Kafka may delete needed messages; null: not known"
     ] = None
-    filters: Annotated[str, "JSON: those it had, until when, and the one it has"] = "[]"
+    filters: Annotated[str, "JSON: earlier filters with their last TSO, and the present one"] = "[]"
     fresh_for_s: Annotated[
         float | None, "refreshed within this time after updated_at, or its writer is gone; null: no"
     ] = None
@@ -145,7 +147,7 @@ class Changefeeds:
             "changefeeds",
             SCHEMA,
             storage_options,
-            description="Tidelake: one row per changefeed, who replicates it and how far it is",
+            description="Tidelake: one row per changefeed: its owner, and how far it is",
             clock=self._clock,
         )
 

@@ -36,15 +36,15 @@ KEY = ("changefeed_id", "part", "identity", "position")
 SCHEMA = pa.schema(
     [
         column("changefeed_id", pa.string(), "the changefeed"),
-        column("part", pa.string(), "of the source: a Kafka topic/partition"),
-        column("identity", pa.string(), "of that part: the ID of a Kafka topic"),
+        column("part", pa.string(), "the part of the source: a Kafka topic/partition"),
+        column("identity", pa.string(), "its identity: the ID of a Kafka topic"),
         column("position", pa.int64(), "in that part: a Kafka offset"),
         column("value", pa.binary(), "the message as it came"),
         column("schema_name", pa.string(), "MySQL schema, where it could be read"),
         column("table_name", pa.string(), "MySQL table, where it could be read"),
         column("commit_ts", pa.int64(), "TSO, where it could be read"),
-        column("error_class", pa.string(), "what kind of trouble"),
-        column("message", pa.string(), "what was wrong"),
+        column("error_class", pa.string(), "the kind of error"),
+        column("message", pa.string(), "the error"),
         column("created_at", pa.timestamp("us", tz="UTC"), "when it was first put here"),
     ]
 )

@@ -36,19 +36,19 @@ LETTER: Final = ("changefeed_id", "part", "identity", "position", "created_at")
 SCHEMA: Final = pa.schema(
     [
         column("changefeed_id", pa.string(), "the changefeed"),
-        column("part", pa.string(), "of the source, where the letter was"),
-        column("identity", pa.string(), "of that part"),
+        column("part", pa.string(), "the part of the source that had the letter"),
+        column("identity", pa.string(), "that part's identity"),
         column("position", pa.int64(), "in that part"),
-        column("created_at", pa.timestamp("us", tz="UTC"), "the letter's, by which it is known"),
-        column("number", pa.int64(), "of a letter's rows the greatest one counts"),
+        column("created_at", pa.timestamp("us", tz="UTC"), "created_at of the letter"),
+        column("number", pa.int64(), "the row with a letter's greatest number counts"),
         column("state", pa.string(), "open, replayed, superseded or resolved"),
         column("passed", pa.string(), "new, old: the half that newer changes have passed"),
-        column("state_at", pa.timestamp("us", tz="UTC"), "since when it is so"),
-        column("state_by", pa.string(), "by whom"),
-        column("note", pa.string(), "what an operator has noted, or what has passed it"),
+        column("state_at", pa.timestamp("us", tz="UTC"), "since when the state holds"),
+        column("state_by", pa.string(), "who set it"),
+        column("note", pa.string(), "an operator's note, or the change that passed it"),
         column("refusal", pa.string(), "why the last replay could not apply it"),
         column("barred", pa.string(), "why it cannot be replayed any more"),
-        column("incarnation", pa.int32(), "of the changefeed then"),
+        column("incarnation", pa.int32(), "the changefeed's at that time"),
     ]
 )
 _KEY_SCHEMA = pa.schema([SCHEMA.field(name) for name in LETTER])
@@ -72,7 +72,7 @@ class LetterStates:
             "dead_letter_states",
             SCHEMA,
             storage_options,
-            description="Tidelake: what has become of dead letters, and by whom",
+            description="Tidelake: states of dead letters, and who set them",
             tidy=join_files,
             upkeep=upkeep,
         )

@@ -30,10 +30,10 @@ class ProgressRow:
     """A span's progress. ``updated_at`` is stamped by ``advance`` where it is None."""
 
     changefeed_id: Annotated[str, "the changefeed that fills the table"]
-    incarnation: Annotated[int, INT32, "of the changefeed; counted up by a rewind"]
+    incarnation: Annotated[int, INT32, "the changefeed's; counted up by a rewind"]
     schema_name: Annotated[str, "MySQL schema"]
     table_name: Annotated[str, "MySQL table"]
-    generation: Annotated[int, INT32, "of the table; 1: a dropped one goes on in its log"]
+    generation: Annotated[int, INT32, "always 1: a dropped table goes on in its log"]
     span: Annotated[str, "the part of the table; for now all of it"] = WHOLE_TABLE
     state: Annotated[
         str,
@@ -41,15 +41,17 @@ class ProgressRow:
         "stopped: nobody fills it; or dropped",
     ]
     checkpoint_ts: Annotated[int, "TSO: every change at or below is in the table"]
-    resolved_ts: Annotated[int, "TSO: what the source has promised so far"]
+    resolved_ts: Annotated[int, "TSO: the source has sent everything up to it"]
     checkpoint_time: Annotated[datetime, "checkpoint_ts as a time"] = field(init=False)
-    delta_version: Annotated[int | None, "of the target table at the checkpoint"] = None
-    engine: Annotated[str | None, "that made the last commit: merge-on-write or spark"] = None
+    delta_version: Annotated[int | None, "the target table's version at the checkpoint"] = None
+    engine: Annotated[str | None, "the one that made the last commit: merge-on-write or spark"] = (
+        None
+    )
     dead_letters: Annotated[int, "messages of the table that could not be applied"] = 0
     source_positions: Annotated[Mapping[str, int], "part -> low-water position"] = field(
         default_factory=dict
     )
-    capture_id: Annotated[str, "who wrote the row"]
+    capture_id: Annotated[str, "the capture that has the table"]
     epoch: Annotated[str, "that capture's session"]
     fence: Annotated[int, "term << 32 | assignment: orders the writers"]
     updated_at: Annotated[datetime | None, "when the row was written"] = None

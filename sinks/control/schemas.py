@@ -46,7 +46,7 @@ class SchemaRow:
     changefeed_id: Annotated[str, "the changefeed that fills the table"]
     schema_name: Annotated[str, "MySQL schema"]
     table_name: Annotated[str, "MySQL table"]
-    generation: Annotated[int, INT32, "of the table; 1: a dropped one goes on in its log"]
+    generation: Annotated[int, INT32, "always 1: a dropped table goes on in its log"]
     commit_ts: Annotated[int, "TSO of the DDL; 0: no CREATE TABLE was read, messages told it"]
     commit_time: Annotated[datetime | None, "commit_ts as a time"] = field(init=False)
     statement: Annotated[str, "the DDL as it came; empty: there was none"]
@@ -56,7 +56,7 @@ class SchemaRow:
         "in the order of the table; delta_type is null where MySQL computes the column on reading",
     ]
     key: Annotated[Sequence[str], pa.list_(pa.field("element", TEXT)), "columns of the handle key"]
-    delta_version: Annotated[int, "that took the shape up"] = 0
+    delta_version: Annotated[int, "the version that took the shape up"] = 0
     partitioning: Annotated[str | None, "as JSON; null: there is none, or it is not known"] = None
 
     def __post_init__(self) -> None:
