@@ -85,8 +85,8 @@ class RunAdmission:
         if differences:
             raise ConfigError(
                 f"changefeed {self._info.id} is replicated with other arguments by "
-                f"{_shown(others)}: {'; '.join(differences)}. Stop what runs, or give this one the "
-                "same"
+                f"{_shown(others)}: {'; '.join(differences)}. Stop those, or give this one the "
+                "same arguments"
             )
         return self._join(others)
 

@@ -266,8 +266,9 @@ class CaptureServer:
         is_late = self._clock.monotonic() - self._ends_since > limit_s
         if self._is_dropped and is_late:
             raise TidelakeError(
-                f"what capture {capture.id} had begun hangs: it has not ended {limit_s:g} s after "
-                "its suicide, so its process ends. Start it again, it goes on where the tables are"
+                f"work of capture {capture.id} hangs: it has not ended {limit_s:g} s after the "
+                "capture's suicide, so the process ends. Start it again: it goes on where the "
+                "tables are"
             )
         if not self._is_dropped and (is_late or not capture.session.is_alive):
             reason = capture.session.reason or f"its end takes longer than {limit_s:g} s"

@@ -83,7 +83,7 @@ def create_writes(cluster_id: str, info: ChangefeedInfo) -> PatchGroup:
     def new(key: str, kind: type[R], make: Callable[[], R]) -> Patch:
         def change(old: R | None) -> R:
             if old is not None:
-                raise ChangefeedExists(f"there is a changefeed {name}, or what is left of one")
+                raise ChangefeedExists(f"a changefeed {name} exists, or is not cleaned up yet")
             return make()
 
         return record_patch(key, kind, change)

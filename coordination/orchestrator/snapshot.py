@@ -186,7 +186,7 @@ class Snapshot:
 
     def _is_lost(self, guard: Compare) -> bool:
         if not self._is_ours(guard.key):
-            raise ValueError(f"the guard {guard.key} is outside of what is watched")
+            raise ValueError(f"the guard {guard.key} is outside of the watched keys")
         assert guard.target == "create"
         assert isinstance(guard.operand, int)
         kv = self._seen.get(guard.key)
@@ -210,7 +210,7 @@ class Snapshot:
 
     def _value(self, key: str) -> bytes | None:
         if not self._is_ours(key) or key == self.counter_key:
-            raise ValueError(f"a patch of {key}, which is outside of what is watched")
+            raise ValueError(f"a patch of {key}, which is outside of the watched keys")
         kv = self._seen.get(key)
         return kv.value if kv else None
 

@@ -143,7 +143,7 @@ class GrpcTransport:
         settings = self._settings
         if is_reachable_from_elsewhere(settings.addr) and not (settings.ca_path and settings.mtls):
             logger.warning(
-                "whoever reaches this capture may move and drain its tables: give ca-path, "
+                "everybody who reaches this capture may move and drain its tables: give ca-path, "
                 "cert-path and key-path addr=%s",
                 settings.addr,
             )

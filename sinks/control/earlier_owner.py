@@ -63,8 +63,8 @@ def alive(row: StoredOwner, ownership: Ownership, uri: str) -> TidelakeError:
         return TermRefused(
             f"changefeed {row.changefeed_id}: our election (revision {ownership.election_revision})"
             f" is older than that of term {row.term} (revision {row.owner_revision}), and capture "
-            f"{row.capture_id} keeps {uri} fresh: it is tried again. If etcd was restored from a "
-            "backup, stop the captures that still use what was there before"
+            f"{row.capture_id} keeps {uri} fresh: the claim is tried again. If etcd was restored "
+            "from a backup, stop the captures that still use the etcd from before"
         )
     (etcd, scope), (our_etcd, our_scope) = map(
         etcd_and_scope, (row.etcd_cluster_id, ownership.etcd_cluster_id)

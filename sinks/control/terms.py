@@ -66,9 +66,9 @@ def term_refused(changefeed_id: str, term: int, stored: int | None, uri: str) ->
     if stored is not None and stored > term:
         return TermRefused(
             f"changefeed {changefeed_id}: our term {term} was overtaken by term {stored} in {uri}: "
-            "another capture replicates it now. Nothing to repair; this one stands by, and claims "
-            "it when that one is gone. If you did not start a second one, look for it by "
-            "capture_id there."
+            "another capture replicates it now. Nothing has to be repaired: this capture stands "
+            "by, and claims the changefeed when the other one is gone. If you did not start a "
+            "second capture, look for it by capture_id there."
         )
     return TermRefused(
         f"changefeed {changefeed_id}: {uri} does not hold our term {term} (it holds {stored}): it "

@@ -133,8 +133,8 @@ def fill(column: Column) -> str | None:
         if column.default == CURRENT_TIMESTAMP:
             return CURRENT_TIMESTAMP
         raise ValueError(
-            f"the default of column {column.name} is the expression {column.default}: what it gave "
-            "to rows that are there is not known"
+            f"the default of column {column.name} is the expression {column.default}: the "
+            "values that it gave to old rows are not known"
         )
     if column.default is None:
         return None if column.nullable else _zero(column.type)

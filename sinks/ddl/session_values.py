@@ -65,8 +65,8 @@ class SessionValues:
         if self.timed:
             parts.append(
                 f"{_listed(self.timed)} has the second at which the statement began, which no "
-                "message tells: look in TiDB what old rows have, and apply the DDL with that value "
-                "as its DEFAULT"
+                "message tells: look in TiDB for the value of old rows, and apply the DDL with it "
+                "as the DEFAULT"
             )
         if self.zoned:
             parts.append(

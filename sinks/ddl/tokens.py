@@ -106,7 +106,7 @@ class Words:
     def end(self) -> None:
         """Raises ValueError where more words follow."""
         if self.peek().kind != "end":
-            raise ValueError(f"what follows with {self.peek().text or '(…)'} is unknown here")
+            raise ValueError(f"the words from {self.peek().text or '(…)'} on are unknown here")
 
     def until(self, keyword: str) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
         """The words before the keyword, and those behind it."""

@@ -182,7 +182,7 @@ def _conversion(old: MySQLType, new: MySQLType, time_zone: str) -> Callable[[Any
 
 
 def _unclear(_value: Any) -> Any:
-    raise ValueError("what MySQL makes of it is not clear")
+    raise ValueError("MySQL's rule for it is not clear")
 
 
 def _number(value: Any, old: MySQLType, new: MySQLType) -> Any:

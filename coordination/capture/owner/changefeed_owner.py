@@ -337,8 +337,8 @@ class ChangefeedOwner:
     def _say_that_it_waits(self) -> None:
         if not self._has_said_wait and (grace_s := self._role.capture.grace_s):
             logger.info(
-                "waits for up to %.0f s before a table that no capture reports is given to one: "
-                "who had it may have died right before this owner led changefeed_id=%s",
+                "waits for up to %.0f s before a capture gets a table that none reports: the "
+                "table's capture may have died right before this owner led changefeed_id=%s",
                 *(grace_s, self.name.id),
             )
         self._has_said_wait = True

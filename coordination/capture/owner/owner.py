@@ -122,8 +122,8 @@ class OwnerReactor:
         gone = {each for each in state.captures if state.is_gone(each)}
         for each in sorted(gone - self._gone):
             logger.info(
-                "capture %s at %s is gone: its tables are prepared elsewhere, and given away in "
-                "%.0f s, when nothing of it writes any more",
+                "capture %s at %s is gone: other captures prepare its tables, and get them in "
+                "%.0f s, when it surely writes no more",
                 *(each, state.captures[each].address, self._role.capture.grace_s),
             )
         self._gone = gone

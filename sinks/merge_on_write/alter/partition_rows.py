@@ -96,9 +96,7 @@ def find_partitions(
                 "be a date that Delta does not have (zero-date): their partition is not known"
             )
         if are_all_known and (place[live] == _IN_NONE).any():
-            raise TidelakeError(
-                "there are rows that are in none of the partitions that are known of it"
-            )
+            raise TidelakeError("the table has rows that are in none of its known partitions")
         hits = np.flatnonzero(live & np.isin(place, wanted))
         if len(hits):
             found[each.file.path] = hits

@@ -116,9 +116,9 @@ class PartRewrite:
             rows = rows.filter(pc.or_(is_whole, pc.invert(rows[by_name[ROW_DELETED]])))
         if any(rows[by_name[name]].null_count for name in full):
             raise TidelakeError(
-                f"its key becomes ({', '.join(self.key)}), and there are rows that have NULL in "
-                "it, or a date that is NULL here (zero-date): replicate the table anew, or keep it "
-                "as it is with [filter] rules"
+                f"its key becomes ({', '.join(self.key)}), and some rows have NULL in it, or a "
+                "date that is NULL here (zero-date): replicate the table anew, or keep it as it is "
+                "with [filter] rules"
             )
         return rows
 
@@ -134,7 +134,7 @@ class PartRewrite:
         if source is not None and source.null_count and self._had_dates(of):
             raise TidelakeError(
                 f"column {of.origin.name}: dates that Delta does not have are NULL in it "
-                "(zero-date), and what TiDB makes of each is not known: replicate the table anew"
+                "(zero-date), and TiDB's new value of each is not known: replicate the table anew"
             )
         try:
             return of.origin.values(source, rows.num_rows, *how)

@@ -179,6 +179,6 @@ def _check_ours(target: Target, wanted: Mapping[str, str], present: TargetState)
     if not (ddl.same_as(present.ddl) or is_over or present.is_dropped):
         made = "an unknown statement" if present.ddl is None else f"ts {present.ddl.commit_ts}"
         raise TidelakeError(
-            f"{where} was created by another DDL ({made}) than the one at"
-            f" commit-ts {ddl.commit_ts}; move it away and replay from before that DDL"
+            f"{where} was created by another DDL ({made}), not by the DDL at commit-ts "
+            f"{ddl.commit_ts}: move it away and rewind to below that DDL"
         )

@@ -83,7 +83,7 @@ def _refuse_unlike(order: PartitionExchange) -> None:
                 "what the table is: only plain upserted tables exchange rows"
             )
     if _likeness(partitioned.schema) != _likeness(table.schema):
-        raise TidelakeError(f"what is known of the columns of {both} differs: load both anew")
+        raise TidelakeError(f"the known columns of {both} differ: load both anew")
     partitioning = partitioned.schema.partitioning
     by = set() if partitioning is None else {name.lower() for name in partitioning.columns}
     if not by or not by <= {name.lower() for name in partitioned.schema.key}:

@@ -53,7 +53,7 @@ def kept_place(name: TableName, uri: str, dropped: TargetState | None) -> str:
     ddl = None if dropped is None else dropped.dropped
     if dropped is None or ddl is None:
         raise TidelakeError(
-            f"no DROP TABLE of {name} was carried out here, so that nothing of it was kept: "
+            f"no DROP TABLE of {name} was carried out here, so none of its rows were kept: "
             f"{WITHOUT_ROWS}"
         )
     effects = read_ddl(ddl.query, "", name.schema, name.table).effects
@@ -63,8 +63,8 @@ def kept_place(name: TableName, uri: str, dropped: TargetState | None) -> str:
         )
     if dropped.truncated_ts > ddl.commit_ts:
         raise TidelakeError(
-            f"a DDL at commit-ts {dropped.truncated_ts} truncated {name}, or was skipped, and what "
-            f"it took away was not kept: {WITHOUT_ROWS}"
+            f"a DDL at commit-ts {dropped.truncated_ts} truncated {name}, or was skipped, and its "
+            f"rows were not kept: {WITHOUT_ROWS}"
         )
     return kept_uri(uri, ddl)
 

@@ -80,7 +80,7 @@ def _arrival(
         found = None if version is None else read_log(storage, version=version)
         if found is None:
             raise TidelakeError(
-                f"what {target.name} is made of is no longer at {source.uri}: somebody has changed "
+                f"the version for {target.name} is no longer at {source.uri}: somebody has changed "
                 "that table; restore it"
             )
         return found

@@ -113,14 +113,14 @@ class BroughtBack:
         made = f"version {self.version} ({', '.join(filter(None, (self.operation, self.by)))})"
         if self.source is None:
             return f"{made}, a commit of another writer, has put other rows in the place of its own"
-        return f"{made} has brought back what was in version {self.source}"
+        return f"{made} has brought version {self.source} back"
 
     def _way(self) -> str:
         if not self.is_ours:
             return "its properties are gone, by which Tidelake knows it: undo that"
         if self.whole_ts is not None:
             return (
-                f"what was applied above commit-ts {self.whole_ts} does not come again by itself: "
+                f"changes above commit-ts {self.whole_ts} do not come again by themselves: "
                 f"rewind with --overwrite-checkpoint-ts {self.whole_ts}"
             )
         first = "TS" if self.begin_ts is None else f"{self.begin_ts}, which is before its first row"
@@ -136,7 +136,7 @@ class BroughtBack:
         if not self.is_ours:
             return undo
         accept = f"set its property '{ACCEPTED}' = '{self.version}'"
-        return f"{undo}; or if it is right as it is, {accept}"
+        return f"{undo}; or, if the table is right now, {accept}"
 
     def is_accepted(self, properties: Mapping[str, str]) -> bool:
         """Whether an operator has said that it is right so."""

@@ -119,8 +119,8 @@ def prove_put_if_absent(storage: TableStorage) -> None:
         storage.create(path, b"first")  # False: the client tried again, as an answer was lost
         if storage.create(path, b"second") or storage.size(path) is None:
             raise TidelakeError(
-                f"{storage.uri}: the storage does not refuse to make a file twice (no conditional "
-                "put), so two writers could overwrite each other's commits: use one that does"
+                f"{storage.uri}: the storage makes a file twice (it has no conditional put), so "
+                "two writers could overwrite each other's commits: use a storage that refuses that"
             )
     finally:
         storage.delete([path])

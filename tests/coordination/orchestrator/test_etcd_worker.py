@@ -317,5 +317,5 @@ def test_what_a_reactor_waits_for_ends_its_rest(ground: Ground):
 
 def test_a_patch_may_come_from_anywhere_but_must_be_of_a_watched_key(ground: Ground):
     reactor = Ticks(lambda state: state.groups.append((Patch("/elsewhere", lambda _: b"x"),)))
-    with pytest.raises(ValueError, match="outside of what is watched"):
+    with pytest.raises(ValueError, match="outside of the watched keys"):
         ground.drive(ground.worker(reactor), until=lambda: False)

@@ -260,7 +260,7 @@ def test_deletes_leave_room_for_the_counter(snapshot: Snapshot):
 
 def test_keys_that_are_not_watched_cannot_be_patched(snapshot: Snapshot):
     for key in ("/elsewhere", COUNTER):
-        with pytest.raises(ValueError, match="outside of what is watched"):
+        with pytest.raises(ValueError, match="outside of the watched keys"):
             snapshot.plan([group(becomes(key, b"1"))])
 
 
@@ -310,5 +310,5 @@ def test_a_guard_that_is_newer_than_what_was_seen_is_not_lost(
 
 def test_a_guard_outside_of_what_is_watched_is_an_error(snapshot: Snapshot, guards: list[Compare]):
     guards.append(Compare("/elsewhere", "create", 4))
-    with pytest.raises(ValueError, match="outside of what is watched"):
+    with pytest.raises(ValueError, match="outside of the watched keys"):
         snapshot.check_guards()

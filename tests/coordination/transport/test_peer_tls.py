@@ -207,7 +207,7 @@ def test_who_listens_to_the_world_without_mtls_is_warned_once(
         key_path=str(site.good.key),
     )
     site.start(A, settings if tls else plain)
-    assert len(said(caplog, "whoever reaches this capture")) == warns
+    assert len(said(caplog, "everybody who reaches this capture")) == warns
 
 
 def test_names_without_certificates_are_refused():

@@ -180,7 +180,7 @@ def test_a_default_as_tidb_writes_it(definition: str, text: str | None) -> None:
     "definition", ["BLOB DEFAULT (_BINARY'\ufffd')", "VARCHAR(9) DEFAULT x'ff'"]
 )
 def test_bytes_that_are_not_known_are_no_default(definition: str) -> None:
-    with pytest.raises(ValueError, match="what it gave to rows that are there is not known"):
+    with pytest.raises(ValueError, match="the values that it gave to old rows are not known"):
         filled(definition)
 
 
