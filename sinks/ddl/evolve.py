@@ -90,7 +90,7 @@ def evolved(schema: TableSchema, changes: Sequence[AlterSpec]) -> SchemaChange:
         sources[column.name] = old.name if old else None
         was = old.generated if old else ""
         if was == "virtual" or (column.generated and not was):
-            raise ValueError(f"{column.name} is computed in old rows, and these values are not sent")
+            raise ValueError(f"{column.name} is computed in old rows, whose values are not sent")
         text = fill(column) if old is None else None
         if text is not None:
             fills[column.name] = text
