@@ -27,7 +27,6 @@ from conf.masking import masked
 from conf.settings import TransportSettings
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.etcd.endpoints import read_file
-from coordination.transport.peer_tls import why_no_answer
 from coordination.transport.transport import MAX_BATCH_RECEIVED_BYTES
 
 logger = logging.getLogger(__name__)
@@ -35,6 +34,10 @@ logger = logging.getLogger(__name__)
 DELIVER: Final = "/tidelake.Messages/Deliver"
 CALL: Final = "/tidelake.Owner/Call"
 NO_TLS: Final = TransportSettings()
+TLS_ADVICE: Final = (
+    "all captures and callers need ca-path, cert-path and key-path, or none of them, and "
+    "certificates of that CA which have not expired"
+)
 ANSWERED_WITHIN_S: Final = 0.5
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_BATCH_RECEIVED_BYTES),
@@ -162,9 +165,8 @@ def call_owner(
     tls: TransportSettings = NO_TLS,
 ) -> dict[str, Any]:
     """Send a request to the capture at ``address`` and return its result. Blocks for up to
-    ``timeout_s`` (and some seconds more to find out why there is no answer). Raises CallRefused
-    with the capture's sentence; Unanswered where none came, but may come when asked again; TryAgain
-    where none ever comes (TLS). The request may have been done all the same."""
+    ``timeout_s``. Raises CallRefused with the capture's sentence; Unanswered where none came, but
+    may come when asked again. The request may have been done all the same."""
     request = json.dumps({"method": method, "params": dict(params)}).encode()
     with open_channel(address, tls) as channel:
         try:
@@ -172,11 +174,8 @@ def call_owner(
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.PERMISSION_DENIED:
                 raise CallRefused(f"the capture at {address} refuses: {error.details()}") from None
-            is_away = error.code() is grpc.StatusCode.UNAVAILABLE
-            problem = why_no_answer(address, tls) if is_away else None
-            reason = problem or f"{error.code().name.lower()} ({error.details()})"
-            kind = Unanswered if problem is None else TryAgain
-            raise kind(f"no answer from the capture at {address}: {reason}") from None
+            reason = reason_of(error)
+            raise Unanswered(f"no answer from the capture at {address}: {reason}") from None
     try:
         document = json.loads(reply)
         if "error" not in document:
@@ -210,11 +209,11 @@ def answer_call(handle: Handle, request: bytes) -> bytes:
     return json.dumps(reply | {"again": True} if again else reply).encode()
 
 
-def reason_of(error: Any, address: str, tls: TransportSettings) -> str:
-    """Why a call failed, in words. May block for some seconds, if the other side accepts the
-    connection and does not answer."""
+def reason_of(error: Any) -> str:
+    """Why a call failed, in words. Why a TLS handshake failed gRPC tells the other side alone."""
     if error.code() is grpc.StatusCode.PERMISSION_DENIED:
         return f"it refuses: {error.details()}"
-    is_away = error.code() is grpc.StatusCode.UNAVAILABLE
-    problem = why_no_answer(address, tls) if is_away else None
-    return problem or f"{error.code().name.lower()} ({error.details()})"
+    reason = f"{error.code().name.lower()} ({error.details()})"
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        return f"{reason}. Where it is up, its log says why it closes the connection: {TLS_ADVICE}"
+    return reason

@@ -276,21 +276,16 @@ class GrpcTransport:
         self._send_next(peer_id)
 
     def _goes_away(self, peer_id: CaptureID, address: str, failure: Exception) -> None:
-        """The peer does not answer. Told once, on another thread: to find out why may block."""
+        """The peer does not answer; told once."""
         if peer_id not in self._away and not self._is_closed:
-            threading.Thread(
-                target=self._tell_away, args=(peer_id, address, failure), daemon=True
-            ).start()
+            if isinstance(failure, grpc.Call):
+                reason = reason_of(failure)
+            else:
+                reason = str(failure) if isinstance(failure, ConfigError) else repr(failure)
+            logger.warning(
+                "a capture does not answer peer_id=%s address=%s: %s", peer_id, address, reason
+            )
         self._away.add(peer_id)
-
-    def _tell_away(self, peer_id: CaptureID, address: str, error: Exception) -> None:
-        if isinstance(error, grpc.Call):
-            reason = reason_of(error, address, self._settings)
-        else:
-            reason = str(error) if isinstance(error, ConfigError) else repr(error)
-        logger.warning(
-            "a capture does not answer peer_id=%s address=%s: %s", peer_id, address, reason
-        )
 
     def _admit(self, context: grpc.ServicerContext, what: str, names: Collection[str]) -> None:
         """Abort unless the caller's certificate has one of these common names."""

@@ -13,10 +13,10 @@ import pytest
 
 from conf.problems import SettingError
 from conf.settings import TransportSettings
-from coordination.errors import ConfigError, TryAgain
+from coordination.errors import ConfigError
 from coordination.model import CaptureID
 from coordination.transport import grpc_transport
-from coordination.transport.grpc_calls import CallRefused, call_owner
+from coordination.transport.grpc_calls import CallRefused, Unanswered, call_owner
 from coordination.transport.grpc_transport import GrpcTransport
 from tests.coordination.transport.grpc_captures import A, B, dispatch
 from tests.services.certificates import Authority, Files
@@ -83,27 +83,19 @@ def said(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("who", "here", "there"),
+    ("who", "there"),
     [
-        ("none", "it asks for a certificate: give cert-path", "PEER_DID_NOT_RETURN_A_CERTIFICATE"),
-        ("plain", "it speaks TLS: give ca-path, cert-path and key-path", "WRONG_VERSION_NUMBER"),
-        (
-            "stranger",
-            "it does not accept our certificate .*: unable to get local issuer",
-            "local issuer",
-        ),
-        ("other CA", "its certificate is not accepted: unable to get local issuer", ""),
-        (
-            "expired",
-            "it does not accept our certificate .*: certificate has expired",
-            "certificate has expired",
-        ),
+        ("none", "PEER_DID_NOT_RETURN_A_CERTIFICATE"),
+        ("plain", "WRONG_VERSION_NUMBER"),
+        ("stranger", "local issuer"),
+        ("other CA", ""),
+        ("expired", "certificate has expired"),
     ],
 )
-def test_who_has_no_certificate_a_strangers_or_an_expired_one_is_told_so_in_one_line(
-    site: Site, capfd: pytest.CaptureFixture[str], who: str, here: str, there: str
+def test_who_has_no_certificate_a_strangers_or_an_expired_one_is_told_where_to_look(
+    site: Site, capfd: pytest.CaptureFixture[str], who: str, there: str
 ):
-    """The other side's line is gRPC's own, on stderr: nothing of a caller comes as far as us."""
+    """The other side's line is gRPC's own, on stderr: it alone says why."""
     site.start(B, site.settings(site.good))
     caller = {
         "none": site.settings(None),
@@ -113,13 +105,13 @@ def test_who_has_no_certificate_a_strangers_or_an_expired_one_is_told_so_in_one_
         "expired": site.settings(site.expired),
     }[who]
     capfd.readouterr()
-    with pytest.raises(TryAgain, match=f"no answer from the capture at .*: {here}") as raised:
+    with pytest.raises(Unanswered, match="its log says why it closes the connection") as raised:
         site.ask(caller)
     assert "\n" not in str(raised.value)
     assert there in capfd.readouterr().err
 
 
-def test_captures_that_do_not_accept_each_other_say_why_once(
+def test_captures_that_do_not_accept_each_other_say_so_once(
     site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     with monkeypatch.context() as patch:  # its certificate expired after its start
@@ -132,9 +124,9 @@ def test_captures_that_do_not_accept_each_other_say_why_once(
     eventually(lambda: len(said(caplog, "a capture does not answer")) == 2)
     (at_late,) = said(caplog, f"peer_id={B}")
     (at_good,) = said(caplog, f"peer_id={A}")
-    assert "it does not accept our certificate" in at_late
-    assert at_late.endswith("certificate has expired")
-    assert at_good.endswith("its certificate is not accepted: certificate has expired")
+    assert all(
+        "certificates of that CA which have not expired" in each for each in (at_late, at_good)
+    )
     assert good.receive() == []
 
 
