@@ -95,6 +95,29 @@ def _with_properties(
     return state_of(state.handle)
 
 
+def refuse_unless_ours(
+    there: TableProperties, name: TableName, uri: str, *, changefeed_id: str, incarnation: int
+) -> None:
+    """Raises TidelakeError for a table that this changefeed has not made, or that a newer
+    incarnation of it writes."""
+    owner, where = there.changefeed_id, f"table {name} at {uri}"
+    if owner is None:
+        raise TidelakeError(
+            f"{where} was not made by Tidelake: move it away, or give another sink-uri"
+        )
+    if owner != changefeed_id:
+        raise TidelakeError(
+            f"{where} belongs to changefeed {owner!r}, and not to {changefeed_id!r}: move it away, "
+            "or give another sink-uri"
+        )
+    if (there.incarnation or 0) > incarnation:
+        raise TidelakeError(
+            f"{where} belongs to incarnation {there.incarnation} of changefeed {owner!r}, and this "
+            f"is incarnation {incarnation}: another process has rewound it, and goes on. End this "
+            "one"
+        )
+
+
 def refuse_other_form(state: TargetState, name: TableName, form: WriteMode) -> None:
     """Raises ConfigError if the settings want another form: a table keeps the form that it was made
     in."""

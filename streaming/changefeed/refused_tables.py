@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from coordination.errors import TidelakeError
-from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
-from sinks.target.target_table import TargetState
+from sinks.target.target_table import TargetState, refuse_unless_ours
 from streaming.changefeed.replicated_table import ReplicatedTable
 
 
@@ -34,28 +33,16 @@ def refuse_late(row: ProgressRow, feed: ChangefeedRow) -> None:
         )
 
 
-def refuse_unless_ours(
+def refuse_unless_there(
     uri: str, row: ProgressRow, state: TargetState | None, feed: ChangefeedRow
 ) -> None:
-    """Refuses a table that `progress` says is filled, if the table at its place is not ours."""
+    """Raises TidelakeError where `progress` says that a table is filled, and the table at its place
+    is gone or not ours."""
     if state is None:
         raise TidelakeError(
             f"table {row.name} is gone from {uri} though progress says that it is "
             "filled: restore it, or exclude it with [filter] rules, or load it anew with "
             "--overwrite-checkpoint-ts"
         )
-    refuse_if_foreign(row.name, uri, state, feed)
-
-
-def refuse_if_foreign(name: TableName, uri: str, state: TargetState, feed: ChangefeedRow) -> None:
-    ours = feed.changefeed_id
-    if state.changefeed_id != ours:
-        raise TidelakeError(
-            f"table {name} at {uri} belongs to {state.changefeed_id or 'nobody'}, "
-            f"not to changefeed {ours}: use another sink-uri, or move the table away"
-        )
-    if (state.incarnation or 0) > feed.incarnation:
-        raise TidelakeError(
-            f"table {name} belongs to a newer incarnation of changefeed {ours}: stop this "
-            "process; the newer one goes on"
-        )
+    ours, incarnation = feed.changefeed_id, feed.incarnation
+    refuse_unless_ours(state, row.name, uri, changefeed_id=ours, incarnation=incarnation)

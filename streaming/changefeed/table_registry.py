@@ -29,6 +29,7 @@ from sinks.target.target_table import (
     lengthen,
     refuse_another_key,
     refuse_other_form,
+    refuse_unless_ours,
     seal,
     table_uri,
 )
@@ -42,9 +43,8 @@ from streaming.changefeed.earlier_filters import refuse_left_out_tables
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.refused_tables import (
     refuse_a_gap,
-    refuse_if_foreign,
     refuse_late,
-    refuse_unless_ours,
+    refuse_unless_there,
 )
 from streaming.changefeed.replicated_table import (
     NO_DDL,
@@ -144,7 +144,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
             if is_late and self.forms.of(name).all_columns:
                 refuse_late(row, self._row)
             return found
-        refuse_unless_ours(self.uri(name), row, state, self._row)
+        refuse_unless_there(self.uri(name), row, state, self._row)
         assert state is not None
         if lengthens:
             state = self._lengthened(name, state)
@@ -334,7 +334,10 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         """No row has told what the table is; if it is there nevertheless, it says so itself."""
         state = self.at(name)
         if state is not None and not state.is_dropped:
-            refuse_if_foreign(name, self.uri(name), state, self._row)
+            ours, incarnation = self._row.changefeed_id, self._row.incarnation
+            refuse_unless_ours(
+                state, name, self.uri(name), changefeed_id=ours, incarnation=incarnation
+            )
             self.put(self._taken_up(name, state, start))
             return
         known = self.get(name, ReplicatedTable(name=name, checkpoint=start))

@@ -37,7 +37,7 @@ from sinks.target.table_properties import (
     DdlIdentity,
     retention,
 )
-from sinks.target.target_table import TargetState, inspect, refuse_other_form
+from sinks.target.target_table import TargetState, inspect, refuse_other_form, refuse_unless_ours
 from sinks.target.write_mode import COMMIT_TIME, COMMIT_TS
 from sinks.types.delta_types import delta_type
 
@@ -159,20 +159,13 @@ def table_properties(target: Target, properties: Mapping[str, str]) -> dict[str,
 
 def _check_ours(target: Target, wanted: Mapping[str, str], present: TargetState) -> None:
     where = f"table {target.name} at {target.uri}"
-    if present.changefeed_id is None:
-        raise TidelakeError(
-            f"{where} was not made by Tidelake; move it away, or choose another sink-uri"
-        )
-    if present.changefeed_id != wanted[CHANGEFEED]:
-        raise TidelakeError(
-            f"{where} belongs to changefeed {present.changefeed_id!r}, not to"
-            f" {wanted[CHANGEFEED]!r}; move it away, or choose another sink-uri"
-        )
-    if (present.incarnation or 0) > int(wanted[INCARNATION]):
-        raise TidelakeError(
-            f"{where} belongs to incarnation {present.incarnation} of {present.changefeed_id!r},"
-            f" newer than {wanted[INCARNATION]}: another run has rewound it; end this one"
-        )
+    refuse_unless_ours(
+        present,
+        target.name,
+        target.uri,
+        changefeed_id=wanted[CHANGEFEED],
+        incarnation=int(wanted[INCARNATION]),
+    )
     refuse_other_form(present, target.name, target.form)
     ddl = DdlIdentity.from_json(wanted[DDL])
     is_over = present.dropped is not None and not _is_newer(wanted, present)

@@ -40,6 +40,7 @@ from sinks.target.table_properties import (
     DdlIdentity,
     TableProperties,
 )
+from sinks.target.target_table import refuse_unless_ours
 
 # What is true of a log, whatever table is in it: it stays, and the table's own does not come along.
 _OF_THE_LOG = frozenset(
@@ -80,20 +81,18 @@ def check_free(table: TableHandle, order: ShallowClone) -> None:
 
 
 def _refuse_unless_free(there: TableProperties, order: ShallowClone) -> None:
-    where, ours, owner = f"at {order.target.uri}", order.properties[CHANGEFEED], there.changefeed_id
-    if owner is None:
-        raise TidelakeError(f"there is a table {where} that was not made by Tidelake: move it away")
-    if owner != ours:
-        raise TidelakeError(f"the table {where} belongs to changefeed {owner!r}: move it away")
-    if (there.incarnation or 0) > int(order.properties[INCARNATION]):
-        raise TidelakeError(
-            f"the table {where} belongs to a newer incarnation of {ours!r}: another run has "
-            "rewound it; end this one"
-        )
+    target, properties = order.target, order.properties
+    refuse_unless_ours(
+        there,
+        target.name,
+        target.uri,
+        changefeed_id=properties[CHANGEFEED],
+        incarnation=int(properties[INCARNATION]),
+    )
     if not there.is_dropped:
         raise TidelakeError(
-            f"there is a table {where}, and no DROP TABLE of {order.target.name} was carried out: "
-            "move it away"
+            f"there is a table at {target.uri}, and no DROP TABLE of {target.name} was carried "
+            "out: move it away"
         )
 
 

@@ -32,14 +32,14 @@ def test_a_table_that_nobody_dropped(engine: MergeOnWriteEngine, folder: str) ->
 def test_a_foreign_table(engine: MergeOnWriteEngine, folder: str) -> None:
     shutil.rmtree(f"{folder}/b")
     made(f"{folder}/b")
-    refused(engine, folder, TidelakeError, "not made by Tidelake: move it away")
+    refused(engine, folder, TidelakeError, "was not made by Tidelake: move it away")
 
 
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
         ("tidelake.changefeed", "other", "belongs to changefeed 'other'"),
-        ("tidelake.incarnation", "2", "newer incarnation"),
+        ("tidelake.incarnation", "2", "incarnation 2 of changefeed"),
     ],
 )
 def test_a_table_of_another(
