@@ -50,7 +50,7 @@ from streaming.apply.row_errors import (
     told_errors,
     unknown_column_errors,
 )
-from streaming.apply.rows_to_apply import Mask, Piece, Rows, origins_of, pieces_to_apply
+from streaming.apply.rows_to_apply import Mask, Piece, RowNumbers, origins_of, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedKeys, TypedValues, typed_keys, typed_values
 from streaming.protocols.contract import DATA, OLD, OP_DELETE, OP_UPDATE
@@ -92,7 +92,7 @@ class _Side:
     """Rows of the log: the old values of a piece's events, or the new ones."""
 
     piece: Piece
-    rows: Rows
+    rows: RowNumbers
     is_before: bool
     columns: dict[str, pa.Array]
 
@@ -144,10 +144,10 @@ class _PieceEvents:
             rows = self._good()
             self._leave_out(self.is_good.copy(), unknown_column_errors(rows, self.unknown))
 
-    def _good(self, among: Mask | None = None) -> Rows:
+    def _good(self, among: Mask | None = None) -> RowNumbers:
         return np.flatnonzero(self.is_good if among is None else self.is_good & among)
 
-    def _cast(self, rows: Rows, rules: ChangeRules) -> TypedValues:
+    def _cast(self, rows: RowNumbers, rules: ChangeRules) -> TypedValues:
         schema = self.piece.of.schema
         others = [column for column in schema.delivered if column.name not in schema.key]
         values = typed_values(self.piece, rows, others, rules)
@@ -168,7 +168,7 @@ class _PieceEvents:
             )
         return replace(values, columns=present.columns)
 
-    def _mask(self, rows: Rows, is_it: Mask | None) -> Mask | None:
+    def _mask(self, rows: RowNumbers, is_it: Mask | None) -> Mask | None:
         """By row of the piece."""
         if is_it is None:
             return None
@@ -186,12 +186,12 @@ class _PieceEvents:
         """For every row the values that make it one event."""
         return event_identities(self.piece, self._key)
 
-    def count_nulled(self, rows: Rows) -> Counter[str]:
+    def count_nulled(self, rows: RowNumbers) -> Counter[str]:
         """For these events, by column: the dates that are NULL in the log."""
         changed = self._before.rows[np.isin(self._before.rows, rows)]
         return self._after.count_nulled(rows) + self._before.count_nulled(changed)
 
-    def sides(self, rows: Rows) -> list[_Side]:
+    def sides(self, rows: RowNumbers) -> list[_Side]:
         """The sides of these events, which are good and rise."""
         columns = self._after.of(rows, np.ones(len(rows), np.bool_))
         after = _Side(piece=self.piece, rows=rows, is_before=False, columns=columns)

@@ -57,7 +57,14 @@ from streaming.apply.row_errors import (
     told_errors,
     unknown_column_errors,
 )
-from streaming.apply.rows_to_apply import NO_ROWS, Mask, Piece, Rows, origins_of, pieces_to_apply
+from streaming.apply.rows_to_apply import (
+    NO_ROWS,
+    Mask,
+    Piece,
+    RowNumbers,
+    origins_of,
+    pieces_to_apply,
+)
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedValues, typed_keys, typed_values
 from streaming.protocols.contract import OLD, OP_DELETE, OP_INSERT, OP_UPDATE
@@ -156,7 +163,7 @@ class _PieceChanges:
         self.last = NO_ROWS  # entries that are the last change of their key
         self.values: TypedValues | None = None  # of the rows that are written, or of more
 
-    def leave_out(self, rows: Rows) -> None:
+    def leave_out(self, rows: RowNumbers) -> None:
         """Mark rows as not good, and with them the DELETEs of their old keys: if an UPDATE cannot
         be applied, its old row stays, unless it has left for a key that the table cannot have."""
         self.is_good[rows] = False
@@ -173,7 +180,7 @@ class _PieceChanges:
         has_left = has_left[: self.piece.count]
         return has_left if self.is_told is None else has_left & ~self.is_told
 
-    def cast(self, entries: Rows, rules: ChangeRules) -> bool:
+    def cast(self, entries: RowNumbers, rules: ChangeRules) -> bool:
         """Cast the values of these entries, which rise; False if there is a bad one."""
         piece, others = self.piece, self._others
         now = int(np.searchsorted(entries, piece.count))
@@ -184,14 +191,14 @@ class _PieceChanges:
         self.values = values
         return self.values.is_bad is None
 
-    def leave_out_bad(self, entries: Rows) -> None:
+    def leave_out_bad(self, entries: RowNumbers) -> None:
         """Leaves out bad rows among those that were cast."""
         if self.values is not None and self.values.is_bad is not None:
             bad = entries[self.values.is_bad]
             of_old = self.piece.moved[bad[bad >= self.piece.count] - self.piece.count]
             self.leave_out(np.append(bad[bad < self.piece.count], of_old))
 
-    def candidates(self) -> Rows:
+    def candidates(self) -> RowNumbers:
         """The entries that can be the last change of their key."""
         able = self.is_good if self._has_no_place is None else self.is_good & ~self._has_no_place
         return np.flatnonzero(able if self.is_passed is None else able & ~self.is_passed)

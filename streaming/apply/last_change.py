@@ -27,7 +27,7 @@ from sinks.target.write_mode import (
 from sinks.types.delta_types import arrow_of
 from sinks.types.key_hash import Keys, keys_of
 from sinks.types.last_per_key import joined_keys, last_per_key
-from streaming.apply.rows_to_apply import Piece, Rows
+from streaming.apply.rows_to_apply import Piece, RowNumbers
 from streaming.protocols.contract import OP_DELETE
 
 
@@ -40,7 +40,7 @@ class LastChanges:
     is_put: npt.NDArray[np.bool_]
 
 
-def last_changes(pieces: Sequence[tuple[Piece, Keys, Rows]]) -> LastChanges:
+def last_changes(pieces: Sequence[tuple[Piece, Keys, RowNumbers]]) -> LastChanges:
     """The last changes among these entries of the pieces, whose keys come with them."""
     no_ts: list[npt.NDArray[Any]] = [np.empty(0, np.int64)]
     ops = [_of(piece.op, rows) for piece, _, rows in pieces]
@@ -51,7 +51,7 @@ def last_changes(pieces: Sequence[tuple[Piece, Keys, Rows]]) -> LastChanges:
     )
 
 
-def last_entries(pieces: Sequence[tuple[Piece, Keys, Rows]]) -> list[Rows]:
+def last_entries(pieces: Sequence[tuple[Piece, Keys, RowNumbers]]) -> list[RowNumbers]:
     """The entries of each piece that are the last change of their key, rising. Each piece comes
     with the keys of all its entries and with the entries that count."""
     if not pieces:
@@ -74,12 +74,12 @@ def last_entries(pieces: Sequence[tuple[Piece, Keys, Rows]]) -> list[Rows]:
     return found
 
 
-def _picked(keys: Keys, rows: Rows) -> Keys:
+def _picked(keys: Keys, rows: RowNumbers) -> Keys:
     second = None if keys.second is None else _of(keys.second, rows)
     return Keys(_of(keys.first, rows), second)
 
 
-def _of(column: npt.NDArray[Any], rows: Rows) -> npt.NDArray[Any]:
+def _of(column: npt.NDArray[Any], rows: RowNumbers) -> npt.NDArray[Any]:
     """The entries ``rows`` of a column. They rise, so if there are as many as the column has, they
     are the whole column."""
     return column if len(rows) == len(column) else column[rows]

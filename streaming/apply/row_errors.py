@@ -16,7 +16,7 @@ from sinks.types.casts_dates import is_storable
 from sinks.types.delta_types import delta_type
 from sinks.types.table_schema import MOMENTS, Column
 from streaming.apply.row_block import RowBlock
-from streaming.apply.rows_to_apply import Piece, Rows, origins_of, pieces_to_apply
+from streaming.apply.rows_to_apply import Piece, RowNumbers, origins_of, pieces_to_apply
 from streaming.apply.table_task import TableTask
 
 CAST: Final = "cast"  # error classes
@@ -57,7 +57,7 @@ _NO_ERRORS: Final = ERRORS.empty_table()
 class RowErrors:
     """Rows of one piece that cannot be applied, with an error class and a message each."""
 
-    rows: Rows
+    rows: RowNumbers
     error_class: pa.Array
     message: pa.Array
 
@@ -72,7 +72,7 @@ class RowErrors:
 
 
 def cast_errors(
-    rows: Rows, text: pa.Array, column: Column, rule: str = NO_DAY_MESSAGE
+    rows: RowNumbers, text: pa.Array, column: Column, rule: str = NO_DAY_MESSAGE
 ) -> RowErrors:
     """The errors of rows whose ``text`` in a column cannot be cast, or is NULL in a key column.
     ``rule``: why a date that Delta does not have is one."""
@@ -87,7 +87,7 @@ def cast_errors(
     return RowErrors(rows, _same(CAST, rows), message)
 
 
-def unknown_column_errors(rows: Rows, names: Sequence[str]) -> RowErrors:
+def unknown_column_errors(rows: RowNumbers, names: Sequence[str]) -> RowErrors:
     """The errors of rows that have columns which the target table lacks."""
     message = (
         f"the target table lacks column {', '.join(names)}: a filter or an operator has passed over"
@@ -97,7 +97,7 @@ def unknown_column_errors(rows: Rows, names: Sequence[str]) -> RowErrors:
     return RowErrors(rows, _same(UNKNOWN_COLUMN, rows), _same(message, rows))
 
 
-def incomplete_errors(rows: Rows, names: Sequence[str]) -> RowErrors:
+def incomplete_errors(rows: RowNumbers, names: Sequence[str]) -> RowErrors:
     """The errors of rows that lack columns of a table whose rows are found by all of them."""
     message = (
         f"the message lacks column {', '.join(names)}, and the table's rows are found by all "
@@ -106,17 +106,17 @@ def incomplete_errors(rows: Rows, names: Sequence[str]) -> RowErrors:
     return RowErrors(rows, _same(NO_WHOLE_ROW, rows), _same(message, rows))
 
 
-def no_old_row_errors(rows: Rows) -> RowErrors:
+def no_old_row_errors(rows: RowNumbers) -> RowErrors:
     return RowErrors(rows, _same(NO_WHOLE_ROW, rows), _same(NO_OLD_ROW_MESSAGE, rows))
 
 
-def no_place_errors(rows: Rows) -> RowErrors:
+def no_place_errors(rows: RowNumbers) -> RowErrors:
     """The errors of events with a value that has no place in the type that its column has now."""
     message = "a value has no place in the type that a later DDL has given its column"
     return RowErrors(rows, _same(CAST, rows), _same(message, rows))
 
 
-def told_errors(piece: Piece, rows: Rows, otherwise: tuple[str, str] = ("", "")) -> RowErrors:
+def told_errors(piece: Piece, rows: RowNumbers, otherwise: tuple[str, str] = ("", "")) -> RowErrors:
     """The errors that the decoder reported for these rows; for rows without one, ``otherwise`` (an
     error class and a message)."""
     at = pa.array(rows)
@@ -159,5 +159,5 @@ def error_table(found: Sequence[tuple[Piece, RowErrors]], origins: Sequence[str]
     return pa.Table.from_batches(batches, ERRORS)
 
 
-def _same(text: str, rows: Rows) -> pa.Array:
+def _same(text: str, rows: RowNumbers) -> pa.Array:
     return pa.repeat(pa.scalar(text, pa.string()), len(rows))

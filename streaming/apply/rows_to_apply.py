@@ -36,9 +36,9 @@ HELD_BYTES: Final = 256 << 20
 # Decompressed bytes of a piece; so its text columns stay far below an Arrow array's 2 GiB.
 PIECE_BYTES: Final = 128 << 20
 
-Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-NO_ROWS: Final[Rows] = np.empty(0, np.int64)
+NO_ROWS: Final[RowNumbers] = np.empty(0, np.int64)
 _EVENTS: Final = {"delete": OP_DELETE, "insert": OP_INSERT, "update": OP_UPDATE}
 
 
@@ -48,7 +48,7 @@ class DueBatch:
 
     block: RowBlock
     number: int  # of the batch in its block
-    rows: Rows | None  # the rows that are due; None: all
+    rows: RowNumbers | None  # the rows that are due; None: all
     count: int
     held: pa.RecordBatch | None  # None: read the batch from the block again
 
@@ -56,7 +56,7 @@ class DueBatch:
         """The due rows of a column of the batch."""
         return column if self.rows is None else column.take(pa.array(self.rows))
 
-    def values(self, side: str, wanted: Rows) -> pa.StructArray | None:
+    def values(self, side: str, wanted: RowNumbers) -> pa.StructArray | None:
         """The columns of ``side`` (DATA or OLD) of some of the due rows; None if the batch has no
         such side. ``wanted`` are their numbers among the due rows, from 0, rising."""
         batch = self.held if self.held is not None else self.block.batches()[self.number]
@@ -94,7 +94,7 @@ class Piece:
     shape: pa.StructType  # of data
     batches: tuple[DueBatch, ...]
     count: int
-    moved: Rows
+    moved: RowNumbers
     op: npt.NDArray[np.int8]
     commit_ts: npt.NDArray[np.int64]
     position: npt.NDArray[np.int64]
@@ -104,7 +104,7 @@ class Piece:
     error_class: pa.Array | None  # from the decoder; None: no row has an error
     error_message: pa.Array | None
 
-    def values(self, rows: Rows, side: str = DATA) -> pa.StructArray:
+    def values(self, rows: RowNumbers, side: str = DATA) -> pa.StructArray:
         """The columns of ``shape`` of these rows; ``rows`` rises. With ``side`` OLD the old values,
         null for a row that has none."""
         found = []
@@ -174,7 +174,7 @@ def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> I
 
 def _due(
     batch: pa.RecordBatch, block: RowBlock, task: TableTask, above: Ts, last: Ts
-) -> Rows | None:
+) -> RowNumbers | None:
     """The rows that are due; None: all of them."""
     is_due: Mask | None = None
     if block.min_ts <= above or block.max_ts > last:
@@ -248,11 +248,11 @@ def _errors(batches: _Batches, name: str) -> pa.Array | None:
 
 def _old_keys(
     batches: _Batches, schema: TableSchema, places: Mapping[str, int]
-) -> tuple[Rows, list[pa.Array]]:
+) -> tuple[RowNumbers, list[pa.Array]]:
     """The rows whose ``old`` has another key than ``data``, and the texts of the old keys. A key
     column that ``old`` lacks has the same value as in ``data``; where all columns are the key, the
     old row is whole, and its NULLs are values."""
-    moved: list[Rows] = []
+    moved: list[RowNumbers] = []
     found: list[list[pa.Array]] = []
     begin = 0
     for due, batch in batches:

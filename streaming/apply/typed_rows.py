@@ -23,7 +23,7 @@ from streaming.apply.row_errors import (
     RowErrors,
     cast_errors,
 )
-from streaming.apply.rows_to_apply import Mask, Piece, Rows
+from streaming.apply.rows_to_apply import Mask, Piece, RowNumbers
 from streaming.protocols.contract import DATA
 
 
@@ -37,7 +37,7 @@ class TypedKeys:
     nulled: Mapping[str, Mask]  # as of TypedValues
     has_left: Mask | None  # bad only for a date that has no place in a key; None: there is none
 
-    def of(self, entries: Rows) -> dict[str, pa.Array]:
+    def of(self, entries: RowNumbers) -> dict[str, pa.Array]:
         """The key columns of some entries; ``entries`` rises."""
         if all(len(entries) == len(column) for column in self.columns.values()):
             return self.columns
@@ -52,20 +52,20 @@ class TypedValues:
     ``nulled``: by column that has some, the rows with a date that Delta does not have, which is
     NULL here (docs/types.md)."""
 
-    rows: Rows
+    rows: RowNumbers
     columns: dict[str, pa.Array]
     is_bad: Mask | None
     errors: tuple[RowErrors, ...]
     nulled: Mapping[str, Mask] = field(default_factory=dict)
 
-    def count_nulled(self, entries: Rows) -> Counter[str]:
+    def count_nulled(self, entries: RowNumbers) -> Counter[str]:
         """How many of these entries are among ``nulled``, by column. Each is one of ``rows``."""
         if not self.nulled:
             return Counter()
         at = np.searchsorted(self.rows, entries)
         return Counter({name: int(mask[at].sum()) for name, mask in self.nulled.items()})
 
-    def of(self, entries: Rows, is_written: Mask) -> dict[str, pa.Array]:
+    def of(self, entries: RowNumbers, is_written: Mask) -> dict[str, pa.Array]:
         """The columns of some entries. An entry that is written must be among ``rows``; the others
         are NULL."""
         if len(entries) == len(self.rows) and is_written.all():
@@ -73,7 +73,7 @@ class TypedValues:
         at = pa.array(np.searchsorted(self.rows, entries), mask=~is_written)
         return {name: column.take(at) for name, column in self.columns.items()}
 
-    def and_old(self, old: TypedValues, entries: Rows) -> TypedValues:
+    def and_old(self, old: TypedValues, entries: RowNumbers) -> TypedValues:
         """These and the values of ``old``, as of ``entries``. If a row is bad in both, the errors
         here count."""
         both = (self, old)
@@ -138,7 +138,7 @@ def typed_keys(piece: Piece, rules: CastRules, *, finds_rows: bool = True) -> Ty
 
 
 def typed_values(
-    piece: Piece, rows: Rows, columns: Sequence[Column], rules: CastRules, side: str = DATA
+    piece: Piece, rows: RowNumbers, columns: Sequence[Column], rules: CastRules, side: str = DATA
 ) -> TypedValues:
     """Cast the values of some rows, which rise, in these columns. A column that the piece lacks is
     NULL. ``side``: DATA or OLD."""
@@ -183,7 +183,7 @@ def _nulled(text: pa.Array, cast: CastColumn) -> Mask | None:
 class _Failures:
     """Collects the rows with a value that cannot be cast, and the first such error of each row."""
 
-    rows: Rows | None = None  # the row of each entry; None: entry numbers are row numbers
+    rows: RowNumbers | None = None  # the row of each entry; None: entry numbers are row numbers
     mask: Mask | None = None
     errors: list[RowErrors] = field(default_factory=list)
 

@@ -50,7 +50,6 @@ from streaming.process import logs
 from streaming.spark.light_imports import importing
 
 if TYPE_CHECKING:
-    from streaming.operations.captures import Row
     from streaming.operations.cluster import Operator
 
 changefeed = typer.Typer(
@@ -68,7 +67,7 @@ CaptureId = Annotated[
     str, typer.Option("--capture-id", "-p", help="The capture's ID, as `capture list` shows it.")
 ]
 ServerFile = Annotated[Path | None, typer.Option(help="A server file (TOML), with TiCDC's names.")]
-Ask = Callable[["Operator"], "Row | list[Row]"]
+Ask = Callable[["Operator"], "ShownRow | list[ShownRow]"]
 
 
 def asks(group: typer.Typer, name: str | None = None) -> Callable[[Callable[..., Ask]], None]:

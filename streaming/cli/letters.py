@@ -19,7 +19,7 @@ from streaming.cli.options import ConfigFile, Format, ShownChangefeed, SinkUri, 
 
 if TYPE_CHECKING:
     from conf.settings import DeltaSink
-    from streaming.operations.captures import Row
+    from streaming.operations.captures import ShownRow
     from streaming.operations.letters import Chosen
 
 letters = typer.Typer(
@@ -79,7 +79,7 @@ class Choice:
         refuse_unsaid(self.which, is_all=is_all, does=does)
         return self.which
 
-    def show(self, rows: Row | list[Row]) -> None:
+    def show(self, rows: ShownRow | list[ShownRow]) -> None:
         from streaming.cli import terminal
 
         terminal.show_rows(rows, as_json=self.as_json)

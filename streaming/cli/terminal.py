@@ -53,7 +53,7 @@ MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 
 
 R = TypeVar("R", ProgressReport, SnapshotReport)
-Row = Mapping[str, Any]
+ShownRow = Mapping[str, Any]
 Cells = dict[str, Text]
 
 
@@ -109,7 +109,7 @@ def snapshot(found: SnapshotReport, width: int) -> RenderableType:
     return Group(head, _table(versions, width), *gone, *statements)
 
 
-def show_rows(found: Row | list[Row], *, as_json: bool) -> None:
+def show_rows(found: ShownRow | list[ShownRow], *, as_json: bool) -> None:
     """Print one row with a line for each field, or a list of rows (with equal keys) as a table."""
     rows = found if isinstance(found, list) else [found]
     if as_json:

@@ -18,7 +18,7 @@ from coordination.transport.grpc_calls import CallRefused
 from streaming.operations.changed import CHANGED, between
 from streaming.operations.owner_calls import OwnerCalls
 
-Row = Mapping[str, Any]
+ShownRow = Mapping[str, Any]
 RECALLS: Final = 5  # so often at most a drain is taken back, until there is none to take back
 AGAIN_S: Final = 0.5
 
@@ -31,7 +31,7 @@ class CaptureOperations:
         self._cluster_id = cluster_id
         self._calls = calls
 
-    def list_captures(self) -> list[Row]:
+    def list_captures(self) -> list[ShownRow]:
         owner = None
         with suppress(OwnerNotFound):
             owner = read_controller(self._client, self._cluster_id).id
@@ -49,13 +49,13 @@ class CaptureOperations:
             for each in found
         ]
 
-    def drain(self, capture_id: str) -> list[Row]:
+    def drain(self, capture_id: str) -> list[ShownRow]:
         """Have the owner move a capture's spans to others. Returns how many it still has, None
         while that is not known (`unknown` says why); call again until it is 0."""
         before = self._capture(capture_id)
         return [self._drain(before)]
 
-    def drain_wholly(self, capture_id: str, *, timeout_s: float) -> list[Row]:
+    def drain_wholly(self, capture_id: str, *, timeout_s: float) -> list[ShownRow]:
         """Drain it and wait until it has no span any more, or has ended. Says how far it is where
         that changes. Raises NotInTime after ``timeout_s``."""
         before, until_s = self._capture(capture_id), time.monotonic() + timeout_s
@@ -80,7 +80,7 @@ class CaptureOperations:
         read_controller(self._client, self._cluster_id)  # without any capture it says that
         raise CaptureNotFound(f"no capture {capture_id} is registered: see `tidelake capture list`")
 
-    def _drain(self, before: CaptureInfo) -> Row:
+    def _drain(self, before: CaptureInfo) -> ShownRow:
         """``before``: the capture as it was at first."""
         remaining: int | None = 0
         state, unknown = "ended", ""
@@ -95,7 +95,7 @@ class CaptureOperations:
         row = {"capture": before.id, "state": state, "remaining": remaining, "unknown": unknown}
         return {**row, CHANGED: between({"state": _serving(before)}, {"state": state})}
 
-    def take_back_drain(self, capture_id: str) -> list[Row]:
+    def take_back_drain(self, capture_id: str) -> list[ShownRow]:
         """Have the owner stop draining a capture, and the capture serve again. An order of the
         owner that is still under way may drain it once more. So this is repeated until the capture
         answers that it was not draining."""
@@ -111,7 +111,7 @@ class CaptureOperations:
         row = {"capture": capture_id, "state": "serving"}
         return [{**row, CHANGED: between({"state": _serving(before)}, row, "state")}]
 
-    def move_table(self, changefeed_id: str, table: str, capture_id: str) -> list[Row]:
+    def move_table(self, changefeed_id: str, table: str, capture_id: str) -> list[ShownRow]:
         table_name(table)
         params = {"changefeed-id": changefeed_id, "table": table, "capture-id": capture_id}
         moved = {"from": self._calls.ask("move-table", params).get("from"), "to": capture_id}
@@ -119,11 +119,11 @@ class CaptureOperations:
         row = {"changefeed": changefeed_id, "table": table, "to": capture_id}
         return [{**row, CHANGED: changed}]
 
-    def rebalance(self, changefeed_id: str) -> list[Row]:
+    def rebalance(self, changefeed_id: str) -> list[ShownRow]:
         self._calls.ask("rebalance", {"changefeed-id": changefeed_id})
         return [{"changefeed": changefeed_id, "rebalance": "begun"}]
 
-    def list_processors(self, changefeed_id: str | None) -> list[Row]:
+    def list_processors(self, changefeed_id: str | None) -> list[ShownRow]:
         return list(self._calls.ask("list-processors", {"changefeed-id": changefeed_id})["rows"])
 
 

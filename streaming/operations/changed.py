@@ -14,10 +14,10 @@ from streaming.changefeed.settings_in_etcd import DELTA_URI, SCHEMA_TEXT
 
 CHANGED: Final = "changed"
 REFERENCES: Final = ("${env:", "${file:")  # to secrets: they are none
-Row = Mapping[str, Any]
+ShownRow = Mapping[str, Any]
 
 
-def between(before: Row, after: Row, *names: str) -> dict[str, dict[str, Any]]:
+def between(before: ShownRow, after: ShownRow, *names: str) -> dict[str, dict[str, Any]]:
     """The differences in these fields (in all if none is named)."""
     return {
         name: {"from": before.get(name), "to": after.get(name)}
@@ -57,7 +57,7 @@ def _told(name: str, value: Any) -> Any:
     return MASK if is_secret else masked(masked_uri(value))
 
 
-def lines(row: Row) -> list[str]:
+def lines(row: ShownRow) -> list[str]:
     """A line for each change, as ``shop: normal → stopped`` or ``shop: target-ts: - → 1000``. None
     for a row of a command that changes nothing."""
     if CHANGED not in row:

@@ -38,7 +38,7 @@ from coordination.secrets import revealed_options
 from streaming.changefeed.admission import refuse_a_runs
 from streaming.changefeed.freshness import NOT_RUNNING
 from streaming.changefeed.settings_in_etcd import changefeed_settings, described, updated, uris
-from streaming.operations.captures import CaptureOperations, Row, table_name
+from streaming.operations.captures import CaptureOperations, ShownRow, table_name
 from streaming.operations.changed import CHANGED, between, setting_changes
 from streaming.operations.findings import DryRunRefused, findings, refuse
 from streaming.operations.owner_calls import OwnerCalls
@@ -67,7 +67,7 @@ class Operator(CaptureOperations):
         *,
         is_checked: bool,
         is_dry: bool = False,
-    ) -> Row:
+    ) -> ShownRow:
         """Create a changefeed with these settings, which were read from ``arguments``, environment
         and file (``document``). Raises ConfigError if its name is taken, or if a `tidelake run`
         replicates it; with ``is_checked`` also the errors that a start would raise. ``is_dry``:
@@ -91,7 +91,7 @@ class Operator(CaptureOperations):
 
     def _planned(
         self, info: ChangefeedInfo, found_wrong: Sequence[TidelakeError], changes: Mapping[str, Any]
-    ) -> Row:
+    ) -> ShownRow:
         """The result of a dry run. If something was found wrong, raises DryRunRefused, which has
         the result."""
         planned = {
@@ -107,12 +107,12 @@ class Operator(CaptureOperations):
             raise DryRunRefused(planned)
         return planned
 
-    def list_changefeeds(self) -> list[Row]:
+    def list_changefeeds(self) -> list[ShownRow]:
         found = read_changefeeds(self._client, self._cluster_id)
         alive = self._alive()
         return [_changefeed(each, alive) for each in found]
 
-    def query(self, changefeed_id: str) -> Row:
+    def query(self, changefeed_id: str) -> ShownRow:
         found = self._read(changefeed_id)
         info = found.known_info
         error = info.error or info.warning
@@ -136,13 +136,13 @@ class Operator(CaptureOperations):
         return {each.id: each.address for each in found}
 
     def _changed(
-        self, changefeed_id: str, before: Row, more: Mapping[str, Any] | None = None
-    ) -> Row:
+        self, changefeed_id: str, before: ShownRow, more: Mapping[str, Any] | None = None
+    ) -> ShownRow:
         """The changefeed as it is now, and its changes since ``before``."""
         after = self.query(changefeed_id)
         return {**after, CHANGED: {**between(before, after, "state"), **(more or {})}}
 
-    def pause(self, changefeed_id: str) -> Row:
+    def pause(self, changefeed_id: str) -> ShownRow:
         before = self.query(changefeed_id)
         if before["state"] == FeedState.FINISHED.value:
             raise ConfigError(
@@ -152,7 +152,7 @@ class Operator(CaptureOperations):
         self._changefeeds.pause(_name(changefeed_id))
         return self._changed(changefeed_id, before)
 
-    def resume(self, changefeed_id: str, overwrite_checkpoint_ts: int | None) -> Row:
+    def resume(self, changefeed_id: str, overwrite_checkpoint_ts: int | None) -> ShownRow:
         """``overwrite_checkpoint_ts``: rewind to it. Raises SettingError or ConfigError for one
         with which the changefeed would fail at once."""
         ts = None if overwrite_checkpoint_ts is None else Ts(overwrite_checkpoint_ts)
@@ -185,7 +185,7 @@ class Operator(CaptureOperations):
         *,
         is_checked: bool,
         is_dry: bool = False,
-    ) -> Row:
+    ) -> ShownRow:
         """Change the given settings of a changefeed that is paused, failed or finished. Other
         settings stay, and so do its ID and time of creation. ``is_dry``: as in ``create``."""
         found = self._read(changefeed_id)
@@ -205,7 +205,7 @@ class Operator(CaptureOperations):
         self._changefeeds.update(_name(changefeed_id), changed)
         return {**self.query(changefeed_id), CHANGED: setting_changes(stored, changed)}
 
-    def remove(self, changefeed_id: str) -> list[Row]:
+    def remove(self, changefeed_id: str) -> list[ShownRow]:
         """Remove a changefeed. Its owner stops it and cleans it up; if the cluster has no captures,
         it is cleaned up here."""
         found = self._read(changefeed_id)
@@ -239,7 +239,7 @@ def operator(
         client.close()
 
 
-def set_table_paused(sink: DeltaSink, table: str, *, paused: bool) -> Row:
+def set_table_paused(sink: DeltaSink, table: str, *, paused: bool) -> ShownRow:
     """Stop commits to a table, or allow them again; its changes wait until then."""
     from sinks.merge_on_write.log.pause import set_paused  # Delta is imported where it is needed
     from sinks.target.target_table import table_uri

@@ -25,10 +25,10 @@ from streaming.operations.changed import CHANGED, between
 from streaming.operations.cluster import Operator
 from streaming.operations.progress_report import changefeed_rows
 
-Row = Mapping[str, Any]
+ShownRow = Mapping[str, Any]
 
 
-def list_ddls(sink: DeltaSink, changefeed_id: str | None) -> list[Row]:
+def list_ddls(sink: DeltaSink, changefeed_id: str | None) -> list[ShownRow]:
     """The DDLs that block now, and those that an operator has decided upon. ConfigError if the
     warehouse has no such changefeed: "nothing blocks it" would be no answer."""
     if changefeed_id is not None:
@@ -91,7 +91,7 @@ class Ordered:
         """Whether the word has been carried out already."""
         return self.reached_ts >= self.ddl.commit_ts
 
-    def to_row(self) -> Row:
+    def to_row(self) -> ShownRow:
         before, after = (
             {"state": _state(each, self.reached_ts), "sql": each.sql}
             for each in (self.before, self.ddl)

@@ -54,7 +54,14 @@ from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
-from streaming.operations.letters import Chosen, Row, chosen, dead_letters_of, now_of, operator_name
+from streaming.operations.letters import (
+    Chosen,
+    ShownRow,
+    chosen,
+    dead_letters_of,
+    now_of,
+    operator_name,
+)
 from streaming.operations.progress_report import changefeed_rows
 from streaming.stream.schema_cache import PastSchemaCache
 
@@ -71,7 +78,7 @@ class NotReplayed(TidelakeError):
     """Why none of a table's letters can be."""
 
 
-def replay_letters(sink: DeltaSink, which: Chosen) -> list[Row]:
+def replay_letters(sink: DeltaSink, which: Chosen) -> list[ShownRow]:
     """Try the open ones. Returns the letters as they are then; ``refusal`` says why a letter stays
     open."""
     letters = chosen(sink, replace(which, state=OPEN))

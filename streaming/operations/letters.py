@@ -25,7 +25,7 @@ from sinks.control.dead_letters import BY_PLACE, DeadLetters
 from sinks.control.letter_states import LETTER, RESOLVED
 from streaming.operations.progress_report import changefeed_rows
 
-Row = Mapping[str, Any]
+ShownRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +86,11 @@ def chosen(sink: DeltaSink, which: Chosen) -> pa.Table:
     return which.among(dead_letters_of(sink).listed(which.changefeed_id))
 
 
-def list_letters(sink: DeltaSink, which: Chosen) -> list[Row]:
+def list_letters(sink: DeltaSink, which: Chosen) -> list[ShownRow]:
     return [listed_row(each) for each in chosen(sink, which).to_pylist()]
 
 
-def show_letters(sink: DeltaSink, which: Chosen) -> list[Row]:
+def show_letters(sink: DeltaSink, which: Chosen) -> list[ShownRow]:
     """The letters with their messages. ConfigError if there is no such letter."""
     letters = chosen(sink, which)
     if not len(letters):
@@ -101,7 +101,7 @@ def show_letters(sink: DeltaSink, which: Chosen) -> list[Row]:
     ]
 
 
-def resolve_letters(sink: DeltaSink, which: Chosen, note: str | None) -> list[Row]:
+def resolve_letters(sink: DeltaSink, which: Chosen, note: str | None) -> list[ShownRow]:
     """Close open letters without a replay. Closed letters stay as they are."""
     found = chosen(sink, which)
     letters = found.select(list(LETTER))
@@ -113,7 +113,9 @@ def resolve_letters(sink: DeltaSink, which: Chosen, note: str | None) -> list[Ro
     return now_of(dead_letters, which.changefeed_id, letters)
 
 
-def now_of(dead_letters: DeadLetters, changefeed_id: str | None, letters: pa.Table) -> list[Row]:
+def now_of(
+    dead_letters: DeadLetters, changefeed_id: str | None, letters: pa.Table
+) -> list[ShownRow]:
     """These letters as they are now."""
     keys = list(LETTER)
     now = dead_letters.listed(changefeed_id).join(letters.select(keys), keys, join_type="left semi")
@@ -130,7 +132,7 @@ def operator_name() -> str:
     return f"operator ({user}@{socket.gethostname()})"
 
 
-def listed_row(letter: Mapping[str, Any]) -> Row:
+def listed_row(letter: Mapping[str, Any]) -> ShownRow:
     schema, table, ts = letter["schema_name"], letter["table_name"], letter["commit_ts"]
     return {
         "changefeed": letter["changefeed_id"],
@@ -150,7 +152,7 @@ def listed_row(letter: Mapping[str, Any]) -> Row:
     }
 
 
-def _value(value: bytes | None) -> Row:
+def _value(value: bytes | None) -> ShownRow:
     """The message as text where it is one, else its bytes in base64."""
     if value is None:
         return {"value": None}

@@ -44,7 +44,7 @@ from streaming.stream.role_context import RoleContext
 from streaming.stream.schema_cache import PastSchemaCache
 
 logger = logging.getLogger(__name__)
-Rows = Mapping[TableName, ProgressRow]
+ProgressRows = Mapping[TableName, ProgressRow]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class SpanWriter(StreamRole):
         self.newcomers.begin(coming)
 
     def _table(
-        self, assignment: Assignment, rows: Rows, at_least: Ts = NO_TS
+        self, assignment: Assignment, rows: ProgressRows, at_least: Ts = NO_TS
     ) -> ReplicatedTable | None:
         """The table as its Delta log has it now; None if it was dropped, also if it was made again
         since: that table is another span's. Raises TryAgain while its progress row is missing or of
@@ -252,7 +252,7 @@ class SpanWriter(StreamRole):
     def _open(self) -> None:
         """Begin to write the joined spans that are to be written: each table is opened anew, since
         another capture may have written it while its rows were read."""
-        rows: Rows | None = None
+        rows: ProgressRows | None = None
         for joined in self._joined.values():
             if joined.is_written or joined.is_over or not joined.assignment.is_to_write:
                 continue
@@ -278,7 +278,7 @@ class SpanWriter(StreamRole):
                 told = table.error or ("" if span.is_blocked else span.error)
                 self._spans.put(replace(table, error=told))
 
-    def _opened_again(self, name: TableName, rows: Rows) -> ReplicatedTable | None:
+    def _opened_again(self, name: TableName, rows: ProgressRows) -> ReplicatedTable | None:
         span, assignment = self._spans[name], self._joined[name].assignment
         return opened_or_held(span, lambda: self._table(assignment, rows, span.checkpoint))
 

@@ -20,7 +20,7 @@ from sinks.types.last_per_key import joined_keys
 from streaming.apply.change_log import event_identities
 from streaming.apply.changes import incomplete_rows
 from streaming.apply.row_block import RowBlock
-from streaming.apply.rows_to_apply import Piece, Rows, pieces_to_apply
+from streaming.apply.rows_to_apply import Piece, RowNumbers, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import typed_keys
 from streaming.protocols.contract import OP_DELETE, Block, Kind, Messages, WantedTable
@@ -94,7 +94,7 @@ class LetterEntries:
 def letter_entries(task: TableTask, blocks: list[RowBlock], rules: ChangeRules) -> LetterEntries:
     """The entries of those letters whose keys can be read: by the shape of their commit-ts, else by
     the next shape that can read them."""
-    found: list[tuple[Keys, Piece, Rows]] = []
+    found: list[tuple[Keys, Piece, RowNumbers]] = []
     is_left: npt.NDArray[np.bool_] | None = None  # by letter
     for later in range(len(task.older) + 1):
         if is_left is not None and not is_left.any():
@@ -135,7 +135,7 @@ def _keys(task: TableTask, piece: Piece, rules: ChangeRules) -> tuple[Keys, npt.
     return keys_of([columns[name] for name in present.key]), is_good
 
 
-def _entries(found: list[tuple[Keys, Piece, Rows]]) -> LetterEntries:
+def _entries(found: list[tuple[Keys, Piece, RowNumbers]]) -> LetterEntries:
     def joined(column: Callable[[Piece], npt.NDArray[np.generic]], kind: type) -> npt.NDArray[Any]:
         return np.concatenate([np.empty(0, kind), *(column(p)[rows] for _, p, rows in found)])
 
@@ -153,5 +153,5 @@ def _entries(found: list[tuple[Keys, Piece, Rows]]) -> LetterEntries:
     )
 
 
-def _of(keys: Keys, rows: Rows) -> Keys:
+def _of(keys: Keys, rows: RowNumbers) -> Keys:
     return Keys(keys.first[rows], None if keys.second is None else keys.second[rows])

@@ -18,12 +18,12 @@ from streaming.protocols.canal_json.parsed_message import (
     Ddl,
     Error,
     Event,
-    Row,
+    ParsedRow,
     Shape,
     WatermarkEvent,
 )
-from streaming.protocols.canal_json.quote_scanner import Positions
-from streaming.protocols.canal_json.row_arrays import Rows, row_body, rows_of
+from streaming.protocols.canal_json.quote_scanner import Indexes
+from streaming.protocols.canal_json.row_arrays import RowArrays, row_body, rows_of
 from streaming.protocols.canal_json.strict_parser import read
 from streaming.protocols.clocks import KEPT_MS, clock_of, shown_ts
 from streaming.protocols.contract import (
@@ -42,31 +42,37 @@ from streaming.protocols.contract import (
 _Event = TypeVar("_Event")
 
 
+_Shaped = tuple[Shape, RowArrays]
+_Single = tuple[int, ParsedRow]
+
+
 class Collector:
     """What was read of one chunk so far."""
 
     def __init__(self, messages: Messages, wanted: Wanted) -> None:
         self.messages = messages
         self.wanted = wanted
-        self._rows: dict[tuple[TableName, object], list[tuple[Shape, Rows]]] = defaultdict(list)
-        self._single: dict[tuple[TableName, Shape], list[tuple[int, Row]]] = defaultdict(list)
-        self._unwanted: dict[TableName, list[tuple[Positions, Positions]]] = defaultdict(list)
+        self._rows: dict[tuple[TableName, object], list[tuple[Shape, RowArrays]]] = defaultdict(
+            list
+        )
+        self._single: dict[tuple[TableName, Shape], list[tuple[int, ParsedRow]]] = defaultdict(list)
+        self._unwanted: dict[TableName, list[tuple[Indexes, Indexes]]] = defaultdict(list)
         self._ddls: dict[TableName, list[tuple[int, Ddl]]] = defaultdict(list)
         self._bad: dict[tuple[TableName, bool], list[tuple[int, Bad]]] = defaultdict(list)
         self._watermarks: list[tuple[int, int]] = []
         self._far_ts = min(messages.latest_ts + (KEPT_MS << TSO_LOGICAL_BITS), SEALED_TS)
-        self._positions: Positions = messages.positions.to_numpy()
+        self._positions: Indexes = messages.positions.to_numpy()
         sizes = pc.fill_null(pc.binary_length(messages.values), 0)
         self._sizes = sizes.to_numpy().astype(np.int64)
 
-    def read_each(self, positions: Positions) -> None:
+    def read_each(self, positions: Indexes) -> None:
         values = some(self.messages.values, positions)
         for position, value in zip(positions.tolist(), values, strict=True):
             event = read(value.as_py())
             match event if self._is_believed(event) else self._far(event):
-                case Row() as row if row.name in self.wanted:
+                case ParsedRow() as row if row.name in self.wanted:
                     self._single[row.name, row.shape].append((position, row))
-                case Row() as row:
+                case ParsedRow() as row:
                     self.count(row.name, np.array([position]), np.array([row.commit_ts]))
                 case Ddl() as ddl:
                     self._ddls[ddl.name].append((position, ddl))
@@ -75,14 +81,14 @@ class Collector:
                 case Bad() as bad:
                     self._bad[bad.name, bad.is_row].append((position, bad))
 
-    def take(self, name: TableName, shape: Shape, rows: Rows) -> None:
+    def take(self, name: TableName, shape: Shape, rows: RowArrays) -> None:
         if len(far := np.flatnonzero(rows.commit_ts > self._far_ts)):
             self._refuse(name, rows.positions[far], rows.commit_ts[far])
             rows = rows.take(np.flatnonzero(rows.commit_ts <= self._far_ts))
         if len(rows.positions):
             self._rows[name, shape.unordered].append((shape, rows))
 
-    def count(self, name: TableName, positions: Positions, commit_ts: Positions) -> None:
+    def count(self, name: TableName, positions: Indexes, commit_ts: Indexes) -> None:
         if len(far := np.flatnonzero(commit_ts > self._far_ts)):
             self._refuse(name, positions[far], commit_ts[far])
             near = np.flatnonzero(commit_ts <= self._far_ts)
@@ -90,7 +96,7 @@ class Collector:
         if len(positions):
             self._unwanted[name].append((positions, commit_ts))
 
-    def _refuse(self, name: TableName, positions: Positions, commit_ts: Positions) -> None:
+    def _refuse(self, name: TableName, positions: Indexes, commit_ts: Indexes) -> None:
         for position, ts in zip(positions.tolist(), commit_ts.tolist(), strict=True):
             self._bad[name, True].append((position, Bad(name, self._far_error(ts), is_row=True)))
 
@@ -98,7 +104,7 @@ class Collector:
         match event:
             case WatermarkEvent():
                 return event.watermark_ts <= self.messages.latest_ts
-            case Row() | Ddl():
+            case ParsedRow() | Ddl():
                 return event.commit_ts <= self._far_ts
         return True
 
@@ -106,8 +112,8 @@ class Collector:
         match event:
             case WatermarkEvent():
                 return Bad(NO_TABLE, self._far_error(event.watermark_ts, is_watermark=True))
-            case Row() | Ddl():
-                is_row = isinstance(event, Row)
+            case ParsedRow() | Ddl():
+                is_row = isinstance(event, ParsedRow)
                 return Bad(event.name, self._far_error(event.commit_ts), is_row=is_row)
         return event
 
@@ -141,7 +147,7 @@ class Collector:
             table = self.wanted[name]
             shape, _ = min(found, key=lambda piece: piece[1].positions[0])  # the first row's order
             key = key_of(shape, table)
-            rows = Rows.of(found, shape, key)
+            rows = RowArrays.of(found, shape, key)
             above = rows.commit_ts > table.above_ts
             if not above.all():
                 rows = rows.take(np.flatnonzero(above))
@@ -198,8 +204,8 @@ class Collector:
         self,
         kind: Kind,
         name: TableName,
-        positions: Positions,
-        ts: Positions | None,
+        positions: Indexes,
+        ts: Indexes | None,
         *,
         body: bytes | None = None,
         key_changes: int = 0,
@@ -220,7 +226,7 @@ class Collector:
         )
 
 
-def _columns(found: Sequence[tuple[int, _Event]]) -> tuple[Positions, list[_Event]]:
+def _columns(found: Sequence[tuple[int, _Event]]) -> tuple[Indexes, list[_Event]]:
     ordered = sorted(found, key=lambda entry: entry[0])
     return np.array([p for p, _ in ordered], np.int64), [event for _, event in ordered]
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from coordination.model import TSO_LOGICAL_BITS, TableName
 from streaming.protocols.canal_json.blocks import Collector, key_of
 from streaming.protocols.canal_json.message_heads import by_head, some
-from streaming.protocols.canal_json.quote_scanner import Mask, Positions
+from streaming.protocols.canal_json.quote_scanner import Indexes, Mask
 from streaming.protocols.canal_json.row_template import Template
 from streaming.protocols.canal_json.strict_parser import Malformed, parse
 from streaming.protocols.clocks import latest_ts
@@ -85,8 +85,8 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def _read_group(
-    values: pa.BinaryArray, head: bytes, positions: Positions, collector: Collector
-) -> Positions:
+    values: pa.BinaryArray, head: bytes, positions: Indexes, collector: Collector
+) -> Indexes:
     """Reads what it can; the positions of the rest."""
     try:
         fields = parse(head + b'"}')
@@ -98,7 +98,7 @@ def _read_group(
     if name not in collector.wanted:
         return _count(values, len(head), name, positions, collector)
     rest = positions
-    skipped: list[Positions] = []
+    skipped: list[Indexes] = []
     for _ in range(_MAX_TEMPLATES):
         if len(rest) < FEW:
             break
@@ -126,8 +126,8 @@ def _read_group(
 
 
 def _count(
-    values: pa.BinaryArray, head: int, name: TableName, positions: Positions, collector: Collector
-) -> Positions:
+    values: pa.BinaryArray, head: int, name: TableName, positions: Indexes, collector: Collector
+) -> Indexes:
     here = some(values, positions)
     is_row = pc.is_in(pc.binary_slice(here, head, head + 7), _OPS)
     found = pc.extract_regex(pc.binary_slice(here, -_END_BYTES, 1 << 30), _COMMIT_TS)
@@ -139,7 +139,7 @@ def _count(
     return positions[~at]
 
 
-def _template(values: pa.BinaryArray, rest: Positions, head: int) -> tuple[Template | None, int]:
+def _template(values: pa.BinaryArray, rest: Indexes, head: int) -> tuple[Template | None, int]:
     """The template of the first message that is plain, and how many before it are not."""
     for samples, position in enumerate(rest[:_MAX_SAMPLES].tolist()):
         template = Template.of(values[position].as_py(), head)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.protocols.canal_json.quote_scanner import Positions
+from streaming.protocols.canal_json.quote_scanner import Indexes
 
 _TEXT: Final = r'"(?:[^"\\]|\\.)*"'
 _HEAD: Final = (
@@ -23,15 +23,13 @@ _MAX_GUESSES: Final = 8
 _FEW: Final = 0.1  # a guess that finds less than that is not worth another
 
 
-def by_head(
-    values: pa.BinaryArray, positions: Positions
-) -> tuple[dict[bytes, Positions], Positions]:
+def by_head(values: pa.BinaryArray, positions: Indexes) -> tuple[dict[bytes, Indexes], Indexes]:
     """The messages at ``positions`` by their head, and those that begin in another way.
 
     Most chunks hold few tables: the head of the first message is looked for in all of them, and
     so on; only what is left is searched by the pattern.
     """
-    groups: dict[bytes, Positions] = {}
+    groups: dict[bytes, Indexes] = {}
     rest = positions
     for _ in range(_MAX_GUESSES):
         if not len(rest):
@@ -45,7 +43,7 @@ def by_head(
         rest = rest[~same]
         if not enough:
             break
-    others: list[Positions] = []
+    others: list[Indexes] = []
     for found, where in _searched(values, rest):
         if found is None:
             others.append(where)
@@ -56,14 +54,14 @@ def by_head(
     return groups, np.concatenate(others) if others else rest[:0]
 
 
-def some(values: pa.Array, positions: Positions) -> pa.Array:
+def some(values: pa.Array, positions: Indexes) -> pa.Array:
     """The messages at rising positions, without a copy where they are all or side by side."""
     if len(positions) and positions[-1] - positions[0] == len(positions) - 1:
         return values.slice(int(positions[0]), len(positions))
     return values.take(pa.array(positions))
 
 
-def _searched(values: pa.BinaryArray, rest: Positions) -> Iterator[tuple[bytes | None, Positions]]:
+def _searched(values: pa.BinaryArray, rest: Indexes) -> Iterator[tuple[bytes | None, Indexes]]:
     if not len(rest):
         return
     heads = pc.extract_regex(some(values, rest), f"^(?s:(?P<head>{_HEAD}))").field("head")

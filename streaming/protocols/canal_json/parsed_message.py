@@ -37,7 +37,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ParsedRow:
     """``old`` is of UPDATEs alone, and holds the values that the message sent."""
 
     name: TableName
@@ -72,4 +72,4 @@ class Bad:
     is_row: bool = False
 
 
-Event = Row | Ddl | WatermarkEvent | Bad
+Event = ParsedRow | Ddl | WatermarkEvent | Bad

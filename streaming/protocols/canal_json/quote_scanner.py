@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Mask = npt.NDArray[np.bool_]
-Positions = npt.NDArray[np.int64]
+Indexes = npt.NDArray[np.int64]
 
 _QUOTE, _BACKSLASH, _COMMA, _ZERO = b'"\\,0'
 _DIGITS: Final = 18  # of a number that is read here
@@ -33,9 +33,9 @@ class Text:
 
     buffer: pa.Buffer
     data: npt.NDArray[np.uint8]
-    starts: Positions
-    ends: Positions
-    quotes: Positions  # those with no backslash before them, and one behind the end
+    starts: Indexes
+    ends: Indexes
+    quotes: Indexes  # those with no backslash before them, and one behind the end
     is_escaped: Mask  # by quote: whether a backslash stands between the one before it and it
 
     @staticmethod
@@ -53,7 +53,7 @@ class Text:
         is_escaped[np.searchsorted(quotes, escapes)] = True
         return Text(buffer, text, bounds[:-1], bounds[1:], quotes, is_escaped)
 
-    def has(self, piece: bytes, at: Positions) -> Mask:
+    def has(self, piece: bytes, at: Indexes) -> Mask:
         """Where ``piece`` stands at these places."""
         count = len(self.data) - len(piece) + 1
         if count <= 0:
@@ -62,13 +62,13 @@ class Text:
         found: Mask = windows[np.minimum(at, count - 1)] == piece
         return found
 
-    def quote(self, index: Positions) -> Positions:
+    def quote(self, index: Indexes) -> Indexes:
         return self.quotes.take(index, mode="clip")
 
-    def byte(self, at: Positions) -> npt.NDArray[np.uint8]:
+    def byte(self, at: Indexes) -> npt.NDArray[np.uint8]:
         return self.data.take(at, mode="clip")
 
-    def pieces(self, bounds: Positions) -> pa.StringArray:
+    def pieces(self, bounds: Indexes) -> pa.StringArray:
         """What stands between one of these places and the next; they rise."""
         assert (bounds[1:] >= bounds[:-1]).all(), "Arrow would read outside of its memory"
         assert not len(bounds) or 0 <= bounds[0] <= bounds[-1] <= len(self.data)
@@ -82,8 +82,8 @@ class Cells:
     """One column's values of some messages; ``begins`` and ``ends`` where there is a text."""
 
     text: Text
-    begins: Positions
-    ends: Positions
+    begins: Indexes
+    ends: Indexes
     is_text: Mask
     is_null: Mask
     escaped: dict[int, str]  # texts that are not as they are written
@@ -92,7 +92,7 @@ class Cells:
     def is_there(self) -> Mask:
         return self.is_text | self.is_null
 
-    def take(self, rows: Positions) -> pa.StringArray:
+    def take(self, rows: Indexes) -> pa.StringArray:
         """Of messages that were read to their end; what is no text is null."""
         begins, is_text = self.begins[rows], self.is_text[rows]
         ends = np.where(is_text, self.ends[rows], begins)
@@ -107,7 +107,7 @@ class Cells:
         texts = [self.escaped[row] for row in rows[is_escaped].tolist()]
         return pc.replace_with_mask(found, pa.array(is_escaped), pa.array(texts, pa.string()))
 
-    def filled_from(self, others: Cells, rows: Positions) -> Cells:
+    def filled_from(self, others: Cells, rows: Indexes) -> Cells:
         """Where there is none, the value in that row of ``others``."""
         is_there = self.is_there
         if is_there.all():
@@ -135,7 +135,7 @@ class Walk:
     does has seen nothing of another one.
     """
 
-    def __init__(self, text: Text, at: Positions, quote: Positions) -> None:
+    def __init__(self, text: Text, at: Indexes, quote: Indexes) -> None:
         self.text = text
         self.at = at
         self.quote = quote
@@ -146,10 +146,10 @@ class Walk:
         self.at = self.at + len(piece)
         self.quote = self.quote + piece.count(b'"')
 
-    def part(self, rows: Positions) -> Walk:
+    def part(self, rows: Indexes) -> Walk:
         return Walk(self.text, self.at[rows], self.quote[rows])
 
-    def join(self, part: Walk, rows: Positions) -> None:
+    def join(self, part: Walk, rows: Indexes) -> None:
         self.at[rows], self.quote[rows] = part.at, part.quote
         self.is_right[rows] &= part.is_right
 
@@ -160,7 +160,7 @@ class Walk:
         self.is_right &= self.text.has(opening, first)
         return [self._cell(f'"{name}":'.encode(), first) for name in names]
 
-    def _cell(self, name: bytes, first: Positions) -> Cells:
+    def _cell(self, name: bytes, first: Indexes) -> Cells:
         text, at = self.text, self.at
         is_text = text.has(name + b'"', at + 1)
         is_null = np.zeros(len(at), np.bool_)
@@ -182,7 +182,7 @@ class Walk:
             escaped = self._unescaped(begins, ends, np.flatnonzero(is_escaped))
         return Cells(text, begins, ends, is_text, is_null, escaped)
 
-    def _unescaped(self, begins: Positions, ends: Positions, at: Positions) -> dict[int, str]:
+    def _unescaped(self, begins: Indexes, ends: Indexes, at: Indexes) -> dict[int, str]:
         """The texts of these rows, which have a backslash. A row whose text is none is not
         right."""
         whole, rows = memoryview(self.text.buffer), at.tolist()
@@ -199,7 +199,7 @@ class Walk:
                     self.is_right[row] = False
             return found
 
-    def number(self, ends: Positions) -> Positions:
+    def number(self, ends: Indexes) -> Indexes:
         """A number above zero up to there, of at most 18 digits."""
         width = ends - self.at
         digits = self.text.byte(ends - _PLACES) - np.uint8(_ZERO)
@@ -207,7 +207,7 @@ class Walk:
         self.is_right &= (width > 0) & (width <= _DIGITS) & (digits <= 9).all(axis=0)
         self.is_right &= self.text.byte(self.at) != _ZERO
         self.at = ends
-        found: Positions = _POWERS @ digits
+        found: Indexes = _POWERS @ digits
         return found
 
 
@@ -221,12 +221,12 @@ def _loaded(texts: Sequence[memoryview]) -> list[str]:
     return found
 
 
-def _escapes(text: npt.NDArray[np.uint8]) -> Positions:
+def _escapes(text: npt.NDArray[np.uint8]) -> Indexes:
     """Of backslashes side by side every other one, from the first."""
     at = np.flatnonzero(text == _BACKSLASH)
     if not len(at):
         return at
     is_first = np.diff(at, prepend=-2) != 1
     place = np.arange(len(at)) - np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
-    escapes: Positions = at[place % 2 == 0]
+    escapes: Indexes = at[place % 2 == 0]
     return escapes

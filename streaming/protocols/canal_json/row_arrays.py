@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.protocols.canal_json.parsed_message import Error, Row, Shape
-from streaming.protocols.canal_json.quote_scanner import Positions
+from streaming.protocols.canal_json.parsed_message import Error, ParsedRow, Shape
+from streaming.protocols.canal_json.quote_scanner import Indexes
 from streaming.protocols.contract import (
     DATA,
     ERROR_CLASS,
@@ -24,20 +24,22 @@ from streaming.protocols.contract import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rows:
+class RowArrays:
     """``positions`` are the messages' in their chunk. ``old`` has only the old rows that there
     are, ``old_at`` says of which rows (by their index here)."""
 
-    positions: Positions
+    positions: Indexes
     op: npt.NDArray[np.int8]
-    commit_ts: Positions
+    commit_ts: Indexes
     data: pa.StructArray
     old: pa.StructArray
-    old_at: Positions
+    old_at: Indexes
     errors: Mapping[int, Error]  # by position
 
     @staticmethod
-    def of(found: Sequence[tuple[Shape, Rows]], shape: Shape, key: Sequence[str] | None) -> Rows:
+    def of(
+        found: Sequence[tuple[Shape, RowArrays]], shape: Shape, key: Sequence[str] | None
+    ) -> RowArrays:
         """All of them, with the columns of ``shape`` in its order, those of ``old`` as far as they
         are wanted. Each has its own shape's order."""
         if len(found) == 1:
@@ -47,7 +49,7 @@ class Rows:
             old_columns = _old_columns(shape, key)
             starts = np.cumsum([0, *(len(piece.positions) for piece in pieces)])
             shifted = [p.old_at + start for p, start in zip(pieces, starts, strict=False)]
-            whole = Rows(
+            whole = RowArrays(
                 positions=np.concatenate([piece.positions for piece in pieces]),
                 op=np.concatenate([piece.op for piece in pieces]),
                 commit_ts=np.concatenate([piece.commit_ts for piece in pieces]),
@@ -59,11 +61,11 @@ class Rows:
         is_rising = (whole.positions[1:] > whole.positions[:-1]).all()
         return whole if is_rising else whole.take(np.argsort(whole.positions))
 
-    def take(self, indices: Positions) -> Rows:
+    def take(self, indices: Indexes) -> RowArrays:
         old_of = np.full(len(self.positions), -1, np.int64)
         old_of[self.old_at] = np.arange(len(self.old_at))
         chosen = old_of[indices]
-        return Rows(
+        return RowArrays(
             positions=self.positions[indices],
             op=self.op[indices],
             commit_ts=self.commit_ts[indices],
@@ -74,10 +76,10 @@ class Rows:
         )
 
 
-Singles = Sequence[tuple[int, Row]]  # rows that were read one by one, with their positions
+Singles = Sequence[tuple[int, ParsedRow]]  # rows that were read one by one, with their positions
 
 
-def rows_of(groups: Sequence[tuple[Shape, Sequence[str] | None, Singles]]) -> Iterator[Rows]:
+def rows_of(groups: Sequence[tuple[Shape, Sequence[str] | None, Singles]]) -> Iterator[RowArrays]:
     """The rows of each table and shape, with the key by which ``old`` is told. All texts become one
     array: for a few rows one of each column or table takes several times as long."""
     texts: list[str | None] = []
@@ -107,7 +109,7 @@ def rows_of(groups: Sequence[tuple[Shape, Sequence[str] | None, Singles]]) -> It
         begin += len(shape.columns) * len(singles)
         old = _columns(whole, begin, old_columns, len(old_at))
         begin += len(old_columns) * len(old_at)
-        yield Rows(
+        yield RowArrays(
             positions=positions[part],
             op=op[part],
             commit_ts=commit_ts[part],
@@ -118,7 +120,7 @@ def rows_of(groups: Sequence[tuple[Shape, Sequence[str] | None, Singles]]) -> It
         )
 
 
-def _is_told(row: Row, shape: Shape, key: Sequence[str] | None) -> bool:
+def _is_told(row: ParsedRow, shape: Shape, key: Sequence[str] | None) -> bool:
     """Whether its old row may say anything that is asked for."""
     if row.old is None or key is None:
         return row.old is not None
@@ -127,7 +129,7 @@ def _is_told(row: Row, shape: Shape, key: Sequence[str] | None) -> bool:
 
 
 def row_body(
-    rows: Rows, shape: Shape, key: Sequence[str] | None, positions: Positions
+    rows: RowArrays, shape: Shape, key: Sequence[str] | None, positions: Indexes
 ) -> tuple[pa.Table, int]:
     """The body of a row block, and how many of its rows have an ``old``."""
     old, key_changes = _old(rows, key)
@@ -162,7 +164,7 @@ def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool) -> pa.S
     return pa.schema(fields, wire_metadata(shape.wire_types, shape.key_names))
 
 
-def _old(rows: Rows, key: Sequence[str] | None) -> tuple[pa.StructArray | None, int]:
+def _old(rows: RowArrays, key: Sequence[str] | None) -> tuple[pa.StructArray | None, int]:
     """By row, null where the key is known and stayed."""
     at, old = rows.old_at, rows.old
     if key is not None and len(at):
@@ -175,7 +177,7 @@ def _old(rows: Rows, key: Sequence[str] | None) -> tuple[pa.StructArray | None, 
     return old.take(pa.array(index, mask=index < 0)), len(at)
 
 
-def _changed(rows: Rows, names: Sequence[str]) -> npt.NDArray[np.bool_]:
+def _changed(rows: RowArrays, names: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Of the old rows: those of which a key value was sent that is not the new one's."""
     changed = np.zeros(len(rows.old_at), np.bool_)
     at = None if len(rows.old_at) == len(rows.op) else pa.array(rows.old_at)

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.protocols.canal_json.parsed_message import Row, Shape
-from streaming.protocols.canal_json.quote_scanner import Cells, Mask, Positions, Text, Walk
-from streaming.protocols.canal_json.row_arrays import Rows, struct
+from streaming.protocols.canal_json.parsed_message import ParsedRow, Shape
+from streaming.protocols.canal_json.quote_scanner import Cells, Indexes, Mask, Text, Walk
+from streaming.protocols.canal_json.row_arrays import RowArrays, struct
 from streaming.protocols.canal_json.strict_parser import Malformed, event, parse
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE
 
@@ -70,7 +70,7 @@ class Template:
             return None
         sql = sample.find(_SQL_START, head)
         start = sample.find(b"}," + _TYPES_START + b'{"', sql) + 2
-        if not isinstance(row, Row) or sql < 0 or start < 2 or type(fields) is not dict:
+        if not isinstance(row, ParsedRow) or sql < 0 or start < 2 or type(fields) is not dict:
             return None
         types, columns = fields["mysqlType"], row.shape.columns
         members = [*fields][[*fields].index("mysqlType") + 1 :]
@@ -111,8 +111,8 @@ class Template:
         return found
 
     def read(
-        self, values: pa.BinaryArray, positions: Positions, key: Sequence[str] | None
-    ) -> tuple[Rows, Positions]:
+        self, values: pa.BinaryArray, positions: Indexes, key: Sequence[str] | None
+    ) -> tuple[RowArrays, Indexes]:
         """The rows of messages that fit and turn out to be plain, and the indices of those. Of
         their old rows the key's columns, or all, what was not sent of them being as in ``data``."""
         text, columns = Text.of(values), self.shape.columns
@@ -150,7 +150,7 @@ class Template:
         for cells in old.values():
             is_told |= cells.is_there
         at, olds = np.flatnonzero(is_right), np.flatnonzero(is_told & is_right[old_at])
-        rows = Rows(
+        rows = RowArrays(
             positions=positions[at],
             op=op[at],
             commit_ts=commit_ts[at],
@@ -186,12 +186,12 @@ def _written(pairs: Sequence[bytes]) -> pa.StringArray:
     return pa.array([*(pair + _BETWEEN for pair in pairs), *pairs], pa.binary()).cast(pa.string())
 
 
-def _every_fourth(count: int) -> Positions:
+def _every_fourth(count: int) -> Indexes:
     """The quotes that names begin with, and the last one."""
     return np.append(np.arange(0, 4 * count, 4), 4 * count - 1)
 
 
-def _old(walk: Walk, rows: Positions, columns: Sequence[str]) -> list[Cells]:
+def _old(walk: Walk, rows: Indexes, columns: Sequence[str]) -> list[Cells]:
     """The values of the old rows, which these messages have; the others say that there is none."""
     before, is_right = walk.part(rows), walk.is_right[rows]
     walk.expect(_NO_OLD)

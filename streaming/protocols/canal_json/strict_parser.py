@@ -24,7 +24,7 @@ from streaming.protocols.canal_json.parsed_message import (
     Ddl,
     Error,
     Event,
-    Row,
+    ParsedRow,
     Shape,
     WatermarkEvent,
 )
@@ -148,7 +148,7 @@ def event(fields: Mapping[str, Any]) -> Event:
     if values is None or not name.table:
         return Bad(name, _NOT_ONE_ROW, is_row=True)
     before = old[0] if old and op == OP_UPDATE else None
-    return Row(
+    return ParsedRow(
         name=name,
         op=op,
         commit_ts=commit_ts,
