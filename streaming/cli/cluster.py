@@ -50,6 +50,7 @@ from streaming.process import logs
 from streaming.spark.light_imports import importing
 
 if TYPE_CHECKING:
+    from streaming.operations.captures import ShownRow
     from streaming.operations.cluster import Operator
 
 changefeed = typer.Typer(

@@ -40,8 +40,6 @@ from streaming.protocols.contract import (
 )
 
 _Event = TypeVar("_Event")
-
-
 _Shaped = tuple[Shape, RowArrays]
 _Single = tuple[int, ParsedRow]
 
@@ -52,10 +50,8 @@ class Collector:
     def __init__(self, messages: Messages, wanted: Wanted) -> None:
         self.messages = messages
         self.wanted = wanted
-        self._rows: dict[tuple[TableName, object], list[tuple[Shape, RowArrays]]] = defaultdict(
-            list
-        )
-        self._single: dict[tuple[TableName, Shape], list[tuple[int, ParsedRow]]] = defaultdict(list)
+        self._rows: dict[tuple[TableName, object], list[_Shaped]] = defaultdict(list)
+        self._single: dict[tuple[TableName, Shape], list[_Single]] = defaultdict(list)
         self._unwanted: dict[TableName, list[tuple[Indexes, Indexes]]] = defaultdict(list)
         self._ddls: dict[TableName, list[tuple[int, Ddl]]] = defaultdict(list)
         self._bad: dict[tuple[TableName, bool], list[tuple[int, Bad]]] = defaultdict(list)
