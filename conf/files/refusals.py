@@ -59,6 +59,8 @@ def _line(error: ErrorDetails, path: str, model: type[BaseModel]) -> str:
         return f"{path}{said}" if str(said).startswith(":") else f"{path} {said}"
     if kind in BOUNDS:
         return f"{path} must be {BOUNDS[kind].format(*context.values())}, not {value}"
+    if kind not in KINDS:  # such as a text that is not Unicode
+        return f"{path}: {error['msg']}"
     is_listed = kind == "string_type" and isinstance(error["loc"][-1], int)
     wanted = KINDS["tuple_type" if is_listed else kind].format(path=path)
     is_hidden = is_secret_name(path) or path.endswith(_MAY_HOLD_SECRETS)
