@@ -26,12 +26,12 @@ NO_KEY_MESSAGE: Final = "the table has no primary key and no NOT NULL unique key
 NO_COLUMN_MESSAGE: Final = "the table has no key, and the message names no column of the row"
 NO_WHOLE_ROW: Final = "no-whole-row"
 NO_OLD_ROW_MESSAGE: Final = (
-    "an UPDATE without its old row, by all columns of which the table's row is found (key = "
-    "'all-columns')"
+    "an UPDATE without its old row: all columns of that row are needed to find it in the table "
+    "(key = 'all-columns')"
 )
 NO_TABLE: Final = "no-table"
 NO_TABLE_MESSAGE: Final = (
-    "there is no target: no whole row has told yet which columns and key it has"
+    "the table has no target yet: no whole row has told its columns and its key"
 )
 NO_DAY_MESSAGE: Final = "no date that Delta has, and zero-date = 'fail'"
 NO_DAY_IN_KEY_MESSAGE: Final = (

@@ -17,10 +17,10 @@ def awaited(row: ChangefeedRow) -> str:
     of = f" of {', '.join(late)}" if late else ""
     at = tso_time(floor_ts).isoformat(timespec="milliseconds")
     return (
-        f"rewinding: what is above {row.start_ts} is applied once more, and is so up to "
+        f"rewinding: changes above {row.start_ts} are applied once more, and have been up to "
         f"{row.checkpoint_ts}. Tables may show newer rows than that: state running and the next "
-        f"snapshot come with a watermark{of} above {floor_ts + 1} ({at}), where it was before the "
-        "rewind"
+        f"snapshot come with a watermark{of} above {floor_ts + 1} ({at}), where the changefeed was "
+        "before the rewind"
     )
 
 

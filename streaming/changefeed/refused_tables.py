@@ -16,9 +16,9 @@ def refuse_a_gap(span: ReplicatedTable, feed: ChangefeedRow) -> None:
     if span.checkpoint < feed.checkpoint_ts:
         raise TidelakeError(
             f"table {span.name} is at checkpoint-ts {span.checkpoint} and the changefeed at "
-            f"{feed.checkpoint_ts}: what came between is not in the table, since [filter] "
-            "left it out for a while or --overwrite-checkpoint-ts went forward. Leave it out "
-            f"again, or start with --overwrite-checkpoint-ts {span.checkpoint} at most"
+            f"{feed.checkpoint_ts}: the changes between are not in the table, since [filter] "
+            "left it out for a while or --overwrite-checkpoint-ts went forward. Leave the table "
+            f"out again, or start with --overwrite-checkpoint-ts {span.checkpoint} at most"
         )
 
 
@@ -28,8 +28,9 @@ def refuse_late(row: ProgressRow, feed: ChangefeedRow) -> None:
     if row.incarnation < feed.incarnation and row.dead_letters:
         raise TidelakeError(
             f"table {row.name} is to be upserted by all columns, and {row.dead_letters} of its "
-            "messages so far are dead letters, which it would lack: rewind to below the first "
-            "of them with --overwrite-checkpoint-ts, or leave the table out with [filter] rules"
+            "messages so far are dead letters, so it would lack these rows: rewind to below the "
+            "first of them with --overwrite-checkpoint-ts, or leave the table out with [filter] "
+            "rules"
         )
 
 

@@ -343,8 +343,8 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         known = self.get(name, ReplicatedTable(name=name, checkpoint=start))
         if is_cut and known.state != WARNING:
             logger.warning(
-                "of a table whose CREATE TABLE was not read only the keys of rows have come: they "
-                "go to dead_letters, and the table is made with the first whole row table=%s",
+                "no CREATE TABLE of this table was read, and only the keys of its rows have come: "
+                "they go to dead_letters, and the first whole row makes the table table=%s",
                 name,
             )
         self.put(replace(known, state=WARNING if is_cut else known.state))

@@ -168,7 +168,7 @@ def resolve(
     every: All = False,
     note: Annotated[str | None, typer.Option(help="Why, for those who look later.")] = None,
 ) -> None:
-    """Close open dead letters without applying them: what they say is not needed, or was mended.
+    """Close open dead letters without applying them: they are not needed, or were mended.
 
     Example:
       tidelake dead-letters resolve --sink-uri delta:///data/lake --position 4711 --note 'test row'

@@ -146,7 +146,7 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Change nothing: print what would be, and all that is found wrong (exit code 2).",
+        help="Change nothing: print the changefeed as it would be, and all findings (exit code 2).",
     ),
 ]
 NoConfirm = Annotated[

@@ -257,9 +257,9 @@ def _check_target(changed: ChangefeedInfo, found: ChangefeedReactorState) -> Non
     if 0 < changed.target_ts <= checkpoint_ts:
         raise ConfigError(
             f"target-ts {changed.target_ts} must be above the checkpoint-ts {checkpoint_ts} of "
-            f"changefeed {changed.id}: what is above the target is in the tables already. Give a "
-            "later one, or 0 for none; `tidelake changefeed resume --overwrite-checkpoint-ts` goes "
-            "back"
+            f"changefeed {changed.id}: changes above the target are in the tables already. Give a "
+            "later target, or 0 for none; `tidelake changefeed resume --overwrite-checkpoint-ts` "
+            "goes back"
         )
 
 

@@ -130,7 +130,7 @@ def order_ddl(
     if reached_ts >= commit_ts and not is_said:
         raise ConfigError(
             f"changefeed {changefeed_id} is beyond that DDL, at checkpoint-ts "
-            f"{reached_ts}: nothing can be said of it any more"
+            f"{reached_ts}: it is too late to decide about it"
         )
     ordered = tables.blocked_ddls.order(changefeed_id, place, action, sql)
     assert row is not None, "who notes a DDL has a row"

@@ -223,13 +223,13 @@ class TableReplay:
             return NO_KEY
         if commit_ts <= self._span.created_ts:
             return (
-                f"its row is of before commit-ts {self._span.created_ts}, at which another table "
+                f"its row is older than commit-ts {self._span.created_ts}, at which another table "
                 f"came to this name: {REWIND}, or resolve it"
             )
         if commit_ts > self._span.checkpoint:
             return (
-                f"the table is at commit-ts {self._span.checkpoint} and has not come to it yet: "
-                "give the command again then"
+                f"the table is at commit-ts {self._span.checkpoint} and has not reached its row "
+                "yet: give the command again later"
             )
         return None
 
@@ -266,8 +266,8 @@ def _opened(
         raise NotReplayed(f"there is no target of table {name}: its key or columns are not known")
     if span.target.form.mode != "upsert":
         raise NotReplayed(
-            f"table {name} is written with {span.target.form}: what happened stands there in the "
-            f"order of commits, and nothing is put in between. {REWIND}: that closes the letter"
+            f"table {name} is written with {span.target.form}: it has the events in the order of "
+            f"commits, and nothing is put in between. {REWIND}: that closes the letter"
         )
     return span, span.target
 

@@ -266,7 +266,8 @@ class DdlReader(StreamRole):
         self._unreported, self._removed, self._has_run = [], [], False
         for untold in planned.untold:
             logger.warning(
-                "the table is like one that was not read: its rows tell what it is table=%s sql=%s",
+                "the table copies a table that was not read: its rows tell its columns table=%s "
+                "sql=%s",
                 untold.event.name,
                 untold.event.query,
             )

@@ -156,7 +156,7 @@ class RunCapture:
             try:
                 clean_up(self._client, self._scope)
             except TidelakeError as error:
-                logger.debug("etcd keeps what it had of the changefeed: %s", error)
+                logger.debug("etcd keeps the changefeed's keys: %s", error)
         if self._error is not None:
             raise self._error
 
@@ -223,8 +223,8 @@ class RunCapture:
             return
         names = ", ".join(f"capture {each} at {at}" for each, at in sorted(others.items()))
         logger.warning(
-            "stands by: changefeed %s is replicated by %s, and none of them reaches this one at %s "
-            "(--addr is where they find it). So it gets no tables until they end",
+            "stands by: changefeed %s is replicated by %s, and none of them reaches this capture "
+            "at %s (its --addr). So it gets no tables until they end",
             *(self._info.id, names, self._address),
         )
 

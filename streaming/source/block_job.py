@@ -82,7 +82,7 @@ class BlockJob:
         try:
             return self._bodies.whole(found)
         except OSError as error:
-            raise ReadFailed(f"what was read of {self._source} is gone: {error}") from error
+            raise ReadFailed(f"the result of a read of {self._source} is gone: {error}") from error
 
     @contextmanager
     def _described(self, what: str) -> Iterator[None]:

@@ -85,8 +85,8 @@ def conf_of_jvm(master: str, archive_to: Path | None = None) -> dict[str, str]:
         conf["spark.jars.packages"] = ",".join(PACKAGES)
         logger.warning(
             "no jars of Delta are here: Spark looks for them in "
-            "~/.ivy2.5.2 and fetches what is missing, some 200 MB. TIDELAKE_JARS names a folder "
-            "that has them packages=%s",
+            "~/.ivy2.5.2 and fetches the missing ones, some 200 MB. TIDELAKE_JARS may name a "
+            "folder that has them packages=%s",
             conf["spark.jars.packages"],
         )
     if is_here:

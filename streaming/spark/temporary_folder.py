@@ -92,9 +92,9 @@ def remake(error: BaseException) -> bool:
     if lost:
         logger.warning(
             "the temporary folder of this process was cleaned while the process works: %s was "
-            "gone, %d folders in all. They are made again, and what failed is begun anew. Exclude "
-            "%s* in %s from what cleans it (systemd-tmpfiles: a line with x), or set TMPDIR to a "
-            "folder that nothing cleans",
+            "gone, %d folders in all. They are made again, and the failed work is begun anew. "
+            "Exclude %s* in %s from the program that cleans it (systemd-tmpfiles: a line with x), "
+            "or set TMPDIR to a folder that nothing cleans",
             *(lost[0], len(lost), PREFIX, next(iter(_locks)).parent),
         )
     return bool(lost)

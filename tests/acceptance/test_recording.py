@@ -90,7 +90,7 @@ def test_another_recording_is_not_taken_for_the_one_before(tmp_path: Path) -> No
     recording.write_bytes(plain + plain.splitlines(keepends=True)[-1])
     refused = ended(replay(recording, warehouse))
     assert refused.returncode == 1
-    assert "is another recording than the one that this changefeed has read" in refused.stderr
+    assert "is not the recording that this changefeed has read" in refused.stderr
     recording.write_bytes(plain[: len(plain) // 2])
     broken = ended(replay(recording, tmp_path / "other"))
     assert broken.returncode == 2

@@ -50,8 +50,8 @@ from streaming.owner.ddl.steps import (
 Place = tuple[TableName, Ts]  # of a DDL: its table and commit-ts
 
 COPIES_UNREAD = (
-    "the table that it names was not read, and that of its own name was dropped: apply the CREATE "
-    "TABLE that SHOW CREATE TABLE shows of it"
+    "the table that it copies was not read, and the earlier table of its own name was dropped: "
+    "apply the CREATE TABLE that SHOW CREATE TABLE shows for it"
 )
 
 

@@ -49,11 +49,10 @@ RECOVERS_UNKNOWN = (
     "known which ones it means"
 )
 TOLD_APART_ANEW = (
-    "it changes by what the rows of the table are told apart: the table gets its first key, or "
-    "loses its last one, or its rows are told apart by all columns (key = 'all-columns') and it "
-    "loses a column, or gets a type in which two values may be equal. The target cannot follow: "
-    "move the table away and load it anew. If the columns of a lost key stay unique, pass over the "
-    "DDL instead"
+    "it changes the key: the table gets its first key, or loses its last one, or all columns are "
+    "the key (key = 'all-columns') and it loses a column, or gets a type in which two values may "
+    "be equal. The target cannot follow: move the table away and load it anew. If the columns of a "
+    "lost key stay unique, pass over the DDL instead"
 )
 
 

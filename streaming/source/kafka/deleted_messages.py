@@ -81,15 +81,14 @@ def _way_out(safe_ts: int, checkpoint_ts: int, reached_ts: int | None) -> str:
     if reached_ts is None:
         return (
             f"Start with --start-ts {safe_ts} at least ({CLOCKS_MS // 60_000} minutes later than "
-            "that message, since clocks differ), or resume a changefeed that is there with "
-            f"--overwrite-checkpoint-ts {safe_ts} (what changed before is then not in the tables); "
-            "or have TiCDC send the tables to a new topic from an earlier start-ts"
+            "that message, since clocks differ), or resume an existing changefeed with "
+            f"--overwrite-checkpoint-ts {safe_ts} (the tables then lack earlier changes); or have "
+            "TiCDC send the tables to a new topic from an earlier start-ts"
         )
     if checkpoint_ts == reached_ts:
         return (
-            f"Leave this topic out until the changefeed's checkpoint-ts has passed {safe_ts} (what "
-            "was sent to it before is then not in the tables), or have TiCDC send its tables to a "
-            "new topic"
+            f"Leave this topic out until the changefeed's checkpoint-ts has passed {safe_ts} (the "
+            "tables then lack its earlier messages), or have TiCDC send its tables to a new topic"
         )
     if safe_ts <= reached_ts:
         return f"It can be rewound to {safe_ts} at the earliest"

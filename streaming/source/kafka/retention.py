@@ -40,8 +40,8 @@ class Oldest:
         return (
             f"topic {self.partition.topic} partition {self.partition.partition}: more than half of "
             f"its retention.ms ({self.retention_s / 3600:.3g} h) has passed since the oldest "
-            "message that is still needed. What Kafka deletes before it is applied is lost to this "
-            "changefeed: make retention.ms larger, or reading faster"
+            "message that is still needed. Messages that Kafka deletes before they are applied are "
+            "lost to this changefeed: make retention.ms larger, or reading faster"
         )
 
 

@@ -65,9 +65,9 @@ class RecordingSource:
         for part, identity in recorded.items():
             if shape.identities.get(part, identity) != identity:
                 raise SourceLost(
-                    f"{self._settings.path} is another recording than the one that this "
-                    "changefeed has read: give it a changefeed-id and a warehouse of its own, or "
-                    "the file that it had"
+                    f"{self._settings.path} is not the recording that this changefeed has read: "
+                    "give the earlier file, or give this one a changefeed-id and a warehouse of "
+                    "its own"
                 )
 
     def check(self, positions: Positions, checkpoint_ts: int | None = None) -> None:  # noqa: ARG002
@@ -142,8 +142,8 @@ class RecordingSource:
                         last[block.part] = max(last[block.part], block.max_ts or 0)
         if without := sorted(part for part, ts in last.items() if not ts):
             raise ConfigError(
-                f"source-uri: {file.path} has no watermark of {', '.join(without)}: without one "
-                "no row of it is known to be complete. Record for longer, or leave the part out"
+                f"source-uri: {file.path} has no watermark of {', '.join(without)}, so no row is "
+                "known to be complete. Record for longer, or leave the part out"
             )
         return Ts(min(last.values()))
 
