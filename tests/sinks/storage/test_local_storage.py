@@ -106,7 +106,7 @@ def test_a_storage_that_overwrites_is_refused(local: LocalStorage):
             self.replace(path, data)
             return True
 
-    with pytest.raises(TidelakeError, match="make a file twice"):
+    with pytest.raises(TidelakeError, match="makes a file twice"):
         prove_put_if_absent(Overwriting(local.uri))
 
 
