@@ -82,11 +82,12 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ShownState:
     """A changefeed's state in etcd, which the control tables show too."""
 
     state: FeedState = FeedState.NORMAL
-    message: str = ""  # of the error or warning; empty in state normal
+    code: str = ""  # of the error or warning, and its message; empty in state normal
+    message: str = ""
 
 
 class ControlWriter(Protocol):
@@ -119,7 +120,7 @@ class ControlWriter(Protocol):
 
     def record(self, advance: Advance) -> None: ...
 
-    def set_standing(self, standing: Standing) -> None:
+    def set_shown(self, shown: ShownState) -> None:
         """Set the state and message that the changefeed's next rows show, its last one too. Never
         raises."""
         ...
@@ -148,7 +149,7 @@ class DataPlane(Protocol):
         info: ChangefeedInfo,
         trust: Trust,
         ownership: Ownership,
-        standing: Standing,
+        shown: ShownState,
         wake: Wake,
     ) -> None:
         """Begin to write the state of a changefeed that has no open control writer to the control

@@ -94,6 +94,7 @@ class ChangefeedRow:
     ] = field(default_factory=dict)
     fingerprint: Annotated[str, "hash of the settings that decide what rows look like"] = ""
     error: Annotated[str | None, "why the changefeed failed, waits or warns"] = None
+    error_code: Annotated[str | None, "its code (docs/operations.md); null: it has none"] = None
     updated_at: Annotated[datetime, "last refresh; rises with every write"] = NEVER
     start_id: Annotated[str | None, "ID of the creation or resume that set start_ts; null: run"] = (
         None
@@ -126,6 +127,11 @@ class ChangefeedRow:
     def is_of_a_run(self) -> bool:
         """Whether a `tidelake run` replicates it, and no cluster."""
         return bool(etcd_and_scope(self.etcd_cluster_id)[1])
+
+    def showing(
+        self, state: ChangefeedState, error: str | None, code: str | None = None
+    ) -> ChangefeedRow:
+        return replace(self, state=state, error=error, error_code=code)
 
 
 SCHEMA = schema_of(ChangefeedRow)
@@ -218,7 +224,7 @@ class Changefeeds:
             stored = self._ours(view, changefeed_id, term)
             if is_over() or stored.state in ENDED:
                 return None
-            row = stored if trouble is None else replace(stored, state="warning", error=trouble)
+            row = stored if trouble is None else stored.showing("warning", trouble)
             return _upsert(view, replace(row, updated_at=_later_than(stored.updated_at)))
 
         self._table.commit(plan, "refresh the changefeed's row in")
@@ -226,14 +232,13 @@ class Changefeeds:
     def show(
         self,
         changefeed_id: str,
-        state: ChangefeedState,
-        error: str | None,
+        shown: Callable[[ChangefeedRow], ChangefeedRow],
         *,
         may: Callable[[ChangefeedRow], bool],
         fresh_for_s: float | None = None,
     ) -> ChangefeedRow | None:
-        """Write state and error into the row, whatever its term, and return the row. Writes nothing
-        and returns None if there is no row, or if ``may`` returns False for the stored one.
+        """Write the row with another state and error (``shown``), whatever its term, and return
+        it. Writes nothing and returns None if there is no row, or if ``may`` returns False for the stored one.
         ``fresh_for_s``: the caller writes the row again within this time; None: nobody does."""
         found: ChangefeedRow | None = None
 
@@ -243,14 +248,11 @@ class Changefeeds:
             if stored is None or not may(stored):
                 found = None
                 return None
-            if (stored.state, stored.error, fresh_for_s) == (state, error, None):
+            found = shown(stored)
+            if found == stored and fresh_for_s is None:
                 return None
             found = replace(
-                stored,
-                state=state,
-                error=error,
-                updated_at=_later_than(stored.updated_at),
-                fresh_for_s=fresh_for_s,
+                found, updated_at=_later_than(stored.updated_at), fresh_for_s=fresh_for_s
             )
             return _upsert(view, found)
 

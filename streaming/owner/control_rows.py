@@ -305,6 +305,7 @@ class ControlRows:
             watermarks=risen(row.watermarks, marks),
             dead_letters=self._letters,
             error=None,
+            error_code=None,
         )
 
     def _is_news(self, row: ChangefeedRow) -> bool:

@@ -21,7 +21,7 @@ from functools import partial
 
 from coordination.errors import Fenced, Stop, TermRefused, TidelakeError, TryAgain
 from coordination.model import NO_TS, Ownership, TermNumber, Ts
-from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
+from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, ShownState
 from coordination.scheduler.barrier import PendingDdl
 from sinks.spark.jvm_errors import line
 from streaming.owner.blocked_tables import BlockedTables
@@ -81,7 +81,7 @@ class DeltaControlWriter(RoleWorker):
         self._running: DdlKey | None = None  # the last DDL that was begun
         self._meter = BacklogMeter(context.source.distance)
         self._trouble: str | None = None  # before the claim
-        self._standing = Standing()
+        self._shown_state = ShownState()
         self._concern: str | None = None
         self._thread.start()
 
@@ -144,8 +144,8 @@ class DeltaControlWriter(RoleWorker):
             self._advance = merged(self._advance, advance)
         self._woken.set()
 
-    def set_standing(self, standing: Standing) -> None:
-        self._standing = standing
+    def set_shown(self, shown: ShownState) -> None:
+        self._shown_state = shown
 
     def _check(self) -> None:
         if self._error is not None:
@@ -201,7 +201,7 @@ class DeltaControlWriter(RoleWorker):
             context.tables,
             row,
             context.spans(row),
-            lambda each: as_running(each, self._standing, self._concern),
+            lambda each: as_running(each, self._shown_state, self._concern),
         )
         rows.save(row)
         rows.resume(context.progress(), lambda: context.dead_letters(row, term=row.term))
@@ -389,4 +389,4 @@ class DeltaControlWriter(RoleWorker):
                 self._write(term, self._advance)
             row = term.rows.row
             if row.state != "finished":
-                term.rows.save(as_ended(row, self._standing))
+                term.rows.save(as_ended(row, self._shown_state))

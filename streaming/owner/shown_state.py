@@ -24,7 +24,7 @@ from conf.settings import DeltaSink
 from coordination.errors import Fenced, TermRefused, TidelakeError
 from coordination.metadata.records import FeedState
 from coordination.model import ChangefeedID, Ownership
-from coordination.ports import Standing, Wake
+from coordination.ports import ShownState, Wake
 from coordination.trust.fence import Trust
 from sinks.control.changefeeds import ChangefeedRow, ChangefeedState
 from sinks.control.earlier_owner import ENDED
@@ -43,24 +43,27 @@ ENDS: Final[Mapping[FeedState, ChangefeedState]] = {
 }
 
 
-def as_running(row: ChangefeedRow, standing: Standing, concern: str | None) -> ChangefeedRow:
-    """The row of a changefeed that an owner runs: `warning` where ``standing`` or ``concern`` says
-    so. ``concern``: what the owner itself has noticed; etcd may be away and not know it."""
-    is_warned = concern is not None or standing.state is FeedState.WARNING
-    if not is_warned or row.state in ENDED:
+def as_running(row: ChangefeedRow, shown: ShownState, concern: str | None) -> ChangefeedRow:
+    """The row of a changefeed that an owner runs: `warning` where ``shown`` or ``concern`` says so.
+    ``concern``: what the owner itself has noticed; etcd may be away and not know it."""
+    if row.state in ENDED:
         return row
-    return replace(row, state="warning", error=concern or standing.message or None)
+    if concern is not None:
+        return row.showing("warning", concern)
+    return _showing(row, "warning", shown) if shown.state is FeedState.WARNING else row
 
 
-def as_ended(row: ChangefeedRow, standing: Standing) -> ChangefeedRow:
-    """The row that an owner leaves at its end. A changefeed that another owner is to run next is
+def as_ended(row: ChangefeedRow, shown: ShownState) -> ChangefeedRow:
+    """The row of a changefeed that no owner runs any more. One that another owner is to run next is
     `stopped` until then."""
     if row.state == "finished":
         return row
-    state = ENDS.get(standing.state)
-    if state is None:
-        return replace(row, state="stopped")
-    return replace(row, state=state, error=standing.message or None)
+    state = ENDS.get(shown.state)
+    return replace(row, state="stopped") if state is None else _showing(row, state, shown)
+
+
+def _showing(row: ChangefeedRow, state: ChangefeedState, shown: ShownState) -> ChangefeedRow:
+    return row.showing(state, shown.message or None, shown.code or None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,28 +75,27 @@ class StateUpdate:
     sink: DeltaSink
     ownership: Ownership
     trust: Trust
-    standing: Standing
+    shown: ShownState
     wake: Wake
 
     @property
     def refresh_s(self) -> float | None:
         """How often it is to be written; None: once."""
-        return REFRESH_S if self.standing.state is FeedState.PENDING else None
+        return REFRESH_S if self.shown.state is FeedState.PENDING else None
 
     def write(self, *, is_refresh: bool = False) -> bool:
         """Write state and error into the changefeed's row and, unless it has finished, `stopped`
         into its progress rows. Writes nothing and returns False where a later owner, or one of
         another etcd, has the row; with ``is_refresh`` also where it shows another state by now.
         Raises Fenced, TermRefused, and TidelakeError when the storage does not answer."""
-        state = ENDS.get(self.standing.state)
+        state = ENDS.get(self.shown.state)
         if state is None:
             return False
         self.trust.check()
         tables = ControlTables.of(self.sink)
         row = tables.changefeeds.show(
             self.changefeed_id,
-            state,
-            self.standing.message or None,
+            lambda row: _showing(row, state, self.shown),
             may=lambda row: self._is_ours(row) and (not is_refresh or row.state == state),
             fresh_for_s=self.refresh_s and self.refresh_s * FRESH_REFRESHES,
         )
@@ -149,7 +151,7 @@ class StateUpdates:
                 if not is_late:
                     logger.warning(
                         "changefeed %s is %s, and the control tables cannot say so yet: %s",
-                        *(update.changefeed_id, update.standing.state, error),
+                        *(update.changefeed_id, update.shown.state, error),
                     )
                 is_late = True
             again.wait(self._again_s)

@@ -105,6 +105,7 @@ def settled_row(
         source_positions={part: positions[part] for part in shape.identities},
         source_identities=dict(shape.identities),
         error=None,
+        error_code=None,
         row_rules=row_rules(changefeed),
         start_id=start_id or row.start_id,
     )

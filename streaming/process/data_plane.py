@@ -18,7 +18,7 @@ from conf.settings import BatchSettings, Changefeed, SessionSettings
 from coordination.errors import Stop, TidelakeError
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ownership
-from coordination.ports import Standing, Wake
+from coordination.ports import ShownState, Wake
 from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watchdog, Watched
 from streaming.changefeed.settings_in_etcd import changefeed_settings
@@ -86,7 +86,7 @@ class SparkDataPlane:
         info: ChangefeedInfo,
         trust: Trust,
         ownership: Ownership,
-        standing: Standing,
+        shown: ShownState,
         wake: Wake,
     ) -> None:
         try:
@@ -100,11 +100,11 @@ class SparkDataPlane:
                     sink=changefeed.sink,
                     ownership=ownership,
                     trust=trust,
-                    standing=standing,
+                    shown=shown,
                     wake=wake,
                 )
             )
-        self._shown[info.id] = standing.state
+        self._shown[info.id] = shown.state
 
     def withdraw(self, changefeed_id: ChangefeedID) -> None:
         self._shown.pop(changefeed_id, None)

@@ -16,7 +16,7 @@ from coordination.ports import (
     Claim,
     DdlScan,
     RegisteredTable,
-    Standing,
+    ShownState,
     Wake,
 )
 from coordination.scheduler.barrier import PendingDdl
@@ -126,8 +126,8 @@ class FakeControlWriter:
         self._advance = merged(self._advance, advance)
         self._begin("record", self._do_record)
 
-    def set_standing(self, standing: Standing) -> None:
-        self._warehouse.standing = standing
+    def set_shown(self, shown: ShownState) -> None:
+        self._warehouse.shown = shown
 
     def close(self, *, drop: bool) -> None:
         self._is_closing = True

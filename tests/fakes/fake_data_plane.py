@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from coordination.metadata.records import ChangefeedInfo
 from coordination.model import ChangefeedID, Ownership
-from coordination.ports import Standing, Wake
+from coordination.ports import ShownState, Wake
 from coordination.trust.fence import Trust
 from tests.fakes.fake_control_writer import FakeControlWriter
 from tests.fakes.fake_replica import FakeReplica, Sent
@@ -74,12 +74,12 @@ class FakeDataPlane:
         info: ChangefeedInfo,
         trust: Trust,  # noqa: ARG002 - the port's
         ownership: Ownership,  # noqa: ARG002
-        standing: Standing,
+        shown: ShownState,
         wake: Wake,
     ) -> None:
         here = [each for each in self.controls if each.changefeed_id == info.id]
         assert all(each.is_closed() for each in here), "a control writer is open to say it"
-        self.warehouse_of(info.id).standing = standing
+        self.warehouse_of(info.id).shown = shown
         wake()
 
     def withdraw(self, changefeed_id: ChangefeedID) -> None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from coordination.capture.owner.sync_point import next_sync_point
 from coordination.errors import TermRefused
 from coordination.model import SEALED_TS, Ownership, TermNumber, Ts
-from coordination.ports import Advance, Claim, RegisteredTable, Standing
+from coordination.ports import Advance, Claim, RegisteredTable, ShownState
 from coordination.scheduler.coordinator import SpanProgress
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
@@ -114,7 +114,7 @@ class FakeWarehouse:
         self.progress: dict[int, ProgressRow] = {}
         self.late_landings = 0
         self.is_finished = False
-        self.standing = Standing()  # what the owner has last said of it
+        self.shown = ShownState()  # what the owner has last said of it
         self._sync_interval_ms = sync_interval_ms
         self._quiet_s = quiet_s
         self._target_ts = target_ts

@@ -30,7 +30,7 @@ from coordination.model import (
     Ts,
     fence_number,
 )
-from coordination.ports import Advance, Claim, RegisteredTable, Standing
+from coordination.ports import Advance, Claim, RegisteredTable, ShownState
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, Span
@@ -110,11 +110,11 @@ class Stage:
         self.controls.append(control)
         return control
 
-    def show(self, standing: Standing, name: str = "owner") -> None:
+    def show(self, shown: ShownState, name: str = "owner") -> None:
         """As the owner does when nothing runs."""
         ownership = self._ownership(name)
         trust = self._trust(name, opened_fence(ownership))
-        self.plane.show(self.info, trust, ownership, standing, self.woken.set)
+        self.plane.show(self.info, trust, ownership, shown, self.woken.set)
 
     def close(self) -> None:
         for part in (*self.replicas.values(), *self.controls):

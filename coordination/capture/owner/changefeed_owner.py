@@ -50,7 +50,7 @@ from coordination.metadata.records import (
 )
 from coordination.metadata.running_errors import OWNER_UNKNOWN
 from coordination.model import NO_TS, Ownership
-from coordination.ports import Standing
+from coordination.ports import ShownState
 from coordination.scheduler.coordinator import Coordinator
 from coordination.scheduler.messages import Message
 from coordination.trust.close_deadlines import Closings
@@ -93,7 +93,7 @@ class ChangefeedOwner:
         self._launch_again_at = float("inf")
         self._has_said_wait = False
         self._logged: tuple[str, str] | None = None  # code and message of the last error
-        self._shown: Standing | None = None  # in the control tables, without a control writer
+        self._shown: ShownState | None = None  # in the control tables, without a control writer
 
     @property
     def coordinator(self) -> Coordinator | None:
@@ -235,7 +235,7 @@ class ChangefeedOwner:
             changefeed.add_group(changefeed.writes(by_owner=True).feed_event(decision))
         changefeed.clear_reports()
         if self._term is not None:
-            self._term.control.set_standing(standing_of(info, decision))
+            self._term.control.set_shown(shown_state_of(info, decision))
 
     def _concerns(self) -> list[RunningError]:
         """Why the term is not claimed yet: no capture has begun to work that would report it."""
@@ -250,11 +250,11 @@ class ChangefeedOwner:
     def _show_ended(self, info: ChangefeedInfo) -> None:
         """Have the control tables show the state of a changefeed that does not run: it has no
         control writer that would write it there."""
-        standing, role = standing_of(info), self._role
-        if standing.state.is_running or not self.is_closed or standing == self._shown:
+        shown, role = shown_state_of(info), self._role
+        if shown.state.is_running or not self.is_closed or shown == self._shown:
             return
-        self._shown = standing
-        role.capture.data_plane.show(info, role.trust, self._ownership, standing, self._wake)
+        self._shown = shown
+        role.capture.data_plane.show(info, role.trust, self._ownership, shown, self._wake)
 
     def _withdraw(self) -> None:
         """Stop showing its state: from now on its control writer does that."""
@@ -380,7 +380,7 @@ class ChangefeedOwner:
         self._errors.append(report)
 
 
-def standing_of(info: ChangefeedInfo, decision: Decision | None = None) -> Standing:
+def shown_state_of(info: ChangefeedInfo, decision: Decision | None = None) -> ShownState:
     """The changefeed's state and message for the control tables: as etcd has them, or will have
     them once the decision is written."""
     state = known_state(info)
@@ -392,5 +392,6 @@ def standing_of(info: ChangefeedInfo, decision: Decision | None = None) -> Stand
     elif state in (FeedState.PENDING, FeedState.FAILED):
         told = told[:1]  # why it is so, whatever the clock of the capture that warned
     if state is FeedState.NORMAL or not told:
-        return Standing(state=state)
-    return Standing(state=state, message=max(told, key=lambda each: each.time).message)
+        return ShownState(state=state)
+    last = max(told, key=lambda each: each.time)
+    return ShownState(state=state, code=last.code, message=last.message)

@@ -16,7 +16,7 @@ from coordination.metadata.errors import MetadataError
 from coordination.metadata.lookup import read_captures
 from coordination.metadata.records import ChangefeedInfo, FeedState, load
 from coordination.model import CaptureID, Revision, TableName
-from coordination.ports import Standing
+from coordination.ports import ShownState
 from tests.fakes.fake_source import ts_at
 from tests.simulation.feeds import CLUSTER, NAME
 from tests.simulation.instruments import instruments
@@ -245,14 +245,15 @@ def test_a_failing_write_pends_the_changefeed_which_comes_back() -> None:
     assert cluster.info is not None
     assert cluster.info.error is not None
     assert cluster.info.error.code == "CDC:ErrKafkaSend"
-    warehouse, why = cluster.world.warehouse, cluster.info.error.message
-    pending = Standing(state=FeedState.PENDING, message=why)
-    cluster.until(lambda: warehouse.standing == pending)
+    warehouse, told = cluster.world.warehouse, cluster.info.error
+    error = {"code": told.code, "message": told.message}
+    pending = ShownState(state=FeedState.PENDING, **error)
+    cluster.until(lambda: warehouse.shown == pending)
     cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.WARNING)
-    warned = Standing(state=FeedState.WARNING, message=why)
-    cluster.until(lambda: warehouse.standing == warned)
+    warned = ShownState(state=FeedState.WARNING, **error)
+    cluster.until(lambda: warehouse.shown == warned)
     cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.NORMAL)
-    cluster.until(lambda: warehouse.standing == Standing())
+    cluster.until(lambda: warehouse.shown == ShownState())
     cluster.settle()
 
 

@@ -9,7 +9,7 @@ import pytest
 from coordination.errors import TermRefused
 from coordination.metadata.records import FeedState
 from coordination.model import TableName, Ts
-from coordination.ports import Advance, Standing
+from coordination.ports import Advance, ShownState
 from coordination.scheduler.barrier import PendingDdl
 from sinks.control.changefeeds import Changefeeds
 from sinks.control.progress import Progress
@@ -132,7 +132,7 @@ def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Sta
 def how_it_stands_is_shown(stage: Stage) -> None:
     """Nobody runs it; then an heir does, until it fails."""
     progress = Progress(str(stage.warehouse))
-    stage.show(Standing(state=FeedState.PENDING, message="it is not supported"))
+    stage.show(ShownState(state=FeedState.PENDING, message="it is not supported"))
     changefeeds = Changefeeds(str(stage.warehouse))
     until(lambda: changefeeds.read(CHANGEFEED).state == "pending")
     row_ = changefeeds.read(CHANGEFEED)
@@ -140,15 +140,15 @@ def how_it_stands_is_shown(stage: Stage) -> None:
     until(lambda: {each.state for each in progress.read(CHANGEFEED).values()} == {"stopped"})
 
     heir = HandOwner(stage, "heir")
-    heir.control.set_standing(Standing(state=FeedState.WARNING, message="tried again"))
+    heir.control.set_shown(ShownState(state=FeedState.WARNING, message="tried again"))
     heir.until(lambda: changefeeds.read(CHANGEFEED).error == "tried again")
     assert changefeeds.read(CHANGEFEED).state == "warning"
     states = {name.table: each.state for name, each in progress.read(CHANGEFEED).items()}
     lacking = {"found": "warning"}  # a column, still
     assert states == {"idle": "replicating", "deleted": "replicating", **lacking}
-    heir.control.set_standing(Standing())
+    heir.control.set_shown(ShownState())
     heir.until(lambda: (now := changefeeds.read(CHANGEFEED)).state == "running" and not now.error)
-    heir.control.set_standing(Standing(state=FeedState.FAILED, message="for good"))
+    heir.control.set_shown(ShownState(state=FeedState.FAILED, message="for good"))
     heir.control.close(drop=False)
     until(heir.control.is_closed)
     last = changefeeds.read(CHANGEFEED)

@@ -13,7 +13,7 @@ import pytest
 from conf.settings import DeltaSink
 from coordination.metadata.records import FeedState
 from coordination.model import CaptureID, ChangefeedID, Ownership, ProcessorEpoch, Revision
-from coordination.ports import Standing
+from coordination.ports import ShownState
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import CaptureIdentity, Fence, Trust
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
@@ -23,7 +23,7 @@ from streaming.owner.shown_state import StateUpdate, StateUpdates
 
 FEED = ChangefeedID("shop")
 WHY = "DDL at commit-ts 40 is not supported yet"
-PENDING = Standing(state=FeedState.PENDING, message=WHY)
+PENDING = ShownState(state=FeedState.PENDING, code="CDC:ErrOwnerUnknown", message=WHY)
 
 
 def ownership(revision: int = 5, etcd: str = "etcd-1") -> Ownership:
@@ -64,7 +64,7 @@ class Place:
         )
         self.progress.advance([table], row.term)
 
-    def update(self, standing: Standing = PENDING, owner: Ownership | None = None) -> StateUpdate:
+    def update(self, shown: ShownState = PENDING, owner: Ownership | None = None) -> StateUpdate:
         owner = owner or ownership()
         fence = Fence(SystemClock())
         fence.open(owner, time.monotonic() + 100)
@@ -74,7 +74,7 @@ class Place:
             sink=DeltaSink(warehouse=self.warehouse),
             ownership=owner,
             trust=Trust(fence, identity),
-            standing=standing,
+            shown=shown,
             wake=self.woken.set,
         )
 
@@ -95,7 +95,10 @@ def place(tmp_path: Path) -> Place:
 def test_state_and_error_are_those_of_etcd_and_the_tables_are_stopped(place: Place) -> None:
     place.update().write()
     assert place.shown == ("pending", WHY, {"stopped"})
-    place.update(Standing(state=FeedState.STOPPED, message=WHY)).write()
+    row = place.changefeeds.read(FEED)
+    assert row is not None
+    assert row.error_code == "CDC:ErrOwnerUnknown"
+    place.update(ShownState(state=FeedState.STOPPED, message=WHY)).write()
     assert place.shown == ("stopped", WHY, {"stopped"})
 
 

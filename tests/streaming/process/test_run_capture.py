@@ -21,7 +21,7 @@ from coordination.metadata.lookup import read_captures, read_changefeeds
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID
 from coordination.orchestrator.commit_once import commit_once
-from coordination.ports import Standing
+from coordination.ports import ShownState
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
@@ -47,11 +47,11 @@ SOURCE = KafkaSettings(
 class Plane(FakeDataPlane):
     """Says at once how a changefeed stands."""
 
-    shown: Standing | None = None
+    shown: ShownState | None = None
 
     def show(self, *named: Any) -> None:
         super().show(*named)
-        self.shown = next(each for each in named if isinstance(each, Standing))
+        self.shown = next(each for each in named if isinstance(each, ShownState))
 
     def has_shown(self, changefeed_id: ChangefeedID, state: FeedState) -> bool:
         del changefeed_id
@@ -171,9 +171,7 @@ def test_at_its_target_it_ends_and_leaves_nothing_in_etcd(ground: Ground) -> Non
     run = ground.run(ground.settings(target_ts=ground.in_s(1.0)))
     assert run.end() is None
     assert ground.keys() == []
-    assert (
-        ground.warehouse.standing is None or ground.warehouse.standing.state is FeedState.FINISHED
-    )
+    assert ground.warehouse.shown is None or ground.warehouse.shown.state is FeedState.FINISHED
 
 
 def test_a_stop_is_no_failure_and_no_end_of_the_changefeed(ground: Ground) -> None:
@@ -221,8 +219,8 @@ def test_an_error_is_final_and_said(ground: Ground) -> None:
     errors = [one.end(), two.end()]
     assert all(isinstance(error, TidelakeError) for error in errors), errors
     assert len({str(error) for error in errors}) == 1
-    assert ground.warehouse.standing is not None
-    assert ground.warehouse.standing.state is FeedState.FAILED
+    assert ground.warehouse.shown is not None
+    assert ground.warehouse.shown.state is FeedState.FAILED
     again = ground.run(ground.settings(target_ts=ground.in_s(1.0)))
     assert again.end() is None
 

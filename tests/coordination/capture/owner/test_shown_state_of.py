@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.capture.owner.changefeed_owner import standing_of
+from coordination.capture.owner.changefeed_owner import shown_state_of
 from coordination.metadata.feed_state import Decision, FeedEvent
 from coordination.metadata.records import ChangefeedInfo, FeedState, RunningError
 from coordination.model import ChangefeedID
@@ -23,12 +23,12 @@ def info(state: FeedState, error: RunningError, warning: RunningError) -> Change
 
 @pytest.mark.parametrize("state", [FeedState.PENDING, FeedState.FAILED])
 def test_the_error_that_ended_it_counts_whatever_the_clock_of_who_warned(state: FeedState) -> None:
-    found = standing_of(info(state, report("error", EARLIER), report("warning", LATER)))
+    found = shown_state_of(info(state, report("error", EARLIER), report("warning", LATER)))
     assert (found.state, found.message) == (state, "why error")
 
 
 def test_a_decision_is_newer_than_all_that_etcd_has() -> None:
     stored = info(FeedState.WARNING, report("error", LATER), report("warning", LATER))
     decision = Decision(event=FeedEvent.UNRETRYABLE_ERROR, error=report("new", EARLIER))
-    found = standing_of(stored, decision)
+    found = shown_state_of(stored, decision)
     assert (found.state, found.message) == (FeedState.FAILED, "why new")
