@@ -238,7 +238,8 @@ class Changefeeds:
         fresh_for_s: float | None = None,
     ) -> ChangefeedRow | None:
         """Write the row with another state and error (``shown``), whatever its term, and return
-        it. Writes nothing and returns None if there is no row, or if ``may`` returns False for the stored one.
+        it. Writes nothing and returns None if there is no row, or if ``may`` returns False for the
+        stored one.
         ``fresh_for_s``: the caller writes the row again within this time; None: nobody does."""
         found: ChangefeedRow | None = None
 
