@@ -1,4 +1,4 @@
-"""``tidelake dead-letters``: messages that could not be applied, and what becomes of them.
+"""``tidelake dead-letters``: messages that could not be applied, and their states.
 
 The docstring of each function under ``@about_letters`` is the command's ``--help``.
 """
@@ -65,7 +65,7 @@ All = Annotated[bool, typer.Option("--all", help="All open letters.")]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a command is about: the letters that its options choose, and how its answer is shown."""
+    """A command's input: the letters that its options choose, and how its answer is shown."""
 
     sink: DeltaSink
     which: Chosen

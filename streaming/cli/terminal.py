@@ -71,8 +71,8 @@ def progress(found: ProgressReport, width: int) -> RenderableType:
 
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, where that is a terminal. Yields a function of how many are done,
-    and of how many."""
+    """A progress bar on stderr, if that is a terminal. Yields a function of how many are done, and
+    of how many."""
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as it:
@@ -81,7 +81,7 @@ def bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def snapshot(found: SnapshotReport, width: int) -> RenderableType:
-    """The tables' versions, what cannot be read, then one SQL statement per table, ready to be
+    """The tables' versions, unreadable tables, then one SQL statement per table, ready to be
     copied."""
     row = found.row
     head = Text(

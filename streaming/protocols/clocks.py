@@ -1,9 +1,9 @@
 """How late a TSO may be, by the clocks. Pure.
 
-What is at or below a TSO of the far future would count as applied or resolved, and all changes of
-the next years would be passed over. Clocks may be wrong, and one that is behind must not stop a
-correct feed. So the later one of two counts: the reader's, and the broker's (or the producers'), as
-the timestamps of messages tell it.
+With a TSO of the far future, all changes of the next years would count as applied or resolved, and
+would be passed over. Clocks may be wrong, and a clock that is behind must not stop a correct feed.
+So the later of two clocks counts: the reader's, and the broker's (or the producers'), as the
+timestamps of messages tell it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def latest_ts(*clocks_ms: float) -> Ts:
 
 
 def clock_of(latest: int) -> str:
-    """The later clock, of which `latest_ts` was made."""
+    """The later clock, which gave `latest_ts`."""
     return shown_ts(latest - (AHEAD_MS << TSO_LOGICAL_BITS))
 
 

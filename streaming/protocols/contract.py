@@ -112,8 +112,8 @@ Wanted = Mapping[TableName, WantedTable]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
-    """What a decoder found of one kind, table and shape in a chunk, as it is sent from an executor
-    to the driver."""
+    """The content of one kind, table and shape in a chunk, as an executor sends it to the
+    driver."""
 
     kind: Kind
     part: str
@@ -135,8 +135,8 @@ class Block:
 
 
 class Decoder(Protocol):
-    """Decodes a chunk of messages. Pure. No content of a message makes it raise: what cannot be
-    decoded goes into a BAD block, which has the table's name if that could be read."""
+    """Decodes a chunk of messages. Pure. No content of a message makes it raise: a message that
+    cannot be decoded goes into a BAD block, which has the table's name if that could be read."""
 
     def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]: ...
 

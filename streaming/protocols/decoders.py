@@ -21,5 +21,5 @@ def decoder_of(protocol: str, *, start_ts: int = 0) -> Decoder:
 
 
 def disguise_of(protocol: str, seed: int) -> Callable[[bytes], bytes]:
-    """What exchanges the letters of a message's values (`canal_json/disguise.py`)."""
+    """The function that exchanges the letters of a message's values (`canal_json/disguise.py`)."""
     return _DISGUISES[protocol](seed)

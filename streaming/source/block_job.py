@@ -32,8 +32,8 @@ class ReadFailed(TryAgain):
 
 
 class BlockJob:
-    """Runs jobs one after the other, for one thread, but for ``cancel``. ``name`` is shown in
-    Spark's UI; ``source`` is what an error calls the source."""
+    """Runs jobs one after the other, for one thread, except for ``cancel``. ``name`` is shown in
+    Spark's UI; an error calls the source ``source``."""
 
     def __init__(self, spark: SparkContext, *, name: str, source: str) -> None:
         self._spark = spark

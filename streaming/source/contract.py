@@ -70,9 +70,9 @@ class SourceShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceClock:
-    """What the source knows of the time. ``newest_ms``: of its newest message (ms since 1970), None
-    where there is none or it is not known. ``latest_ms``: how late a start may be that the source
-    itself has advised, None where it advises nothing."""
+    """The source's knowledge of the time. ``newest_ms``: of its newest message (ms since 1970),
+    None if there is none or it is not known. ``latest_ms``: how late a start may be that the source
+    itself has advised, None if it advises nothing."""
 
     newest_ms: float | None = None
     latest_ms: float | None = None
@@ -80,15 +80,15 @@ class SourceClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """How long the source keeps the oldest message that is needed. ``concern``: a sentence where
-    that is short, with what to do."""
+    """How long the source keeps the oldest needed message. ``concern``: a sentence if that time is
+    short, with the way out."""
 
     left_s: float
     concern: str | None
 
 
 class Reader(Protocol):
-    """Reads a source with the executors. For one thread, but for ``cancel``."""
+    """Reads a source with the executors. For one thread, except for ``cancel``."""
 
     def read(
         self,
@@ -101,12 +101,13 @@ class Reader(Protocol):
         first_messages: int = 0,
     ) -> list[Block]:
         """One read from ``begin`` towards ``ends``, of about ``messages`` at most. The blocks of a
-        part come by rising position, and end with a DONE block that says how far it was read; a
-        part of which nothing is read has none.
+        part come by rising position, and end with a DONE block that says how far it was read. A
+        part that is not read has none.
 
-        ``first_messages``: the limit of a stream's first read where much is to be read, so that the
+        ``first_messages``: the limit of a stream's first read if there is much to read, so that the
         first commit comes soon. Raises SourceLost and other TidelakeErrors; or SourceAway and other
-        TryAgains, after which the read may be tried again. Blocks."""
+        TryAgains, after which the read may be tried again. Blocks.
+        """
 
     def cancel(self) -> None:
         """Called from another thread: ends a ``read`` that is under way, by a TryAgain."""
@@ -128,8 +129,8 @@ class Source(Protocol):
         """The shape that it has now. Raises TopicMissing where it is not there."""
 
     def check_unchanged(self, start: SourceShape) -> None:
-        """Raise SourceLost where a part has another identity than at the start, SourceChanged where
-        there are more parts, and what ``shape`` raises."""
+        """Raise SourceLost if a part has another identity than at the start, SourceChanged if there
+        are more parts, and the errors of ``shape``."""
 
     def check_identities(self, recorded: Identities, shape: SourceShape) -> None:
         """Raise SourceLost where a part has another identity than was recorded. Does not ask."""
@@ -156,8 +157,8 @@ class Source(Protocol):
         """The position after the last message, by part."""
 
     def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Watermarks:
-        """What turns blocks and positions into W (rule 2), before anything is read. ``recorded``:
-        watermarks of an earlier reading, which count when reading has passed them."""
+        """A new object that turns blocks and positions into W (rule 2), before anything is read.
+        ``recorded``: watermarks of an earlier reading, which count when reading has passed them."""
 
     def settled(self, shape: SourceShape, limits: Watermarks, position: Positions) -> Watermarks:
         """``limits``, after everything before ``position`` has been read, with what only the source
@@ -169,21 +170,21 @@ class Source(Protocol):
     def clock(self) -> SourceClock: ...
 
     def kept(self, positions: Positions) -> Kept | None:
-        """How long what is needed from these positions on is kept; None: for ever, or not known."""
+        """How long the messages from these positions on are kept; None: for ever, or not known."""
 
     def raw(self, places: Places, identities: Identities) -> Iterator[pa.Table]:
         """The messages at these places once more, as tables of schema ``RAW``, by part and
-        position; a message that is gone has no row. Raises SourceLost where a part has another
+        position; a message that is gone has no row. Raises SourceLost if a part has another
         identity."""
 
     def place(self, part: str, position: int) -> str:
-        """What a sentence calls a message's place. Does not ask."""
+        """The name of a message's place in a sentence. Does not ask."""
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:
-        """Log what is worth a line of the shape when a stream begins."""
+        """Logs facts about the shape when a stream begins."""
 
     def end_ts(self) -> Ts | None:
-        """Up to where a source that has an end can be read; None for one that has none."""
+        """The ts up to which a source with an end can be read; None for a source without an end."""
 
     def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> Reader:
         """``start_ts``: rows and DDLs at or below are not needed; ``name`` is shown in Spark's

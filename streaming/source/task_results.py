@@ -1,4 +1,4 @@
-"""What a task on an executor returns: blocks, or why it could not read. Imports neither Spark nor
+"""The result of a task on an executor: blocks, or why it could not read. Imports neither Spark nor
 gRPC."""
 
 from __future__ import annotations

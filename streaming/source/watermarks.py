@@ -80,9 +80,8 @@ class Watermarks:
         return replace(self, parts=parts)
 
     def to_record(self) -> dict[str, RecordedWatermark]:
-        """What to store: for each part the greatest watermark, with the position where it was
-        seen.
-        """
+        """The values to store: for each part the greatest watermark, with the position where it was
+        seen."""
         record = dict(self.recorded)
         for part, mark in self.live.items():
             if part not in record or mark.ts >= record[part].ts:

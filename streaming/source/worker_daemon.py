@@ -21,8 +21,9 @@ _work = worker.main
 
 
 def work(infile: BufferedReader, outfile: BufferedWriter) -> None:
-    """What a worker does with its next task. Where Spark lets go of it (it had none for a minute)
-    it ends; pyspark would write the end of its input to Spark, fail, and write a stack trace."""
+    """The work of a worker at its next task. A worker without a task for a minute ends when Spark
+    lets go of it; pyspark would write the end of its input to Spark, fail, and write a stack
+    trace."""
     if not infile.peek(1):
         sys.exit(1)
     _work(infile, outfile)

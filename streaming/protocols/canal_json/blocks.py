@@ -1,4 +1,4 @@
-"""From what was read to blocks: one per kind, table and shape of its rows, each message in one."""
+"""From messages to blocks: one per kind, table and shape of its rows, each message in one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _Single = tuple[int, ParsedRow]
 
 
 class Collector:
-    """What was read of one chunk so far."""
+    """The contents of one chunk so far."""
 
     def __init__(self, messages: Messages, wanted: Wanted) -> None:
         self.messages = messages
@@ -232,9 +232,11 @@ def _zeros(length: int) -> pa.Array:
 
 
 def key_of(shape: Shape, table: WantedTable) -> tuple[str, ...] | None:
-    """Whose old values tell all that is asked of an UPDATE; None: all are kept.
+    """The key whose old values answer all questions about an UPDATE; None: all old values are kept.
 
-    Only where the message names this very key: rows from beyond a DDL that changes the key are read
-    before it has run, and are written by the new one. Of a unique key messages say nothing."""
+    It is used only if the message names this very key. Rows from beyond a DDL that changes the key
+    are read before it has run, and are written by the new key. Messages say nothing of a unique
+    key.
+    """
     is_told = table.key is not None and set(shape.key_names or ()) == set(table.key)
     return table.key if is_told else None

@@ -87,7 +87,7 @@ def _is_utf8(value: bytes) -> bool:
 def _read_group(
     values: pa.BinaryArray, head: bytes, positions: Indexes, collector: Collector
 ) -> Indexes:
-    """Reads what it can; the positions of the rest."""
+    """Reads the plain messages; returns the positions of the rest."""
     try:
         fields = parse(head + b'"}')
     except Malformed:
@@ -140,7 +140,7 @@ def _count(
 
 
 def _template(values: pa.BinaryArray, rest: Indexes, head: int) -> tuple[Template | None, int]:
-    """The template of the first message that is plain, and how many before it are not."""
+    """The template of the first plain message, and the number of messages before it."""
     for samples, position in enumerate(rest[:_MAX_SAMPLES].tolist()):
         template = Template.of(values[position].as_py(), head)
         if template is not None:

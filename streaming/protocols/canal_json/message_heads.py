@@ -24,10 +24,10 @@ _FEW: Final = 0.1  # a guess that finds less than that is not worth another
 
 
 def by_head(values: pa.BinaryArray, positions: Indexes) -> tuple[dict[bytes, Indexes], Indexes]:
-    """The messages at ``positions`` by their head, and those that begin in another way.
+    """The messages at ``positions`` by their head, and the messages that begin in another way.
 
-    Most chunks hold few tables: the head of the first message is looked for in all of them, and
-    so on; only what is left is searched by the pattern.
+    Most chunks hold few tables: the head of the first message is looked for in all of them, and so
+    on. Only the remaining messages are searched by the pattern.
     """
     groups: dict[bytes, Indexes] = {}
     rest = positions

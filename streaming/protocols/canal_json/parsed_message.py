@@ -1,4 +1,4 @@
-"""What one message of canal-json means."""
+"""The meaning of one message of canal-json."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What all rows of a block have in common beside their table.
+    """The facts that all rows of a block share, beside their table.
 
-    ``wire_types`` names the columns of ``columns`` whose type the message tells; ``only_old``
-    stand in ``old`` alone.
+    ``wire_types`` names the columns of ``columns`` whose type the message tells; ``only_old`` stand
+    in ``old`` alone.
     """
 
     columns: tuple[str, ...]

@@ -1,9 +1,9 @@
 """Many messages walked through side by side, from one name to the next, by their quotes.
 
-A text goes from a quote to the next one that has no backslash before it. So where a name and the
-quote behind it are as expected, the next quote but one ends the value. What is compared is every
-byte but the values' own; of those it is known that they are UTF-8 without control characters, and
-what has a backslash is read by Python's parser. So nothing passes that is no JSON.
+A text goes from a quote to the next one that has no backslash before it. So if a name and the quote
+behind it are as expected, the next quote but one ends the value. Every byte outside the values is
+compared. The values are known to be UTF-8 without control characters, and a value with a backslash
+is read by Python's parser. So nothing passes that is no JSON.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Text:
         return self.data.take(at, mode="clip")
 
     def pieces(self, bounds: Indexes) -> pa.StringArray:
-        """What stands between one of these places and the next; they rise."""
+        """The bytes between each of these places and the next; the places rise."""
         assert (bounds[1:] >= bounds[:-1]).all(), "Arrow would read outside of its memory"
         assert not len(bounds) or 0 <= bounds[0] <= bounds[-1] <= len(self.data)
         offsets = pa.py_buffer(bounds.astype(np.int32))
@@ -79,7 +79,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """One column's values of some messages; ``begins`` and ``ends`` where there is a text."""
+    """One column's values of some messages; ``begins`` and ``ends`` if there is a text."""
 
     text: Text
     begins: Indexes
@@ -93,7 +93,7 @@ class Cells:
         return self.is_text | self.is_null
 
     def take(self, rows: Indexes) -> pa.StringArray:
-        """Of messages that were read to their end; what is no text is null."""
+        """The values of messages that were read to their end; a value that is no text is null."""
         begins, is_text = self.begins[rows], self.is_text[rows]
         ends = np.where(is_text, self.ends[rows], begins)
         texts = self.text.pieces(np.column_stack((begins, ends)).ravel())
@@ -108,7 +108,7 @@ class Cells:
         return pc.replace_with_mask(found, pa.array(is_escaped), pa.array(texts, pa.string()))
 
     def filled_from(self, others: Cells, rows: Indexes) -> Cells:
-        """Where there is none, the value in that row of ``others``."""
+        """A missing value is taken from that row of ``others``."""
         is_there = self.is_there
         if is_there.all():
             return self
@@ -129,10 +129,10 @@ class Cells:
 
 class Walk:
     """``at``: where each message goes on; ``quote``: which of the quotes is the next one;
-    ``is_right``: whether all up to there was as expected. Where it was not, the rest is nonsense.
+    ``is_right``: whether all bytes up to there were as expected. If not, the rest is nonsense.
 
-    Places only rise, and who is beyond the last message stays there. So who ends where the message
-    does has seen nothing of another one.
+    Places only rise, and a walk beyond the last message stays there. So a walk that ends at its
+    message's end has seen nothing of another message.
     """
 
     def __init__(self, text: Text, at: Indexes, quote: Indexes) -> None:
@@ -212,7 +212,7 @@ class Walk:
 
 
 def _loaded(texts: Sequence[memoryview]) -> list[str]:
-    """What texts say that stand between quotes. Raises ValueError, also for half a surrogate
+    """The meaning of texts that stand between quotes. Raises ValueError, also for half a surrogate
     pair."""
     if not texts:
         return []
@@ -222,7 +222,7 @@ def _loaded(texts: Sequence[memoryview]) -> list[str]:
 
 
 def _escapes(text: npt.NDArray[np.uint8]) -> Indexes:
-    """Of backslashes side by side every other one, from the first."""
+    """Among backslashes side by side, every other one, from the first."""
     at = np.flatnonzero(text == _BACKSLASH)
     if not len(at):
         return at

@@ -25,8 +25,8 @@ from streaming.protocols.contract import (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowArrays:
-    """``positions`` are the messages' in their chunk. ``old`` has only the old rows that there
-    are, ``old_at`` says of which rows (by their index here)."""
+    """``positions`` are the messages' in their chunk. ``old`` has only the existing old rows;
+    ``old_at`` says which rows have them (by their index here)."""
 
     positions: Indexes
     op: npt.NDArray[np.int8]
@@ -40,8 +40,8 @@ class RowArrays:
     def of(
         found: Sequence[tuple[Shape, RowArrays]], shape: Shape, key: Sequence[str] | None
     ) -> RowArrays:
-        """All of them, with the columns of ``shape`` in its order, those of ``old`` as far as they
-        are wanted. Each has its own shape's order."""
+        """All rows, with the columns of ``shape`` in its order, and the wanted columns of ``old``.
+        Each row has its own shape's order."""
         if len(found) == 1:
             ((_, whole),) = found
         else:
@@ -121,7 +121,7 @@ def rows_of(groups: Sequence[tuple[Shape, Sequence[str] | None, Singles]]) -> It
 
 
 def _is_told(row: ParsedRow, shape: Shape, key: Sequence[str] | None) -> bool:
-    """Whether its old row may say anything that is asked for."""
+    """Whether the old row may answer a question that is asked."""
     if row.old is None or key is None:
         return row.old is not None
     sent = [name for name in key if row.old.get(name) is not None and name in shape.columns]
@@ -155,7 +155,7 @@ def row_body(
 
 @lru_cache(maxsize=256)
 def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool) -> pa.Schema:
-    """Of a block's body."""
+    """The schema of a block's body."""
     fields = [*ROW_FIELDS, pa.field(DATA, _struct_type(shape.columns))]
     if old is not None:
         fields.append(pa.field(OLD, _struct_type(old)))
@@ -178,7 +178,7 @@ def _old(rows: RowArrays, key: Sequence[str] | None) -> tuple[pa.StructArray | N
 
 
 def _changed(rows: RowArrays, names: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Of the old rows: those of which a key value was sent that is not the new one's."""
+    """The old rows whose message has a key value other than the new one's."""
     changed = np.zeros(len(rows.old_at), np.bool_)
     at = None if len(rows.old_at) == len(rows.op) else pa.array(rows.old_at)
     for name in names:

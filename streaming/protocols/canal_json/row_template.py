@@ -1,11 +1,11 @@
-"""What the plain rows of a table look like, byte by byte, and reading many of them at once.
+"""How the plain rows of a table look, byte by byte, and reading many of them at once.
 
 TiCDC writes one table's rows alike: the same head, numbers of the same width, ``mysqlType`` of the
-same length in an order that differs from message to message. From one of them, read slowly, come
-the places to look at and the names to expect. A row is only taken where every byte is one that may
-be there: behind ``mysqlType`` the sample's names in its order, of which the old row may lack some,
-and a text or null behind each (``quote_scanner.py``). ``mysqlType`` is cut where its names begin:
-the pieces must be the sample's, each once.
+same length in an order that differs from message to message. One of them, read slowly, gives the
+places to look at and the names to expect. A row is only taken if every byte is one that may be
+there: behind ``mysqlType`` the sample's names in its order, some of which the old row may lack, and
+a text or null behind each (``quote_scanner.py``). ``mysqlType`` is cut where its names begin: the
+pieces must be the sample's, each once.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class Template:
     def read(
         self, values: pa.BinaryArray, positions: Indexes, key: Sequence[str] | None
     ) -> tuple[RowArrays, Indexes]:
-        """The rows of messages that fit and turn out to be plain, and the indices of those. Of
-        their old rows the key's columns, or all, what was not sent of them being as in ``data``."""
+        """The rows of messages that fit and turn out to be plain, and the indices of those. Their
+        old rows have the key's columns, or all; a value that was not sent is as in ``data``."""
         text, columns = Text.of(values), self.shape.columns
         op = _OPS[text.byte(text.starts + self.head)]
         walk = self._behind_types(text)
@@ -192,7 +192,8 @@ def _every_fourth(count: int) -> Indexes:
 
 
 def _old(walk: Walk, rows: Indexes, columns: Sequence[str]) -> list[Cells]:
-    """The values of the old rows, which these messages have; the others say that there is none."""
+    """The values of the old rows, which these messages have; the other messages say that there is
+    none."""
     before, is_right = walk.part(rows), walk.is_right[rows]
     walk.expect(_NO_OLD)
     before.expect(_OLD[:-1])

@@ -1,12 +1,12 @@
-"""One canal-json message by Python's own JSON parser: what a message means, however rare.
+"""One canal-json message by Python's own JSON parser: the meaning of any message, however rare.
 
 Slow and strict. ``row_template.py`` reads the plain rows of a table many at a time and hands over
-whatever is not plain; what it takes must mean the same here.
+the others; a row that it takes must mean the same here.
 
-Stricter than JSON as others read it, so that nothing is guessed: a name that stands twice among
-what we read, ``NaN``, half a surrogate pair, an object or an array where a value should be, and
-nesting below ``MAX_DEPTH`` make a message malformed. A number or a truth value in a column is its
-text.
+Stricter than JSON as others read it, so that nothing is guessed. These make a message malformed: a
+name that stands twice among those we read, ``NaN``, half a surrogate pair, an object or an array
+where a value should be, and nesting below ``MAX_DEPTH``. A number or a truth value in a column is
+its text.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def key_names(fields: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def event(fields: Mapping[str, Any]) -> Event:
-    """What an object means. Raises ``Malformed``."""
+    """The meaning of an object. Raises ``Malformed``."""
     if isinstance(fields, Repeating) and fields.twice & _READ:
         raise Malformed
     get = fields.get

@@ -123,8 +123,8 @@ class Broker:
     def offsets_at(
         self, partitions: Iterable[TopicPartition], at_ms: int
     ) -> dict[TopicPartition, int]:
-        """The first offset whose message has this time (ms since 1970) or a later one; the end
-        where there is none. Raises SourceAway."""
+        """The first offset whose message has this time (ms since 1970) or a later one; the end if
+        there is none. Raises SourceAway."""
         wanted = list(partitions)
         ends = self.ends(wanted)
         spec = OffsetSpec.for_timestamp(at_ms)

@@ -35,10 +35,10 @@ _HUNG_UP = re.compile("Broken pipe|Connection reset")
 
 
 def connection_refusal(kafka: KafkaSettings, patience_s: float = 2.0) -> str | None:
-    """Connect once more, and return why that fails and what to do; None if it works now.
+    """Connect once more, and return why that fails and the way out; None if it works now.
 
-    Blocks for about ``patience_s`` seconds, longer to look at certificates. Raises ConfigError if
-    a file or secret that the URI names cannot be read or used.
+    Blocks for about ``patience_s`` seconds, longer to look at certificates. Raises ConfigError if a
+    file or secret that the URI names cannot be read or used.
     """
     told: list[KafkaError] = []
     settings = librdkafka_settings(kafka)
@@ -62,7 +62,7 @@ def connection_refusal(kafka: KafkaSettings, patience_s: float = 2.0) -> str | N
 
 
 def in_words(code: str, text: str, security: KafkaSecurity) -> str:
-    """librdkafka's error as a sentence, with what to do. ``code``: ``KafkaError.name()``."""
+    """librdkafka's error as a sentence, with the way out. ``code``: ``KafkaError.name()``."""
     reason = _FRAME.sub("", text)
     if code == "_AUTHENTICATION":
         return _login_refused(reason, security)

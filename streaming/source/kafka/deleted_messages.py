@@ -76,7 +76,7 @@ def refuse_a_hole(
 
 
 def _way_out(safe_ts: int, checkpoint_ts: int, reached_ts: int | None) -> str:
-    """What the operator can do. ``safe_ts``: the least checkpoint for which it is certain that no
+    """The operator's ways out. ``safe_ts``: the least checkpoint for which it is certain that no
     partition lacks a change."""
     if reached_ts is None:
         return (

@@ -61,8 +61,9 @@ def values_at(
 def _read(
     kafka: KafkaSettings, ranges: Sequence[OffsetRange], decode: Decoder
 ) -> list[OffsetRange]:
-    """Read what Kafka still has of the ranges until the byte budget is used up, and return what is
-    left of them. Before and after, also after an error, check that the topics are the same."""
+    """Read the messages that Kafka still has of the ranges until the byte budget is used up, and
+    return the rest of the ranges. Before and after, also after an error, check that the topics are
+    the same."""
     topic_ids = {each.topic: each.topic_id for each in ranges}
     error: Exception | None = None
     left: list[OffsetRange] = []

@@ -64,8 +64,8 @@ def read_list(
 ) -> Iterator[list[Block]]:
     """The blocks of these ranges, one list per chunk; the last list has a DONE block per range.
 
-    What exceeds the budget is left for the next read: the ``last`` of a DONE block says how far its
-    range was read. Raises ReadError. Blocks while it waits for messages.
+    The next read takes the messages beyond the budget: the ``last`` of a DONE block says how far
+    its range was read. Raises ReadError. Blocks while it waits for messages.
     """
     cursors = [Cursor(each, each.begin, each.begin) for each in ranges]
     left = budget_bytes
@@ -219,8 +219,8 @@ class Cursor:
         self.is_read |= self.passed or self.position >= end
 
     def see(self, message: Any) -> None:
-        """The last one of those that came together: its timestamp is looked at, to know the
-        broker's clock, and not that of each."""
+        """Looks at the timestamp of the last message of those that came together, not of each, to
+        know the broker's clock."""
         at_ms = message.timestamp()[1]
         if at_ms < LATEST_MS:
             self.newest_ms = max(self.newest_ms, at_ms)

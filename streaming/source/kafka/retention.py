@@ -23,7 +23,7 @@ WARN_BELOW: Final = 0.5  # a part of the retention
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oldest:
-    """Of the messages that are needed, the one that Kafka will delete first."""
+    """The needed message that Kafka will delete first."""
 
     partition: TopicPartition
     age_s: float

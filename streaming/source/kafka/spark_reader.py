@@ -32,8 +32,8 @@ FEW_MESSAGES: Final = 500  # one task reads so few as fast as several tasks woul
 
 
 class SparkReader:
-    """Reads the topics of one changefeed. For one thread, but for ``cancel``. ``name`` is shown in
-    Spark's UI."""
+    """Reads the topics of one changefeed. For one thread, except for ``cancel``. ``name`` is shown
+    in Spark's UI."""
 
     def __init__(
         self, spark: SparkContext, kafka: KafkaSettings, decode: Decoder, *, name: str = "tidelake"

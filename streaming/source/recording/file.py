@@ -35,7 +35,7 @@ MESSAGE: Final = pa.schema([*_PLACE, ("value_b64", pa.string()), ("timestamp_ms"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordingFile:
-    """``plain``: the file that is read, unpacked where the recording is packed."""
+    """``plain``: the file that is read; the unpacked one if the recording is packed."""
 
     path: str
     plain: str
@@ -55,7 +55,7 @@ class RecordingFile:
 
 
 def stamp_of(path: str) -> tuple[int, int]:
-    """Raises ConfigError where there is no such file."""
+    """Raises ConfigError if there is no such file."""
     try:
         found = Path(path).stat()
     except OSError as error:
@@ -126,7 +126,7 @@ def _parts(
 
 
 def read_lines(source: Any, schema: pa.Schema, *, block_bytes: int) -> pa.Table:
-    """Columns of lines; what the lines have besides is passed over. ``block_bytes``: more than the
+    """The known columns of lines; other columns are passed over. ``block_bytes``: more than the
     longest line. Raises ArrowInvalid."""
     return arrow_json.read_json(
         source,

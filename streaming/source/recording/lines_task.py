@@ -35,8 +35,8 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class LinesTask:
-    """The function for ``mapPartitionsWithIndex``. Of each part it reads the lines from
-    ``positions`` on; a part that is not there is left out."""
+    """The function for ``mapPartitionsWithIndex``. It reads the lines of each part from
+    ``positions`` on; a part without a position is left out."""
 
     plain: str
     lists: Sequence[Lines]

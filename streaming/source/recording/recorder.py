@@ -31,8 +31,8 @@ _TOLD_AFTER: Final = 1_000  # messages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What is recorded: by positions (part -> the first one, and the one behind the last), or by
-    the times of messages (ms since 1970). A position wins over a time."""
+    """The messages to record: by positions (part -> the first one, and the one behind the last), or
+    by the times of messages (ms since 1970). A position wins over a time."""
 
     begin: Positions
     end: Positions
@@ -56,9 +56,9 @@ def record(
     seed: int | None = None,
     told: Callable[[int, int], None] = lambda *_: None,
 ) -> Recorded:
-    """Write the file, which appears when it is whole. ``seed``: values are disguised by it; None:
-    they are not. ``told`` gets how many are recorded, of about how many, often. Raises
-    ConfigError, SourceAway, SourceLost."""
+    """Write the file, which appears when it is whole. ``seed``: disguises values; None: they stay
+    as they are. ``told`` often gets the number of recorded messages, and about how many there are.
+    Raises ConfigError, SourceAway, SourceLost."""
     change = None if seed is None else disguise_of(source.protocol, seed)
     with closing(Broker(source)) as broker:
         ranges = _ranges(broker, section)

@@ -85,7 +85,7 @@ class RecordingSource:
     def refuse_a_hole(
         self, first: Positions, *, checkpoint_ts: int, reached_ts: int | None
     ) -> None:
-        """What a recording lacks nobody can tell: it is played as it is."""
+        """Nobody can tell which messages a recording lacks: it is played as it is."""
 
     def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
         return dict.fromkeys(parts, 0)
