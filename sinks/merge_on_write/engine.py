@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from conf.settings import WriteModeName
 from coordination.errors import TableSealed, TidelakeError
 from coordination.model import SEALED_TS, Ts
-from sinks.merge_on_write.alter.ddl_commit import TableDdl, alter
+from sinks.merge_on_write.alter.ddl_commit import alter
+from sinks.merge_on_write.alter.table_ddl import TableDdl
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import IndexMemory
 from sinks.merge_on_write.files.key_index import SortedKeys, first_double, sort_keys

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from threading import Event
-from typing import Self
+from typing import Any, Self
 
 from coordination.errors import Fenced, Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
@@ -15,7 +15,15 @@ from coordination.model import TableName
 from coordination.secrets import revealed_options
 from sinks.ddl.column_origin import null_fills
 from sinks.ddl.past_schemas import partitions_then
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
+from sinks.merge_on_write.alter.table_ddl import (
+    AlterTable,
+    DropTable,
+    NotedDdl,
+    RemovePartitions,
+    Reshape,
+    TableDdl,
+    Truncate,
+)
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.exchange_partition import PartitionExchange, exchange
 from sinks.merge_on_write.lifecycle.recover import (
@@ -28,7 +36,7 @@ from sinks.merge_on_write.lifecycle.recover import (
 from sinks.merge_on_write.lifecycle.rename import TableRename, rename
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.version_reader import open_version
-from sinks.target.engine_port import Applied, Skipped, TableBroughtBack, TableHeld
+from sinks.target.engine_port import Applied, Skipped, TableBroughtBack, TableHeld, Target
 from sinks.target.table_properties import DdlIdentity
 from sinks.types.partitioning import Partitioning
 from sinks.types.table_schema import MOMENTS
@@ -76,23 +84,7 @@ class DdlRun:
             zero_date=changefeed.zero_date,
             ddl_time_zone=changefeed.ddl_time_zone,
         )
-        self._order = (
-            None
-            if target is None
-            else TableDdl(
-                target=target,
-                ddl=self._ddl,
-                change=step.change,
-                empties=step.empties,
-                partitions=() if target.is_log else step.partitions,
-                on_drop=changefeed.on_drop if step.ends else None,
-                on_add_default="null" if target.is_log else changefeed.on_add_default,
-                on_type_change=changefeed.on_type_change,
-                null_dates=self._null_dates(),
-                rules=self._rules,
-                before_commit=self._check,
-            )
-        )
+        self._order = None if target is None else self._order_of(target)
         self._backoff = RetryBackoff()
         self._wait_s = 0.0  # after a try that failed
 
@@ -115,7 +107,7 @@ class DdlRun:
         logger.info(
             "%s a DDL table=%s commit_ts=%d sql=%s", does, name, event.commit_ts, event.query
         )
-        if self._order is not None:
+        if isinstance(self._order, Reshape):
             mapper = SparkRewriter(self._context, name, closing)
             self._order = replace(self._order, map_parts=mapper)
         with suppress(Stop):
@@ -194,6 +186,26 @@ class DdlRun:
         assert self._table is not None
         return EndedSpan(table=self._table, at_ts=self._step.event.commit_ts, version=before)
 
+    def _order_of(self, target: Target) -> TableDdl:
+        step, changefeed = self._step, self._context.changefeed
+        plain = NotedDdl(
+            target=target,
+            ddl=self._ddl,
+            rules=self._rules,
+            null_dates=self._null_dates(),
+            before_commit=self._check,
+        )
+        told: dict[str, Any] = {each.name: getattr(plain, each.name) for each in fields(plain)}
+        if step.ends:
+            return DropTable(**told, on_drop=changefeed.on_drop)
+        if step.empties:
+            return Truncate(**told)
+        told["on_add_default"] = "null" if target.is_log else changefeed.on_add_default
+        told["on_type_change"] = changefeed.on_type_change
+        if step.partitions and not target.is_log:
+            return RemovePartitions(**told, change=step.change, partitions=step.partitions)
+        return plain if step.change is None else AlterTable(**told, change=step.change)
+
     def _null_dates(self) -> frozenset[str]:
         """Columns in which dates that Delta does not have may be NULL: they are counted by the name
         that a column had then."""
@@ -212,7 +224,8 @@ class DdlRun:
         """With the rows that show NULL in an added column, since its default is a date that Delta
         does not have."""
         order, counts = self._order, dict(self._rows.progress[self._name].null_dates)
-        if order is None or order.change is None or order.on_add_default == "null":
+        is_filled = isinstance(order, Reshape) and order.on_add_default != "null"
+        if not isinstance(order, Reshape) or order.change is None or not is_filled:
             return table
         fills = null_fills(order.change, order.rules)
         fresh = fills.keys() - counts.keys()
@@ -301,7 +314,7 @@ class DdlRun:
     def _alter(self) -> Applied | Skipped | None:
         order = self._order
         try:
-            if order is not None and order.partitions and self._step.is_rewound:
+            if isinstance(order, RemovePartitions) and self._step.is_rewound:
                 order = replace(order, partitions_then=self._partitions_then())
             return None if order is None else self._engine.alter(order)
         except NotForThisEngine:

@@ -23,7 +23,7 @@ from coordination.model import Ts
 from sinks.ddl.effects import AlterTable, TruncatePartition, TruncateTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
+from sinks.merge_on_write.alter.table_ddl import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.table_properties import DdlIdentity
@@ -38,6 +38,7 @@ from tests.benchmarks.printing import each_k, grouped, middle, new_table, number
 from tests.benchmarks.sizes import MILLION
 from tests.benchmarks.targets import copy_warehouse
 from tests.benchmarks.workload import Changes, make_changes
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 
 EVERY = 10_000 * messages.CHANGES_PER_MS  # changes: ten seconds of the feed's clock
 LEAST_DDLS = 5  # of a feed that is shorter than so many times ten seconds
@@ -215,15 +216,16 @@ def order_of(path: Path, query: str) -> TableDdl:
     """As the owner makes it of a message."""
     target, at = target_at(path, KEY), Ts(1_000)
     target = replace(target, schema=replace(target.schema, partitioning=PARTITIONING))
-    order = TableDdl(target=target, ddl=DdlIdentity(commit_ts=at, order=0, query=query))
+    told: dict[str, Any] = {"target": target}
+    told["ddl"] = DdlIdentity(commit_ts=at, order=0, query=query)
     (effect,) = read_ddl(query, "ALTER", target.name.schema, target.name.table).effects
     match effect:
         case AlterTable(changes=changes):
-            return replace(order, change=evolved(target.schema, changes))
+            return table_ddl(**told, change=evolved(target.schema, changes))
         case TruncatePartition(partitions=partitions):
-            return replace(order, partitions=partitions)
+            return table_ddl(**told, partitions=partitions)
     assert isinstance(effect, TruncateTable), effect
-    return replace(order, empties=True)
+    return table_ddl(**told, empties=True)
 
 
 @contextmanager

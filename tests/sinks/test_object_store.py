@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,8 +24,8 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, Ownership, TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
+from sinks.merge_on_write.alter.table_ddl import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.version_reader import open_version
@@ -39,6 +40,7 @@ from streaming.changefeed.preflight import check_beginning
 from streaming.cli.main import main
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 
 SCHEMA = TableSchema(
     columns=tuple(
@@ -221,13 +223,13 @@ def test_a_table_is_altered_emptied_dropped_and_made_again(s3: S3Server) -> None
     sources = {"id": "id", "v": "v", "n": None}
     change = SchemaChange(before=SCHEMA, after=after, sources=sources, fills={"n": "7"})
 
-    def ddl(commit_ts: int) -> TableDdl:
+    def ddl(commit_ts: int, target: Target = before, **does: Any) -> TableDdl:
         identity = DdlIdentity(commit_ts=Ts(commit_ts), order=0, query="…")
-        return TableDdl(target=before, ddl=identity)
+        return table_ddl(target=target, ddl=identity, **does)
 
-    assert engine.alter(replace(ddl(20), change=change)) == Applied(3)
-    assert lake.engine().alter(replace(ddl(20), change=change)) == Skipped(3, Ts(19))
-    dropped = replace(ddl(30), target=replace(before, schema=after), on_drop="keep")
+    assert engine.alter(ddl(20, change=change)) == Applied(3)
+    assert lake.engine().alter(ddl(20, change=change)) == Skipped(3, Ts(19))
+    dropped = ddl(30, replace(before, schema=after), on_drop="keep")
     assert engine.alter(dropped) == Applied(4)
     assert lake.rows() == {}
     lake.target = replace(before, uri=kept_uri(before.uri, dropped.ddl))

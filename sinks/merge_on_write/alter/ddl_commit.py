@@ -13,17 +13,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
-
-import pyarrow as pa
+from dataclasses import replace
+from typing import Any
 
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, Ts
-from sinks.ddl.column_origin import OnAddDefault
-from sinks.ddl.evolve import SchemaChange
 from sinks.ddl.session_values import SessionValues
 from sinks.merge_on_write.alter.assumed import assumed
 from sinks.merge_on_write.alter.dropped_rows import NEVER_MS, DroppedRows, kept_uri
@@ -32,7 +28,15 @@ from sinks.merge_on_write.alter.duplicate_rows import take_deleted_out
 from sinks.merge_on_write.alter.ended_rows import rows_to_end, write_ended
 from sinks.merge_on_write.alter.new_metadata import NewMetadata, new_metadata
 from sinks.merge_on_write.alter.partition_rows import find_partitions
-from sinks.merge_on_write.alter.rewrite import PartMapper, PartRewrite, one_by_one, rewrite
+from sinks.merge_on_write.alter.rewrite import PartRewrite, rewrite
+from sinks.merge_on_write.alter.table_ddl import (
+    DropTable,
+    ExchangeRows,
+    MakeAgain,
+    RemovePartitions,
+    Reshape,
+    TableDdl,
+)
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import DeletedRows
 from sinks.merge_on_write.files.sorted_files import write_sorted
@@ -43,7 +47,7 @@ from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.log.state import LogState
 from sinks.merge_on_write.row_history import Beyond, Hits, merged, without
 from sinks.merge_on_write.table_handle import TableHandle
-from sinks.target.engine_port import Applied, Skipped, TableHeld, Target
+from sinks.target.engine_port import Applied, Skipped, TableHeld
 from sinks.target.table_properties import (
     ALTERED,
     ASSUMED,
@@ -55,69 +59,9 @@ from sinks.target.table_properties import (
     REKEYED,
     SHAPED_AT,
     TRUNCATED,
-    DdlIdentity,
     TableProperties,
 )
 from sinks.types.key_hash import Ordinals
-from sinks.types.partitioning import Partitioning
-from sinks.types.text_arrays import CastRules
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableDdl:
-    """What a DDL does to one target. ``change`` None: its shape stays; ``empties``: its rows go;
-    ``partitions``: those of these go, by the definition in ``target.schema``, or, of a table that
-    was rewound to below later DDLs, by that of then (``partitions_then``). A change log keeps its
-    rows, which are what happened.
-
-    Neither (a DDL that an operator skips): only its position is put into the table. ``on_drop``: a
-    DROP TABLE, which empties the table and marks it; with ``keep`` its files stay, under the name
-    ``kept_uri``; with ``rename`` too, for the name that a RENAME TABLE gives them (``renamed``).
-    ``makes_again``: a CREATE TABLE in a dropped one's place. ``comes``: the rows that come instead
-    of those that go, by column names and in slices (``exchange_partition``). ``null_dates``:
-    columns of before in which dates that Delta does not have are NULL (``zero-date``).
-    """
-
-    target: Target
-    ddl: DdlIdentity
-    change: SchemaChange | None = None
-    empties: bool = False
-    partitions: tuple[str, ...] = ()
-    partitions_then: Partitioning | None = None
-    on_drop: Literal["keep", "drop", "rename"] | None = None
-    makes_again: bool = False
-    comes: Callable[[], Iterator[pa.Table]] | None = None
-    on_add_default: OnAddDefault = "rewrite"
-    on_type_change: Literal["rewrite", "stop"] = "rewrite"
-    null_dates: frozenset[str] = frozenset()
-    rules: CastRules = field(default_factory=lambda: CastRules(time_zone="UTC", zero_date="null"))
-    before_commit: Callable[[], None] = lambda: None
-    map_parts: PartMapper = one_by_one  # of rows that are written anew
-
-    @property
-    def removes_all(self) -> bool:
-        return (self.empties and not self.target.is_log) or self.on_drop is not None
-
-    @property
-    def removes_rows(self) -> bool:
-        return self.removes_all or bool(self.partitions)
-
-    @property
-    def ended(self) -> Mapping[str, Any]:
-        """The columns that mark the rows that go, with their values, if the table's form keeps such
-        rows."""
-        return self.target.form.ended_at(self.ddl.commit_ts)
-
-    @property
-    def is_only_noted(self) -> bool:
-        return self.change is None and not (self.empties or self.partitions or self.on_drop)
-
-    @property
-    def sorted_by(self) -> tuple[str, ...]:
-        """The columns by which the files of the table are sorted afterwards."""
-        if self.change is None:
-            return self.target.sorted_by
-        return self.target.form.sorted_by(self.change.after.key)
 
 
 def alter(table: TableHandle, order: TableDdl) -> Applied | Skipped:
@@ -138,7 +82,7 @@ def alter(table: TableHandle, order: TableDdl) -> Applied | Skipped:
 def _try(table: TableHandle, order: TableDdl) -> Applied | Skipped:
     """On the version that was followed. Raises LostRace."""
     kept: DroppedRows | None = None
-    if order.on_drop == "keep":
+    if isinstance(order, DropTable) and order.on_drop == "keep":
         kept = DroppedRows(table.located.open_place(kept_uri(table.uri, order.ddl)))
         table.refresh()
     state, app_id = table.state, order.target.app_id
@@ -149,18 +93,18 @@ def _try(table: TableHandle, order: TableDdl) -> Applied | Skipped:
     is_in_shape = notes.is_at_least(order.ddl)
     if (
         notes.is_carried_out(app_id, reached, order.ddl)
-        or (is_in_shape and (order.comes is not None or not order.removes_rows))
-        or (order.on_drop == "rename" and order.ddl.arrival.same_as(notes.ddl))
+        or (is_in_shape and (isinstance(order, ExchangeRows) or not order.removes_rows))
+        or (_leaves(order) and order.ddl.arrival.same_as(notes.ddl))
     ):
         return Skipped(state.version, reached)
     if is_paused(state.metadata):
         raise TableHeld(f"table {order.target.name} is paused")
     _ = table.shape  # NotForThisEngine
-    new = None if order.change is None or is_in_shape else _reshaped(table, order, order.change)
+    new = _reshaped(table, order) if isinstance(order, Reshape) and not is_in_shape else None
     properties = _noted(order, state, is_in_shape=is_in_shape)
-    if order.makes_again or order.removes_all:
+    if isinstance(order, MakeAgain) or order.removes_all:
         properties |= {ASSUMED: "[]"} if notes.assumed else {}
-    elif new is not None and table.files:  # else no row has a value
+    elif isinstance(order, Reshape) and new is not None and table.files:  # else no row has a value
         properties |= _assumed(order, new, notes)
     if new is not None and new.rekeys:
         properties[REKEYED] = str(order.ddl.commit_ts)
@@ -179,29 +123,35 @@ def _try(table: TableHandle, order: TableDdl) -> Applied | Skipped:
     return Applied(_commit(table, order, new, actions))
 
 
-def _assumed(order: TableDdl, new: NewMetadata, notes: TableProperties) -> dict[str, str]:
+def _assumed(order: Reshape, new: NewMetadata, notes: TableProperties) -> dict[str, str]:
     assert order.change is not None
     values = SessionValues.of((each.origin for each in new.columns), order.rules)
     target = replace(order.target, schema=order.change.after)
     return assumed(values, target, notes, order.rules, order.ddl.commit_ts)
 
 
+def _leaves(order: TableDdl) -> bool:
+    """By a RENAME TABLE."""
+    return isinstance(order, DropTable) and order.on_drop == "rename"
+
+
 def _noted(order: TableDdl, state: LogState, *, is_in_shape: bool) -> dict[str, str]:
     """The table's properties that describe the DDL."""
-    marks = {ALTERED: not is_in_shape, DROPPED: order.on_drop is not None, DDL: order.makes_again}
+    is_drop, is_made = isinstance(order, DropTable), isinstance(order, MakeAgain)
+    marks = {ALTERED: not is_in_shape, DROPPED: is_drop, DDL: is_made}
     properties = {name: order.ddl.to_json() for name, is_set in marks.items() if is_set}
     properties[LAST_DDL] = json.dumps([order.target.app_id, *order.ddl.position])
     if not is_in_shape:
         properties[SHAPED_AT] = json.dumps([*order.ddl.position, state.version + 1])
-    if order.on_drop == "rename" or order.comes is not None:
+    if order.takes_rows_elsewhere:
         left = notes_of(state).left_at(order.ddl.commit_ts)  # the first one has taken all
         left_at = state.version if left is None else left
         properties[LEFT] = json.dumps([order.ddl.commit_ts, left_at])
-    if order.comes is not None:
+    if isinstance(order, ExchangeRows):
         properties[REKEYED] = str(order.ddl.commit_ts)  # no rewind: it would be done twice
-    elif order.empties or order.is_only_noted:
+    if order.bars_recovery:
         properties[TRUNCATED] = str(order.ddl.commit_ts)
-    if (order.empties or order.partitions) and order.target.form.is_history:
+    if order.ends_rows and order.target.form.is_history:
         properties[CLOSED] = json.dumps([order.target.app_id, order.ddl.commit_ts])
     return properties
 
@@ -211,8 +161,10 @@ def notes_of(state: LogState) -> TableProperties:
     return TableProperties(properties=state.metadata.configuration)
 
 
-def _reshaped(table: TableHandle, order: TableDdl, change: SchemaChange) -> NewMetadata:
-    state = table.state
+def _reshaped(table: TableHandle, order: Reshape) -> NewMetadata | None:
+    state, change = table.state, order.change
+    if change is None:
+        return None
     assert state.metadata is not None
     assert state.protocol is not None
     new = new_metadata(state.protocol, state.metadata, change, on_add_default=order.on_add_default)
@@ -255,7 +207,7 @@ def _commit(
         version = table.commit(
             looked_at,
             actions,
-            operation=_operation(order),
+            operation=order.operation,
             user_metadata=order.ddl.to_json(),
         )
     except BaseException as error:
@@ -297,24 +249,25 @@ def _rows_anew(
     """The actions that take rows out, and the files that stay, with their vectors. ``written``: the
     files that come in their place."""
     hits: Hits | None = {}  # None: all
-    if order.removes_rows and order.on_drop is None and order.ended:
+    if order.ends_rows and order.removes_rows and order.ended:
         hits, anew = _to_end(table, order)
         for rows_of, values in anew:
             for each in write_ended(table, rows_of, values, key):
                 written.append(each.file)
     elif order.removes_all or (new is not None and new.must_rewrite):
         hits = None
-        if new is not None and not order.removes_all:
+        if isinstance(order, Reshape) and new is not None:
             _write(table, order, new, key, written)
-    elif order.partitions:
+    elif order.gone_partitions:
         hits = _of_partitions(table, order, None)
-    for rows in order.comes() if order.comes is not None else ():
+    for rows in order.comes() if isinstance(order, ExchangeRows) else ():
         found = data_files.physical_rows(rows, table.shape)
         written += [each.file for each in write_sorted(table.storage, found, key, table.shape)]
     now_ms = int(time.time() * 1000)  # their retention begins now: to write many rows takes long
     if hits is not None:
         return table.taken_out(hits, now_ms)
-    removed_ms = NEVER_MS if order.on_drop in ("keep", "rename") else now_ms
+    is_kept = isinstance(order, DropTable) and order.on_drop != "drop"
+    removed_ms = NEVER_MS if is_kept else now_ms
     live = (each.file for each in table.files.values())
     return [file.remove(removed_ms, data_change=True) for file in live], []
 
@@ -329,19 +282,20 @@ def _to_end(
     if form.is_history:
         beyond = Beyond.of(table, Ts(order.ddl.commit_ts - 1), order.target.app_id)
     current = beyond.taken_back(there)
-    ended = _of_partitions(table, order, current) if order.partitions else current
+    ended = _of_partitions(table, order, current) if order.gone_partitions else current
     opened = without(beyond.reopened, ended)
     out = merged(merged(ended, beyond.later), opened)
     return out, [(ended, order.ended), (opened, form.not_ended)]
 
 
 def _of_partitions(table: TableHandle, order: TableDdl, among: Hits | None) -> dict[str, Ordinals]:
-    schema, then, name = order.target.schema, order.partitions_then, order.target.name
+    schema, name = order.target.schema, order.target.name
+    then = order.partitions_then if isinstance(order, RemovePartitions) else None
     try:
         return find_partitions(
             table,
             schema if then is None else replace(schema, partitioning=then),
-            order.partitions,
+            order.gone_partitions,
             order.rules,
             among=among,
             are_all_known=then is None,
@@ -351,17 +305,9 @@ def _of_partitions(table: TableHandle, order: TableDdl, among: Hits | None) -> d
         raise type(error)(f"table {name}: {error}") from error
 
 
-def _operation(order: TableDdl) -> str:
-    if order.on_drop == "rename":
-        return "RENAME TABLE"
-    if order.comes is not None:
-        return "EXCHANGE PARTITION"
-    return "TRUNCATE" if order.removes_rows else "ALTER TABLE"
-
-
 def _write(
     table: TableHandle,
-    order: TableDdl,
+    order: Reshape,
     new: NewMetadata,
     key: tuple[str, ...],
     written: list[DataFile],

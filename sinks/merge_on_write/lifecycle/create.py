@@ -14,13 +14,13 @@ from collections.abc import Mapping
 
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.new_metadata import (
     MAX_COLUMN_ID,
     field_of,
     statistics_property,
     with_features,
 )
+from sinks.merge_on_write.alter.table_ddl import MakeAgain
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.actions import Metadata, Protocol
 from sinks.merge_on_write.log.commit import create_table
@@ -97,11 +97,10 @@ def _make_again(
     one."""
     assert present.schema is not None
     sources = dict.fromkeys(column.name for column in target.schema.delivered)
-    order = TableDdl(
+    order = MakeAgain(
         target=target,
         ddl=DdlIdentity.from_json(wanted[DDL]),
         change=SchemaChange(before=present.schema, after=target.schema, sources=sources, fills={}),
-        makes_again=True,
     )
     engine = MergeOnWriteEngine(options, keeps_up=False)
     try:

@@ -19,9 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write.alter.ddl_commit import TableDdl, notes_of
+from sinks.merge_on_write.alter.ddl_commit import notes_of
 from sinks.merge_on_write.alter.partition_rows import find_partitions
 from sinks.merge_on_write.alter.rewrite import SLICE_ROWS, in_slices
+from sinks.merge_on_write.alter.table_ddl import ExchangeRows
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import Dead, DeletedRows
@@ -56,14 +57,17 @@ def exchange(engine: MergeOnWriteEngine, order: PartitionExchange) -> None:
     """
     _refuse_unlike(order)
     one, other = engine.table(order.table.uri), engine.table(order.partitioned.uri)
-    plain = TableDdl(target=order.table, ddl=order.ddl, rules=order.rules)
-    plain = replace(plain, before_commit=order.before_commit)
-    engine.alter(
-        replace(plain, empties=True, comes=lambda: in_slices(_of_partition(order, one, other)))
+    whole = ExchangeRows(
+        target=order.table,
+        ddl=order.ddl,
+        rules=order.rules,
+        before_commit=order.before_commit,
+        comes=lambda: in_slices(_of_partition(order, one, other)),
     )
+    engine.alter(whole)
     engine.alter(
         replace(
-            plain,
+            whole,
             target=order.partitioned,
             partitions=(order.partition,),
             comes=lambda: in_slices(_of_table(order, one)),

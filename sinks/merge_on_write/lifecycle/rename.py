@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
-from sinks.merge_on_write.alter.ddl_commit import TableDdl, notes_of
+from sinks.merge_on_write.alter.ddl_commit import notes_of
+from sinks.merge_on_write.alter.table_ddl import DropTable
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.shallow_clone import ShallowClone, check_free, clone_into
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
@@ -115,7 +116,7 @@ def _check_source(table: TableHandle, order: TableRename, source: Target) -> Non
 def _leave(engine: MergeOnWriteEngine, order: TableRename, source: Target) -> int | None:
     """Which version has left; None where another table has the old name by now."""
     fence = order.before_commit
-    engine.alter(TableDdl(target=source, ddl=order.ddl, on_drop="rename", before_commit=fence))
+    engine.alter(DropTable(target=source, ddl=order.ddl, on_drop="rename", before_commit=fence))
     table = engine.table(source.uri)
     with table.lock:
         return notes_of(table.state).left_at(order.ddl.commit_ts)

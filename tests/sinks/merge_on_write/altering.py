@@ -19,7 +19,6 @@ from deltalake import DeltaTable
 from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.alter.rewrite import PartMapper, one_by_one
 from sinks.merge_on_write.lifecycle.create import create
@@ -31,6 +30,7 @@ from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from tests.sinks.merge_on_write.histories import NAMES, POOLS, History, Row, chosen_seeds, read
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 
 __all__ = ["AlteredHistory", "chosen_seeds", "column"]
 
@@ -242,7 +242,7 @@ class AlteredHistory(History):
     def ddl(self, change: SchemaChange | None, **options: Any) -> Applied | Skipped:
         """Also again, by either engine: that changes nothing."""
         identity = self.identity()
-        order = TableDdl(
+        order = table_ddl(
             target=self.target,
             ddl=identity,
             change=change,

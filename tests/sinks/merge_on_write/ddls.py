@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from coordination.model import Ts
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
+from sinks.merge_on_write.alter.table_ddl import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.reader import read_log
 from sinks.storage.local_storage import LocalStorage
@@ -22,6 +22,7 @@ from sinks.target.engine_port import OP_COLUMN, TableWrite
 from sinks.target.table_properties import DdlIdentity
 from sinks.types.table_schema import Column, TableSchema
 from tests.sinks.merge_on_write.altering import column
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 from tests.sinks.merge_on_write.log_tables import differences
 from tests.sinks.merge_on_write.orders import target, write
 
@@ -60,7 +61,7 @@ def ddl(
 ) -> TableDdl:
     before = target(uri) if does is None else replace(target(uri), schema=does.before)
     identity = DdlIdentity(commit_ts=Ts(commit_ts), order=order, query="ALTER TABLE …")
-    return TableDdl(target=before, ddl=identity, change=does, **options)
+    return table_ddl(target=before, ddl=identity, change=does, **options)
 
 
 def truncate(uri: str, commit_ts: int = C, **options: Any) -> TableDdl:

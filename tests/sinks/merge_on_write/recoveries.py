@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from coordination.model import Ts
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.recover import TableRecovery, kept_place, not_kept, recover
 from sinks.target.engine_port import Applied, Skipped
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.target_table import inspect
 from tests.sinks.merge_on_write.ddls import C
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 from tests.sinks.merge_on_write.renames import named, origin
 
 
@@ -20,7 +20,7 @@ def drop(
     engine: MergeOnWriteEngine, folder: str, commit_ts: int = C, on_drop: Any = "keep"
 ) -> None:
     ddl = DdlIdentity(commit_ts=Ts(commit_ts), order=0, query="DROP TABLE `shop`.`a`")
-    engine.alter(TableDdl(target=named(f"{folder}/a"), ddl=ddl, on_drop=on_drop))
+    engine.alter(table_ddl(target=named(f"{folder}/a"), ddl=ddl, on_drop=on_drop))
 
 
 def recovered(

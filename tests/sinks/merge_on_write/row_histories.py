@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.model import Ts
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
+from sinks.merge_on_write.alter.table_ddl import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target
@@ -27,6 +27,7 @@ from sinks.types.delta_types import arrow_of
 from streaming.apply.last_change import versions
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.event_logs import ORIGIN, log_target
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 
 Change = tuple[int, int, str | None]  # commit-ts, id, v; None: a DELETE
 HISTORY = WriteMode(mode="history")
@@ -104,7 +105,7 @@ def rewound_history(uri: str) -> str:
 
 def truncate(target: Target, ts: int) -> TableDdl:
     ddl = DdlIdentity(commit_ts=Ts(ts), order=0, query="TRUNCATE TABLE …")
-    return TableDdl(target=target, ddl=ddl, empties=True)
+    return table_ddl(target=target, ddl=ddl, empties=True)
 
 
 def rewound_truncate(uri: str) -> TableDdl:

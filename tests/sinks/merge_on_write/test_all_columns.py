@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 from coordination.model import TableName, Ts
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.upkeep import fold_choice
@@ -31,6 +30,7 @@ from sinks.types.table_schema import Column, TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.alter.test_rewrite import scattered
 from tests.sinks.merge_on_write.histories import POOLS
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 
 NAME = TableName("shop", "bag")
 Cells = tuple[Any, ...]
@@ -86,7 +86,7 @@ class Bag:
         change = replace(change, after=form.keyed(change.after))
         before, self.ts = self.paths(), self.ts + 2
         ddl = DdlIdentity(commit_ts=Ts(self.ts), order=0, query=clause)
-        order = TableDdl(target=self.target, ddl=ddl, change=change)
+        order = table_ddl(target=self.target, ddl=ddl, change=change)
         self.engine.alter(replace(order, map_parts=scattered(random.Random(self.ts))))
         self.target = replace(self.target, schema=change.after)
         assert (self.paths() != before) == rewrites

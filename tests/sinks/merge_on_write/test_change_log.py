@@ -17,8 +17,8 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
+from sinks.merge_on_write.alter.table_ddl import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.lifecycle.rename import TableRename, rename
@@ -41,6 +41,7 @@ from tests.sinks.merge_on_write.event_logs import (
     made_log,
 )
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 
 SEEDS, SOAKED = 8, 500
 
@@ -239,7 +240,7 @@ def altered(target: Target, clause: str, ts: int = 50) -> TableDdl:
     (effect,) = read_ddl(query, "ALTER", NAME.schema, NAME.table).effects
     change: SchemaChange = evolved(target.schema, effect.changes)  # type: ignore[union-attr]
     ddl = DdlIdentity(commit_ts=Ts(ts), order=0, query=query)
-    return TableDdl(target=target, ddl=ddl, change=change, on_add_default="null")
+    return table_ddl(target=target, ddl=ddl, change=change, on_add_default="null")
 
 
 @pytest.mark.parametrize(
@@ -279,7 +280,7 @@ def test_a_table_that_is_made_again_is_a_log_again(engine: MergeOnWriteEngine, u
     target = made_log(uri)
     engine.apply(log_write(target, 5, 40, [(10, 1, "a")]))
     dropped = DdlIdentity(commit_ts=Ts(50), order=0, query="DROP TABLE …")
-    engine.alter(TableDdl(target=target, ddl=dropped, on_drop="keep"))
+    engine.alter(table_ddl(target=target, ddl=dropped, on_drop="keep"))
     again = DdlIdentity(commit_ts=Ts(60), order=0, query="CREATE TABLE …")
     properties = {**ORIGIN, "tidelake.ddl": again.to_json()}
     with pytest.raises(ConfigError, match=r"was made with write-mode = 'append', and"):
@@ -301,7 +302,7 @@ def test_a_dropped_log_is_made_again_as_a_log(engine: MergeOnWriteEngine, uri: s
     events: list[Event] = [(10, 1, "a"), (20, 2, "b"), (110, 3, "c")]
     engine.apply(log_write(target, 5, 20, events))
     dropped = DdlIdentity(commit_ts=Ts(50), order=0, query="DROP TABLE …")
-    engine.alter(TableDdl(target=target, ddl=dropped, on_drop="keep"))
+    engine.alter(table_ddl(target=target, ddl=dropped, on_drop="keep"))
     assert not events_of(uri)
     assert len(events_of(kept_uri(uri, dropped))) == 2
 

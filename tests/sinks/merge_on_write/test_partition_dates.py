@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.target.table_properties import DdlIdentity
 from tests.sinks.merge_on_write.alter.test_partition_rows import Row, Table, schema_of
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_null_for_a_date_that_delta_has_not_is_in_no_known_partition(
     clause = "RANGE COLUMNS (`day`) (PARTITION a VALUES LESS THAN (MAXVALUE))"
     table = make("id INT PRIMARY KEY, day DATE", clause, rows)
     ddl = DdlIdentity(commit_ts=1000, order=0, query="")
-    order = TableDdl(target=table.target, ddl=ddl, partitions=("a",))
+    order = table_ddl(target=table.target, ddl=ddl, partitions=("a",))
     with pytest.raises(TidelakeError, match="their partition is not known"):
         table.engine.alter(replace(order, null_dates=frozenset({"day"})))
     table.engine.alter(order)

@@ -20,8 +20,8 @@ from coordination.model import SEALED_TS, TableName, Ts
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter import ddl_commit as alters
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
+from sinks.merge_on_write.alter.table_ddl import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.lifecycle.rename import TableRename, rename
@@ -36,6 +36,7 @@ from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import action
 from tests.sinks.merge_on_write.event_logs import NAME, ORIGIN
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 from tests.sinks.merge_on_write.row_histories import (
     Change,
     expected,
@@ -305,7 +306,7 @@ def test_what_a_ddl_takes_out_is_kept_from_its_end_on(
 
 
 def removal(target: Target, ts: int, *names: str) -> TableDdl:
-    return replace(truncate(target, ts), empties=False, partitions=names)
+    return table_ddl(target=target, ddl=truncate(target, ts).ddl, partitions=names)
 
 
 def test_a_partition_that_goes_closes_its_rows(engine: MergeOnWriteEngine, uri: str) -> None:
@@ -366,7 +367,7 @@ def test_a_dropped_history_is_kept_and_made_again_as_one(
     target = made_history(uri)
     engine.apply(history_write(target, 5, 40, [(10, 1, "a"), (20, 1, "b")]))
     dropped = DdlIdentity(commit_ts=Ts(50), order=0, query="DROP TABLE …")
-    engine.alter(TableDdl(target=target, ddl=dropped, on_drop="keep"))
+    engine.alter(table_ddl(target=target, ddl=dropped, on_drop="keep"))
     assert not history_of(uri)
     assert history_of(kept_uri(uri, dropped)) == expected([(10, 1, "a"), (20, 1, "b")])
     again = DdlIdentity(commit_ts=Ts(60), order=0, query="CREATE TABLE …")

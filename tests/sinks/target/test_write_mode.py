@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 from conf.settings import TableRule
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import Ts
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.spark.merge_engine import SparkEngine
@@ -24,6 +23,7 @@ from sinks.types.table_schema import TableSchema
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write import orders
 from tests.sinks.merge_on_write.event_logs import ORIGIN
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 from tests.sinks.merge_on_write.test_change_log import altered
 
 EXTRA = WriteMode(extra_columns=(ROW_TS, ROW_OP))
@@ -79,7 +79,7 @@ def test_extra_columns_stay_where_the_shape_changes(target: Target) -> None:
         assert isinstance(engine.alter(order), Applied)
     assert read_rows(target.uri) == [{"id": "1", "v": "a", "n": None, ROW_TS: 7, ROW_OP: "insert"}]
     dropped = DdlIdentity(commit_ts=Ts(70), order=0, query="DROP TABLE …")
-    engine.alter(TableDdl(target=target, ddl=dropped, on_drop="drop"))
+    engine.alter(table_ddl(target=target, ddl=dropped, on_drop="drop"))
     again = DdlIdentity(commit_ts=Ts(80), order=0, query="CREATE TABLE …")
     create(target, properties={**ORIGIN, "tidelake.ddl": again.to_json()})
     fields = DeltaTable(target.uri).schema().fields
@@ -129,7 +129,7 @@ def test_truncate_marks_the_rows_that_are_not_deleted_yet(tmp_path: Path, races:
             other.apply(soft_write(target, 40 + left.pop(), 4, "insert"))
 
     ddl = DdlIdentity(commit_ts=Ts(50), order=0, query="TRUNCATE TABLE …")
-    order = TableDdl(target=target, ddl=ddl, empties=True, before_commit=between)
+    order = table_ddl(target=target, ddl=ddl, empties=True, before_commit=between)
     assert isinstance(engine.alter(order), Applied)
     assert isinstance(other.alter(order), Skipped)
     ended = (50, "delete", True)

@@ -16,7 +16,6 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import Target, app_id
@@ -31,6 +30,7 @@ from streaming.changefeed.schema_file import read_definitions
 from streaming.changefeed.schema_from_rows import WholeRow
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.spans.joining_spans import wanted_of
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 
 NAME = TableName("shop", "a")
 OF = TableSchema(columns=(Column(name="id", type=MySQLType.parse("bigint")),), key=("id",))
@@ -271,7 +271,7 @@ class DropLake:
         create(self.target, properties=owned)
         engine = MergeOnWriteEngine({}, keeps_up=False)
         dropped = DdlIdentity(commit_ts=Ts(60), order=0, query="DROP TABLE `shop`.`a`")
-        engine.alter(TableDdl(target=self.target, ddl=dropped, on_drop=on_drop))
+        engine.alter(table_ddl(target=self.target, ddl=dropped, on_drop=on_drop))
         engine.close()
         self.row = replace(ROW, incarnation=1)
 

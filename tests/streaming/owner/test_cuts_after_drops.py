@@ -18,12 +18,12 @@ from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint
 from coordination.scheduler.replication_set import ReplicationState
 from coordination.scheduler.table_status import TableState, TableStatus
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.table_properties import DdlIdentity
 from streaming.changefeed.replicated_table import span_of
 from streaming.owner.control_rows import EndedSpan
 from streaming.stream.backlog import Backlog
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 from tests.sinks.merge_on_write.orders import NAME, target
 from tests.streaming.owner.test_schema_rows import MADE, Owner
 
@@ -43,7 +43,7 @@ def dropped(owner: Owner) -> EndedSpan:
     assert table.target is not None
     engine = MergeOnWriteEngine({}, keeps_up=False)
     ddl = DdlIdentity(commit_ts=Ts(DROP_TS), order=0, query="DROP TABLE …")
-    applied = engine.alter(TableDdl(target=table.target, ddl=ddl, on_drop="drop"))
+    applied = engine.alter(table_ddl(target=table.target, ddl=ddl, on_drop="drop"))
     engine.close()
     return EndedSpan(table=table, at_ts=Ts(DROP_TS), version=applied.version - 1)
 

@@ -19,7 +19,6 @@ from coordination.model import Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.schemas import SchemaRow
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.version_reader import open_version
 from sinks.target.engine_port import Applied, TableWrite
@@ -35,6 +34,7 @@ from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
 from streaming.owner.progress_rows import first_progress
 from streaming.stream.schema_cache import PastSchemaCache
 from tests.sinks.merge_on_write.altering import chosen_seeds
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 from tests.streaming.apply.blocks import A, Row, blocks_of
 from tests.streaming.apply.resolved import schema
 from tests.streaming.spans.reshaping import RULES, TSO, Reshaping, Step
@@ -128,7 +128,7 @@ class Life:
             form=span.target.form,
         )
         assert isinstance(step, DdlStep), (sql, step)
-        order = TableDdl(
+        order = table_ddl(
             target=span.target,
             ddl=DdlIdentity(commit_ts=Ts(ts), order=0, query=sql),
             change=step.change,

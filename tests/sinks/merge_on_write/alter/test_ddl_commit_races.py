@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from coordination.errors import Fenced
 from coordination.model import SEALED_TS, Ts
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
+from sinks.merge_on_write.alter.table_ddl import AlterTable, TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark.merge_engine import SparkEngine
 from sinks.storage.local_storage import LocalStorage
@@ -150,7 +150,7 @@ class TestRaces:
         self, engine: MergeOnWriteEngine, other: MergeOnWriteEngine, uri: str, deed: str
     ) -> None:
         order = DEEDS[deed](uri)
-        schema = target(uri).schema if order.change is None else order.change.after
+        schema = order.change.after if isinstance(order, AlterTable) else target(uri).schema
 
         def meanwhile(_path: str) -> None:
             other.alter(order)

@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
+from sinks.merge_on_write.alter.table_ddl import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.log.reader import read_log

@@ -21,7 +21,7 @@ from coordination.model import TableName, Ts
 from sinks.ddl.effects import AlterTable, CreateTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
+from sinks.merge_on_write.alter.table_ddl import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
@@ -32,6 +32,7 @@ from sinks.types.table_schema import TableSchema
 from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import assert_in_memory
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 
 NAME = TableName("shop", "t")
 Row = dict[str, Any]
@@ -98,9 +99,8 @@ class Table:
         return result
 
     def order(self, step: DdlStep) -> TableDdl:
-        from sinks.merge_on_write.alter.ddl_commit import TableDdl
 
-        return TableDdl(
+        return table_ddl(
             target=self.target,
             ddl=DdlIdentity(commit_ts=step.event.commit_ts, order=0, query=step.event.query),
             change=step.change,

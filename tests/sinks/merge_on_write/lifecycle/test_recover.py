@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.lifecycle.recover import is_recovered
@@ -28,6 +27,7 @@ from sinks.target.table_properties import DdlIdentity
 from sinks.target.target_table import inspect, seal, state_of
 from tests.sinks.merge_on_write.ddls import C, assert_in_memory
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, failing, once
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 from tests.sinks.merge_on_write.lifecycle.test_rename import tidied
 from tests.sinks.merge_on_write.orders import Changes, changed
 from tests.sinks.merge_on_write.recoveries import drop, identity, recovered
@@ -178,7 +178,7 @@ class Model:
         if "a" in self._rows:
             self._rows["a"], self._kept = {}, None
             ddl = replace(identity(self._tick()), query="TRUNCATE TABLE a")
-            order = TableDdl(target=named(f"{self._folder}/a"), ddl=ddl, empties=True)
+            order = table_ddl(target=named(f"{self._folder}/a"), ddl=ddl, empties=True)
             self._twice(partial(self._engine.alter, order))
 
     def recover(self) -> None:
@@ -308,7 +308,7 @@ class TestRefused:
         drop(engine, folder)
         create(named(f"{folder}/a"), properties=origin(C + 2))
         late = DdlIdentity(commit_ts=Ts(C + 4), order=0, query="…")
-        engine.alter(TableDdl(target=named(f"{folder}/a"), ddl=late, empties=empties))
+        engine.alter(table_ddl(target=named(f"{folder}/a"), ddl=late, empties=empties))
         self.refused(engine, folder, "at commit-ts 104 truncated shop.a, or was skipped")
 
     def test_a_table_that_has_left_its_name(self, engine: MergeOnWriteEngine, folder: str) -> None:

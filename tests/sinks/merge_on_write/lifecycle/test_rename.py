@@ -16,7 +16,6 @@ from deltalake import DeltaTable, QueryBuilder
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.merge_on_write.alter.ddl_commit import TableDdl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
@@ -33,6 +32,7 @@ from tests.services.delta_rows import read_rows
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.ddls import C, assert_in_memory, set_property
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
+from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 from tests.sinks.merge_on_write.orders import Changes, changed
 from tests.sinks.merge_on_write.renames import (
     ORDERS,
@@ -177,7 +177,7 @@ class TestRename:
     def test_a_dropped_table_makes_room(self, engine: MergeOnWriteEngine, folder: str) -> None:
         before = contents(folder)
         gone = DdlIdentity(commit_ts=Ts(C - 9), order=0, query="DROP TABLE b")
-        engine.alter(TableDdl(target=named(f"{folder}/b", USERS), ddl=gone, on_drop="keep"))
+        engine.alter(table_ddl(target=named(f"{folder}/b", USERS), ddl=gone, on_drop="keep"))
         log_id = DeltaTable(f"{folder}/b").metadata().id
         rename(engine, order(folder, {"a": "b"}))
         assert DeltaTable(f"{folder}/b").metadata().id == log_id
