@@ -66,7 +66,12 @@ def stamp_of(path: str) -> tuple[int, int]:
 def recording_file(path: str) -> RecordingFile:
     """Reads the file once, and again only when it has changed. Raises ConfigError where it is no
     recording, with the line."""
-    return _opened(path, stamp_of(path))
+    stamp = stamp_of(path)
+    found = _opened(path, stamp)
+    if not Path(found.plain).exists():  # the temporary folder was cleaned
+        _opened.cache_clear()
+        found = _opened(path, stamp)
+    return found
 
 
 @lru_cache(maxsize=2)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +23,10 @@ from streaming.source.task_results import ReadFailure, Result
 from streaming.spark.python_worker import settle
 
 CHUNK_LINES = 50_000
+
+
+class NoBase64(ValueError):
+    """A line whose value cannot be decoded. The message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +58,17 @@ class LinesTask:
             for chunk in chunks(self.plain, self.lists[number], self.positions):
                 yield from map(bodies.put, self.decode(chunk, self.wanted))
         except Exception as error:  # noqa: BLE001  # raised again in the driver
-            is_unreadable = isinstance(error, OSError | binascii.Error | pa.ArrowInvalid)
-            yield ReadFailure(
-                is_unreadable=is_unreadable, reason=f"{type(error).__name__}: {error}"
-            )
+            # A file that is away may come again: it is unpacked anew, or the disk is back.
+            is_unreadable = isinstance(error, NoBase64 | pa.ArrowInvalid)
+            reason = str(error) if is_unreadable else f"{type(error).__name__}: {error}"
+            yield ReadFailure(is_unreadable=is_unreadable, reason=reason)
         finally:
             bodies.close()
 
 
 def chunks(plain: str, lines: Lines, positions: Positions) -> Iterator[Messages]:
     """The messages of each part, by rising position. Raises OSError, ArrowInvalid and
-    binascii.Error."""
+    NoBase64."""
     with Path(plain).open("rb") as file:
         file.seek(lines.begin)
         text = file.read(lines.end - lines.begin)
@@ -83,10 +88,16 @@ def chunks(plain: str, lines: Lines, positions: Positions) -> Iterator[Messages]
             yield Messages(
                 part=name,
                 positions=pa.array(at[some], pa.int64()),
-                values=pa.array(map(_bytes, values.take(pa.array(some)).to_pylist()), pa.binary()),
+                values=_decoded(values.take(pa.array(some)), at[some]),
                 latest_ts=latest_ts(time.time() * 1e3, min(newest_ms, LATEST_MS - 1)),
             )
 
 
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text, validate=True)
+def _decoded(texts: pa.StringArray, lines: npt.NDArray[np.int64]) -> pa.BinaryArray:
+    found: list[bytes | None] = []
+    for text in texts.to_pylist():
+        try:
+            found.append(None if text is None else base64.b64decode(text, validate=True))
+        except binascii.Error as error:
+            raise NoBase64(f"line {lines[len(found)] + 1}: value_b64: {error}") from None
+    return pa.array(found, pa.binary())

@@ -30,7 +30,7 @@ from streaming.source.contract import (
 )
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
-from streaming.source.recording.lines_task import Lines, chunks
+from streaming.source.recording.lines_task import Lines, NoBase64, chunks
 from streaming.source.watermarks import Watermarks
 
 if TYPE_CHECKING:
@@ -134,12 +134,15 @@ class RecordingSource:
         decode = decoder_of(self._settings.protocol)
         strays = self._strays(file)
         last = {part: 0 for part in file.parts if part not in strays}
-        for first in range(0, file.lines, SLICE_LINES):
-            lines = _lines(file, first, min(first + SLICE_LINES, file.lines))
-            for chunk in chunks(file.plain, lines, dict.fromkeys(file.parts, 0)):
-                for block in decode(chunk, {}):
-                    if block.kind is Kind.WATERMARK and block.part in last:
-                        last[block.part] = max(last[block.part], block.max_ts or 0)
+        try:
+            for first in range(0, file.lines, SLICE_LINES):
+                lines = _lines(file, first, min(first + SLICE_LINES, file.lines))
+                for chunk in chunks(file.plain, lines, dict.fromkeys(file.parts, 0)):
+                    for block in decode(chunk, {}):
+                        if block.kind is Kind.WATERMARK and block.part in last:
+                            last[block.part] = max(last[block.part], block.max_ts or 0)
+        except (NoBase64, pa.ArrowInvalid) as error:
+            raise ConfigError(f"source-uri: {file.path} cannot be read: {error}") from error
         if without := sorted(part for part, ts in last.items() if not ts):
             raise ConfigError(
                 f"source-uri: {file.path} has no watermark of {', '.join(without)}, so no row is "

@@ -13,10 +13,13 @@ import pytest
 
 from conf.recording_uri import RecordingSettings
 from coordination.errors import ConfigError
+from streaming.protocols.decoders import decoder_of
+from streaming.source.contract import SourceLost
 from streaming.source.recording import reader
 from streaming.source.recording.file import RecordingFile, recording_file
-from streaming.source.recording.lines_task import Lines, chunks
+from streaming.source.recording.lines_task import Lines, LinesTask, chunks
 from streaming.source.recording.source import RecordingSource
+from streaming.source.task_results import ReadFailure
 
 
 def line(partition: int, value: bytes | None, **more: Any) -> str:
@@ -38,6 +41,11 @@ def everything(file: RecordingFile) -> dict[str, list[tuple[int, bytes | None]]]
     return found
 
 
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
 @pytest.mark.parametrize("is_packed", [False, True])
 @pytest.mark.parametrize("is_ended", [False, True])
 def test_lines_are_positions(tmp_path: Path, is_packed: bool, is_ended: bool) -> None:
@@ -55,6 +63,9 @@ def test_lines_are_positions(tmp_path: Path, is_packed: bool, is_ended: bool) ->
         "t/10": [(2, b"\xff")],
     }
     assert [file.count("t/1", 0, last) for last in (0, 1, 3, 4)] == [0, 1, 1, 2]
+    if is_packed:
+        Path(file.plain).unlink()  # somebody cleans the temporary folder
+        assert everything(recording_file(str(path))) == everything(recording_file(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -126,3 +137,24 @@ def test_it_ends_at_its_least_watermark(tmp_path: Path) -> None:
     assert source(path, partition_num=1).end_ts() == 5, "the others may get none"
     shape = source(path, partition_num=1).shape()
     assert shape.strays == {"t/1", "t/2"}
+
+
+@pytest.mark.parametrize("value", ["not base64!", "eyJ"])
+def test_a_value_that_is_no_base64_is_told(tmp_path: Path, value: str) -> None:
+    bad = json.dumps({"topic": "t", "partition": 0, "value_b64": value}) + "\n"
+    file = recording_file(str(write(tmp_path / "m.jsonl", line(0, b"a"), bad)))
+    task = LinesTask(
+        file.plain,
+        [Lines(0, 0, int(file.starts[-1]))],
+        {"t/0": 0},
+        decoder_of("canal-json"),
+        {},
+        None,
+    )
+    with pytest.raises(ConfigError, match=r"m\.jsonl cannot be read: line 2: value_b64: "):
+        source(tmp_path / "m.jsonl").end_ts()
+    (failure,) = list(task(0, []))
+    assert isinstance(failure, ReadFailure)
+    assert failure.is_unreadable
+    with pytest.raises(SourceLost, match=r"m\.jsonl cannot be read: line 2: value_b64: "):
+        list(reader._in_order(file, [failure], {"t/0": 0}, {"t/0": 2}))
