@@ -1,5 +1,5 @@
 """What a source of changes must do. Kafka, a recording and a fake pass one suite
-(`tests/streaming/source/contract_suite.py`).
+(`tests/contracts/source_contract.py`).
 
     open ─► shape: parts, each with an identity ─► begin_at(low water) ─► check
                                                         │
