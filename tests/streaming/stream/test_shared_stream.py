@@ -85,3 +85,17 @@ def test_a_stream_that_has_failed_is_not_joined(
     monkeypatch.setattr(NoRun, "has_ended", False)
     stream.join(late, {}, {})  # type: ignore[arg-type]
     assert stream.is_running
+
+
+def test_identities_are_those_of_the_run_and_stay_after_it(
+    stream: SharedStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part is added while it runs, and what is under way at the end may name it in a letter."""
+    monkeypatch.setattr(NoRun, "begun", 1)
+    role: Any = object()
+    stream.join(role, {}, {})
+    run: Any = stream._run
+    run.shape = SourceShape({"t/0": "a", "t/1": "a"})
+    assert stream.identities == {"t/0": "a", "t/1": "a"}
+    stream.leave(role)
+    assert stream.identities == {"t/0": "a", "t/1": "a"}
