@@ -1,8 +1,7 @@
 """The records of a changefeed as etcd stores them: one JSON object each, with TiCDC's field names.
 
-A record that is read and written back keeps the fields that this program does not know, so an
-older program does not lose the fields of a newer TiCDC or Tidelake. Times stay the text that was
-read: Go writes nanoseconds, which Python would cut off.
+A record that is read and written back keeps the fields that this program does not know: those of a
+newer TiCDC. Times stay the text that was read: Go writes nanoseconds, which Python would cut off.
 """
 
 from __future__ import annotations

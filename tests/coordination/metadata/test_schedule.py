@@ -84,8 +84,8 @@ def test_what_a_dead_capture_owned_is_released_and_not_before_it_is_dead(shop: C
 
 
 def test_a_row_comes_back_and_a_state_that_is_unknown_is_invalid() -> None:
-    of_before = {"processors": None, "task-position": {"checkpoint-ts": 4}}  # other releases' own
-    row = ScheduleRow(owner=C1, owner_state=SchedState.LAUNCHED, launches=3, unknown=of_before)
+    others = {"processors": None, "task-position": {"checkpoint-ts": 4}}
+    row = ScheduleRow(owner=C1, owner_state=SchedState.LAUNCHED, launches=3, unknown=others)
     assert load(ScheduleRow, dump(row)) == row
     assert load(ScheduleRow, b'{"owner-state":"Odd"}').owner_state is SchedState.INVALID
     assert load(ScheduleRow, b'{"owner-state":"launched"}').owner_state is SchedState.LAUNCHED
