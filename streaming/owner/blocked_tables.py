@@ -1,11 +1,11 @@
-"""Tables that wait for an operator: noted, reported, and looked after until there is a word.
+"""Tables that wait for an operator: noted, reported, and looked after until there is a decision.
 
     held by the plan ──► a row of `_tidelake/blocked_ddls`, a concern, state `blocked`
         ▲                                    │ every few seconds: has an operator said something?
         └── it did not run ◄── planned anew ◄┘
 
-What a table waits for stays to be read again, and what comes of it waits in the carry. So there is
-a limit to how much is read meanwhile.
+A DDL for which a table waits stays to be read again, and the table's rows wait in the carry. So
+there is a limit to how much is read meanwhile.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ REMIND_EVERY_S: Final = 600.0
 
 
 class BlockedTables:
-    """Of one term. ``orders`` and ``failed`` are for any thread: they are replaced, never changed.
+    """The blocked tables of one term. ``orders`` and ``failed`` are for any thread: they are
+    replaced, never changed.
 
-    ``orders``: what operators have said; ``failed``: why those DDLs did not run that were tried."""
+    ``orders``: operators' decisions; ``failed``: why those DDLs did not run that were tried.
+    """
 
     def __init__(self, context: RoleContext) -> None:
         self._context = context
@@ -50,9 +52,9 @@ class BlockedTables:
         self.failed = {**self.failed, (ddl.name, ddl.commit_ts): why}
 
     def look(self, held: Sequence[HeldTable], now_s: float, checkpoint_ts: int) -> bool:
-        """Note and report what holds tables, once the changefeed's checkpoint is there: a warning
-        lasts until that rises. Whether an operator has said something since the last call: then
-        plan anew. Blocks for storage."""
+        """Note and report the holds on tables, once the changefeed's checkpoint is there: a warning
+        lasts until that rises. Returns whether an operator has decided something since the last
+        call: then plan anew. Blocks for storage."""
         self._end({each.place for each in held})
         for each in held:
             is_there = checkpoint_ts >= held[0].event.commit_ts - 1

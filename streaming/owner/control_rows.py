@@ -46,7 +46,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedSpan:
-    """Of a table that a DDL has dropped. ``version``: the last one with what it held, if known."""
+    """The span of a table that a DDL has dropped. ``version``: the last one that had its rows, if
+    known."""
 
     table: ReplicatedTable  # as it was
     at_ts: Ts
@@ -55,16 +56,17 @@ class EndedSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenamedSpans:
-    """Of tables that a RENAME TABLE has renamed: ``ended`` under their old names, ``made`` under
-    their new ones, which may be others' old ones. A dropped table that is back is only ``made``.
-    """
+    """The spans of tables that a RENAME TABLE has renamed: ``ended`` under their old names,
+    ``made`` under their new ones, which may be others' old ones. A dropped table that is back is
+    only ``made``."""
 
     ended: tuple[EndedSpan, ...]
     made: tuple[ReplicatedTable, ...]
 
 
 class ControlRows:
-    """Of one term. ``row`` is the changefeed's; ``as_shown`` makes of it what others read."""
+    """The control rows of one term. ``row`` is the changefeed's; ``as_shown`` makes the row that
+    others read."""
 
     dead_letters: DeadLetterWriter  # from `resume` on
 
@@ -92,7 +94,7 @@ class ControlRows:
 
     @property
     def age_s(self) -> float:
-        """Of the changefeed's row."""
+        """The age of the changefeed's row."""
         return time.monotonic() - self._written_at_s
 
     @property
@@ -120,7 +122,8 @@ class ControlRows:
         self.dead_letters = letters()
 
     def _marks(self) -> list[ProgressRow]:
-        """Of dropped tables: who dropped one may have died before it said so."""
+        """The marks of dropped tables: the owner that dropped one may have died before it wrote the
+        mark."""
         marks = []
         for name, at_ts in self.spans.ended.items():
             row = self.progress[name]
@@ -130,7 +133,8 @@ class ControlRows:
         return marks
 
     def add(self, tables: Sequence[tuple[ReplicatedTable, Mapping[str, int]]]) -> None:
-        """Rows of new tables, with from where each must be read: before anybody hears of them."""
+        """Adds rows of new tables, with the positions from which each must be read: before anybody
+        hears of them."""
         with self._lock:
             rows = [first_progress(table, self.row, begin) for table, begin in tables]
             self._write_progress([made_again(row, self.progress.get(row.name)) for row in rows])
@@ -138,14 +142,15 @@ class ControlRows:
             self._note_schemas(table for table, _ in tables)
 
     def end(self, ended: EndedSpan) -> None:
-        """Its row stays as a mark: what comes of the table at or below the DDL is old."""
+        """The table's row stays as a mark: rows and DDLs of the table at or below the DDL are
+        old."""
         with self._lock:
             row = ended_progress(self.progress[ended.table.name], ended.at_ts, ended.version)
             self._write_progress([row])
             self._know_dropped(row)
 
     def altered(self, table: ReplicatedTable) -> None:
-        """A DDL has run on it: who writes it may not know until the next change of it comes."""
+        """A DDL has run on the table; its writer may not know until the next change of it comes."""
         with self._lock:
             self._altered[table.name] = table
             self._note_schemas([table])
@@ -196,7 +201,7 @@ class ControlRows:
         self._written_at_s = time.monotonic()
 
     def refresh(self, older_s: float) -> None:
-        """Write the changefeed's row again where it is older, or is not shown as it is."""
+        """Write the changefeed's row again if it is older, or if others are shown another row."""
         if self.age_s > older_s or not self.is_shown:
             self.save(self.row)
 
@@ -210,9 +215,9 @@ class ControlRows:
         source_left_s: float | None,
         blocked: Mapping[TableName, str] = MappingProxyType({}),
     ) -> bool:
-        """What captures have reported, and the owner has read. Whether its sync point is in the
-        ledger now. ``reading``: the low water of the owner's own reading; ``blocked``: the tables
-        that wait for an operator, and why."""
+        """Write the captures' reports, and how far the owner has read. Returns whether its sync
+        point is in the ledger now. ``reading``: the low water of the owner's own reading;
+        ``blocked``: the tables that wait for an operator, and why."""
         with self._lock:
             self._save_schemas()
             reported = [each for each in advance.spans if self._is_current(each.span)]
@@ -248,7 +253,7 @@ class ControlRows:
 
     def never_there(self, target_ts: Ts, waiting: Collection[TableName]) -> str | None:
         """Why the target-ts is not reached: the other tables are there, and one waits for an
-        operator. ``waiting``: those that wait at a DDL, which is looked at elsewhere."""
+        operator. ``waiting``: tables that wait at a DDL; these are looked at elsewhere."""
         rows = [row for row in self.progress.values() if row.state != DROPPED]
         blocked = [row for row in rows if row.state == BLOCKED and row.name not in waiting]
         others = [row for row in rows if row.state != BLOCKED]
@@ -281,8 +286,8 @@ class ControlRows:
         return replace(row, delta_version=version)
 
     def _version(self, name: TableName, checkpoint_ts: int, version: int | None) -> int | None:
-        """A table without a change since its DDL is at the version that the DDL made, whatever who
-        writes it knows of that."""
+        """A table without a change since its DDL is at the version that the DDL made, whether its
+        writer knows that or not."""
         table = self._altered.get(name)
         if table is None or checkpoint_ts < max(table.version_ts, table.checkpoint):
             return version
@@ -336,8 +341,8 @@ class ControlRows:
         return True
 
     def publish_known(self) -> None:
-        """The cut at the changefeed's checkpoint, where every table was seen exactly there and that
-        is above ``floor_ts`` (rule 7); once."""
+        """The cut at the changefeed's checkpoint, if every table was seen exactly there and the
+        checkpoint is above ``floor_ts`` (rule 7); once."""
         row, at_ts = self.row, Ts(self.row.checkpoint_ts)
         if at_ts <= max(self.floor_ts, self._last_cut_ts) or row.state == "rewinding":
             return
@@ -352,8 +357,8 @@ class ControlRows:
             self._tables.snapshots.publish(snapshot, row.term)
 
     def _ended_past(self, at_ts: Ts) -> list[TableName]:
-        """Tables that were there and are dropped since, and nobody knows in which version they had
-        what they had then: who dropped one may have died before it said so."""
+        """Tables that were in the cut and are dropped since, and whose version at that ts nobody
+        knows: the owner that dropped one may have died before it wrote that down."""
         ended = (name for name, ts in list(self.spans.ended.items()) if ts > at_ts)
         return [name for name in ended if self._known.get(name, (0, None))[0] != at_ts]
 

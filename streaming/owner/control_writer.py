@@ -1,11 +1,11 @@
-"""What only the owner of a changefeed does: implements ``coordination.ports.ControlWriter``.
+"""The work of a changefeed's owner alone: implements ``coordination.ports.ControlWriter``.
 
     claim the term ─► settle, resume, seal ─► claimed ─► read DDLs, make tables ─┐
                                                 ▲                                │
                                                 └── rows, at most once a second ◄┘
 
-The control writer's own thread writes the control rows. The stream's applying thread takes what was
-read and makes tables. The coordination thread only leaves here what is to be written, and takes the
+The control writer's own thread writes the control rows. The stream's applying thread takes the
+reads and makes tables. The coordination thread only leaves values here to be written, and takes the
 results; it never waits.
 """
 
@@ -51,7 +51,7 @@ RECORD_EVERY_S = 1.0  # control rows of a changefeed are written no more often (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClaimedTerm:
-    """What the control writer works with once its term is claimed."""
+    """The parts with which the control writer works once its term is claimed."""
 
     rows: ControlRows
     blocked: BlockedTables
@@ -381,8 +381,8 @@ class DeltaControlWriter(RoleWorker):
         self._release()
 
     def _record_last(self, term: _ClaimedTerm) -> None:
-        """Write what is left, and a row that says that no owner runs the changefeed now: then the
-        next owner, even one of another etcd, need not wait until the row is stale."""
+        """Write the last changes, and a row that says that no owner runs the changefeed now. Then
+        the next owner, even one of another etcd, need not wait until the row is stale."""
         with suppress(TidelakeError):
             self._context.trust.check()
             if self._advance is not None:

@@ -50,8 +50,8 @@ MOST_WAITING = 256  # reads that are remembered one by one: a watermark may stan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FirstRow:
-    """Of a table that nobody has made. ``whole_from_ts``: at or above it whole rows may tell what
-    the table is; None: all rows so far are at or below the changefeed's start."""
+    """The first row of a table that nobody has made. ``whole_from_ts``: at or above it whole rows
+    may tell the columns; None: all rows so far are at or below the changefeed's start."""
 
     commit_ts: Ts
     low_water: Positions
@@ -99,7 +99,7 @@ class DdlReader(StreamRole):
     # Joining: the control writer's calls.
 
     def catch_up(self, low_water: Positions, step: Watched) -> None:
-        """Read what lies before ``since``. After a failure it is called again and begins anew.
+        """Read the messages before ``since``. After a failure it is called again and begins anew.
         ``step``: of the caller's thread; each read is one. It ends after `close`."""
         assert self.since is not None
         for read in self._stream.read_between(low_water, self.since, {}):
@@ -114,7 +114,7 @@ class DdlReader(StreamRole):
         self._stream.wake()
 
     def close(self) -> None:
-        """Before it leaves the stream, which would wait for what it reads by itself. Any thread."""
+        """Call it before it leaves the stream, which would wait for its own reads. Any thread."""
         self._closing.set()
         self._far.close()
 
@@ -175,7 +175,7 @@ class DdlReader(StreamRole):
             self._ddls[ddl.key] = first, lowest([before, since])
 
     def apply_due(self) -> None:
-        """Make what is resolved by now. What was made is reported until `on_known` has it."""
+        """Make the tables that are resolved by now. They are reported until `on_known` has them."""
         if self.is_behind:
             return
         if self._bad:
@@ -192,7 +192,7 @@ class DdlReader(StreamRole):
         self.low_water = lowest([self._stream.position, *held])
 
     def ran(self, done: ReplicatedTable | EndedSpan | RenamedSpans | None) -> None:
-        """The DDL that blocked it has run: the table as it is now. None: it has not, but something
+        """The DDL that blocked has run: the table as it is now. None: it has not run, but something
         else is known of it. Any thread."""
         self._ran.append(done)
         self._stream.wake()
@@ -216,8 +216,9 @@ class DdlReader(StreamRole):
         self._removed.append(self._id(ended.table))
 
     def _rename(self, done: RenamedSpans) -> None:
-        """The rows of the new spans come first: who dies in between leaves old ones too, and they
-        are renamed once more. What another owner has noted already stays as it is."""
+        """The rows of the new spans come first. If the owner dies in between, it leaves old ones
+        too, and they are renamed once more. Rows that another owner has noted already stay as they
+        are."""
         old, new = ({self._id(each) for each in some} for some in (self._spans.values(), done.made))
         ended = [each for each in done.ended if self._id(each.table) not in new]
         made = {each.name: each for each in done.made if self._id(each) not in old}
@@ -277,8 +278,8 @@ class DdlReader(StreamRole):
         self._position_ts = position
 
     def _look_at_open_tables(self) -> None:
-        """A table that was registered before a whole row of it had come is made by the capture that
-        writes it. From then on its DDLs are run."""
+        """A table may be registered before a whole row of it has come. The capture that writes it
+        makes it. From then on its DDLs are run."""
         for name in {ddl.name for ddl, _ in self._ddls.values()} & self._spans.keys():
             span, row = self._spans[name], self._rows.progress.get(name)
             if not span.is_settled and row is not None:
@@ -319,12 +320,13 @@ class DdlReader(StreamRole):
     def _make_found(
         self, limit: Ts, *, above_start: bool = False, altered: Sequence[TableName] = ()
     ) -> None:
-        """Make the tables that have rows that are resolved and no definition: as the schema file
-        defines them, else from the types in their messages.
+        """Make the tables that have resolved rows and no definition: as the schema file defines
+        them, else from the types in their messages.
 
         ``above_start``: only those that a whole row above the start tells, since a DDL of one of
-        them comes next. ``altered``: the tables of the DDL that is to run; one that has no
-        rows yet is defined by the file."""
+        them comes next. ``altered``: the tables of the DDL that is to run; the file defines one
+        that has no rows yet.
+        """
         self._first_rows = {n: f for n, f in self._first_rows.items() if n not in self._spans}
         found = {
             name: first
@@ -349,8 +351,9 @@ class DdlReader(StreamRole):
     def _told(
         self, names: Sequence[TableName], since: Positions, limit: Ts, *, above_start: bool
     ) -> dict[TableName, WholeRow | Untold]:
-        """What the newest whole rows of these tables tell. Rows at or below the start tell nothing
-        of a table that the schema file defines: it may have been altered before the start."""
+        """The columns that the newest whole rows of these tables tell. If the schema file defines a
+        table, rows at or below the start tell nothing of it: it may have been altered before the
+        start."""
         defined = self._spans.defined
         start = self._first_checkpoint_ts
         wanted = {

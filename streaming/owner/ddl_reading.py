@@ -19,7 +19,7 @@ from streaming.stream.role_context import RoleContext
 
 
 class DdlReading:
-    """Of one term; used by the control writer's thread."""
+    """The DDL reading of one term; used by the control writer's thread."""
 
     def __init__(
         self,

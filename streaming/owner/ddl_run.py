@@ -58,15 +58,17 @@ HELD_S = 5.0  # until a table that an operator has paused is looked at again
 
 
 class DdlRun:
-    """Of one table. All below the DDL is in it, and nobody writes above it until this is done.
+    """The run of a DDL on one table. All rows below the DDL are in it, and nobody writes above it
+    until this is done.
 
-    A commit that was made before (by an owner that died over it, or one that still lives) is found
-    in the table: then there is nothing to do."""
+    An earlier commit (by an owner that died over it, or one that still lives) is found in the
+    table: then there is nothing to do.
+    """
 
     def __init__(
         self, context: RoleContext, rows: ControlRows, step: DdlStep, name: TableName
     ) -> None:
-        """``name``: of the step's ``turns``."""
+        """``name``: one of the step's ``turns``."""
         changefeed = context.changefeed
         self._context = context
         self._rows = rows
@@ -98,10 +100,9 @@ class DdlRun:
     def until_done(
         self, closing: Event
     ) -> Sequence[ReplicatedTable | EndedSpan | RenamedSpans] | None:
-        """The tables as they are then; None: it was asked to end before. Raises DdlNotSupported
-        where the table or its rows do not allow it. No watchdog but for each part of a rewrite: to
-        write a large table anew takes long.
-        """
+        """The tables as they are then; None: it was asked to end before. Raises DdlNotSupported if
+        the table or its rows do not allow it. The watchdog sees only each part of a rewrite: to
+        write a large table anew takes long."""
         event, name = self._step.event, self._name
         does = "skips" if self._step.is_skipped else "runs"
         logger.info(
@@ -157,7 +158,7 @@ class DdlRun:
         self._backoff.reset()  # the storage answers, and it may take days
 
     def _check(self) -> None:
-        """Right before a commit: whether it may be made, and its tables are what they were."""
+        """Right before a commit: whether it may be made, and its tables are unchanged."""
         self._context.trust.check()
         for name in self._step.touched:
             self._spans.refuse_brought_back(name, self._rows.progress.get(name))
@@ -324,7 +325,7 @@ class DdlRun:
             return None
 
     def _partitions_then(self) -> Partitioning:
-        """Below the DDL, of a table that was rewound and has a later shape."""
+        """The partitions below the DDL, if the table was rewound and has a later shape."""
         changefeed, table = self._context.changefeed, self._table
         assert table is not None
         assert table.target is not None
@@ -340,7 +341,7 @@ class DdlRun:
 def carry_out(
     context: RoleContext, rows: ControlRows, reader: DdlReader, step: DdlStep, closing: Event
 ) -> None:
-    """On one table after the other, but for those that are renamed, until it is done or ``closing``
+    """On one table after the other, and on renamed ones together, until it is done or ``closing``
     is set. Raises DdlNotSupported."""
     for name in step.turns:
         with DdlRun(context, rows, step, name) as run:
@@ -354,9 +355,9 @@ def carry_out(
 
 
 def noted(error: BaseException, context: RoleContext) -> BaseException:
-    """What the changefeed stops for; of a DDL that cannot be run with the commands that go on, and
-    `tidelake ddl list` finds it. Storage that is away hides no reason: the next start comes to the
-    DDL again."""
+    """The error with which the changefeed stops. For a DDL that cannot be run it names the commands
+    that go on, and `tidelake ddl list` finds it. Storage that is away hides no reason: the next
+    start comes to the DDL again."""
     if not isinstance(error, DdlNotSupported) or error.ddl is None:
         return error
     changefeed, ddl = context.changefeed, error.ddl

@@ -19,7 +19,8 @@ SHOWN_S: Final = 60.0  # the least time that it is shown
 
 
 class FarWatermarks:
-    """Of the owner's reader. One thread. ``place``: what a sentence calls a place."""
+    """The far watermarks of the owner's reader. One thread. ``place``: gives the name of a place
+    for a sentence."""
 
     def __init__(self, concerns: LastingWarnings, place: Callable[[str, int], str]) -> None:
         self._concerns = concerns

@@ -1,5 +1,5 @@
-"""What a changefeed's owner expects: does its trouble last, is anything left that could fail, and
-what does it wait for?"""
+"""The expectations of a changefeed's owner: does its trouble last, is anything left that could
+fail, and which event does it await?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming.stream.role_context import RoleContext
 
 
 class OwnersOutlook:
-    """Of one control writer, whose thread changes it; any thread reads it."""
+    """The outlook of one control writer, whose thread changes it; any thread reads it."""
 
     def __init__(self, context: RoleContext) -> None:
         self.is_caught_up = False
@@ -30,8 +30,8 @@ class OwnersOutlook:
             self._context.concerns.say(OWNER, trouble)
 
     def went_well(self, rows: ControlRows, concern: str | None) -> None:
-        """A turn has not failed. The trouble is over once a row was written since. ``concern``:
-        what the row shows now."""
+        """A turn has not failed. The trouble is over once a row was written since. ``concern``: the
+        concern that the row shows now."""
         context, before = self._context, (self.is_caught_up, self.awaits)
         if self._failed_at_s is not None and rows.age_s < time.monotonic() - self._failed_at_s:
             self._failed_at_s = None
@@ -51,7 +51,7 @@ class OwnersOutlook:
 
 
 def _has_read_all(context: RoleContext) -> bool:
-    """Whether the stream has read what the source had when it was asked last."""
+    """Whether the stream has read everything that the source had when it was last asked."""
     ends = context.stream.backlog.look().ends
     position = context.stream.position  # empty while it is idle
     is_known = bool(position) and ends.keys() >= position.keys()

@@ -90,7 +90,8 @@ def resumed_progress(
 
 
 def ended_progress(before: ProgressRow, at_ts: Ts, version: int | None) -> ProgressRow:
-    """Of a table that a DDL has dropped. ``version``: the last one with what it held, if known."""
+    """The row of a table that a DDL has dropped. ``version``: the last one that had its rows, if
+    known."""
     return replace(
         before,
         state=DROPPED,
@@ -150,8 +151,8 @@ def with_blocked(
     progress: Mapping[TableName, ProgressRow],
     blocked: Mapping[TableName, str],
 ) -> list[ProgressRow]:
-    """The rows to write, with those of tables that wait for an operator, and why: a table whose
-    wait is over moves, and is reported by who writes it."""
+    """The rows to write, with those of tables that wait for an operator, and why. A table whose
+    wait is over moves, and its writer reports it."""
     written = {row.name: row for row in rows}
     for name, why in blocked.items():
         row = written.get(name, progress.get(name))
@@ -161,8 +162,8 @@ def with_blocked(
 
 
 def _state(before: ProgressRow, reported: SpanProgress, version: int | None) -> str:
-    """WARNING where there is no table although rows of it came, or where the table lacks columns
-    that its rows have; of dead letters see ``with_letters``."""
+    """WARNING if there is no table although rows of it came, or if the table lacks columns that its
+    rows have; for dead letters see ``with_letters``."""
     status = reported.status
     if status is not None and status.is_blocked:
         return BLOCKED
@@ -227,8 +228,9 @@ def low_water(
 
 
 def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The least of the low waters by partition, but never below ``before``: what was safe to forget
-    once stays so. A partition that was added to the topic counts once all low waters have it."""
+    """The least of the low waters by partition, but never below ``before``: messages that could be
+    forgotten once can be forgotten later too. A partition that was added to the topic counts once
+    all low waters have it."""
     found = list(low_waters)
 
     def least(part: str) -> int:
@@ -243,7 +245,7 @@ def risen(
     before: Mapping[str, RecordedWatermark], newer: Mapping[str, RecordedWatermark]
 ) -> dict[str, RecordedWatermark]:
     """The greatest watermark of each partition. A new owner may not have read as far as the one
-    before, whose low water stays: what lies below it is not read again, and a feed that has ended
+    before, whose low water stays. Watermarks below it are not read again, and a feed that has ended
     sends no other one."""
     marks = dict(before)
     for partition, mark in newer.items():
@@ -253,20 +255,20 @@ def risen(
 
 
 def there_at(progress: Iterable[ProgressRow], at_ts: Ts) -> list[ProgressRow]:
-    """Those that have a table, and have not been dropped at or below."""
+    """The spans that have a table, and have not been dropped at or below the ts."""
     rows = (each for each in progress if each.delta_version is not None)
     return [each for each in rows if each.state != DROPPED or each.checkpoint_ts > at_ts]
 
 
 def _shown_ts(row: ProgressRow) -> int:
-    """What its version shows: of a dropped table, all that was right below the DDL."""
+    """The ts that its version shows; for a dropped table, everything below the DDL."""
     return row.checkpoint_ts - (row.state == DROPPED)
 
 
 def past_tables(
     progress: Iterable[ProgressRow], at_ts: Ts, created: Mapping[TableName, Ts]
 ) -> list[TableName]:
-    """The tables that are above ``at_ts`` and began at or below it: what they had there cannot be
+    """The tables that are above ``at_ts`` and began at or below it: their rows at that ts cannot be
     shown. They went on while another one waited for an operator. ``created``: where tables began
     that a DDL made while the changefeed ran."""
     tables = (each for each in there_at(progress, at_ts) if _shown_ts(each) > at_ts)

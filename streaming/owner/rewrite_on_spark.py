@@ -1,9 +1,9 @@
 """Parts of a table that is written anew: done by this process while the table is small, else by
 Spark's executors, each by a job of one task.
 
-A job for each part, and not one for all: what a part's task needs is taken as it ends, what is left
-is shown, and a part that failed is done again by itself. The results come in the order of parts,
-some of which are under way at a time; the rest is begun as results are taken.
+There is a job for each part, not one for all. So the inputs of a part's task are freed as it ends,
+the rest can be shown, and a part that failed is done again by itself. The results come in the order
+of parts. Some parts are under way at a time; the rest is begun as results are taken.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ class SparkRewriter:
                 ).start()
 
     def _next_of(self, begun: deque[Future[Any]]) -> Any:
-        """Blocks for the first; who ends meanwhile finds it there still, to be cancelled."""
+        """Blocks for the first part. If the caller ends meanwhile, the part is still there, to be
+        cancelled."""
         while not begun[0].done():
             self._check()
             wait([begun[0]], LOOK_S)
@@ -152,7 +153,7 @@ class SparkRewriter:
 
 
 def _cancel(spark: SparkContext, tag: str, jobs: Sequence[Future[Any]]) -> None:
-    """Until the last has ended: one that is about to begin is not among those that a call ends."""
+    """Until the last job has ended: one call does not end a job that is about to begin."""
     while not all(each.done() for each in jobs):
         with suppress(*CONTEXT_GONE):
             spark.cancelJobsWithTag(tag)
@@ -176,7 +177,7 @@ class _PartJobs:
         self._empty: RDD[int] = context.parallelize([], 1)
 
     def run(self, part: Any, place: str) -> Any:
-        """What comes of the part, or a RewriteFailure. Raises ExecutorsUnfit and TryAgain."""
+        """The result of the part, or a RewriteFailure. Raises ExecutorsUnfit and TryAgain."""
         task = RewriteTask(work=self._work, part=part, environment=self._environment)
         for tag in self._tags:  # of this thread
             self._context.addJobTag(tag)

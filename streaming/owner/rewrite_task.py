@@ -13,8 +13,8 @@ from streaming.spark.python_worker import settle
 
 @dataclass(frozen=True, slots=True)
 class RewriteFailure:
-    """What the work has raised. A task returns it and does not raise: it would come as a stack
-    trace of two languages, and Spark would try again what fails again."""
+    """An error of the work. A task returns it and does not raise it: it would come as a stack trace
+    of two languages, and Spark would try again in vain."""
 
     error: Exception
 
@@ -23,7 +23,7 @@ class RewriteFailure:
 class RewriteTask:
     """The function for ``mapPartitionsWithIndex`` on an RDD of one partition.
 
-    ``environment``: what the driver has to reach the storage, where the executor has nothing.
+    ``environment``: the driver's variables for the storage, where the executor has none.
     """
 
     work: Callable[[Any], Any]

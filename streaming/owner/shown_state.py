@@ -44,8 +44,8 @@ ENDS: Final[Mapping[FeedState, ChangefeedState]] = {
 
 
 def as_running(row: ChangefeedRow, shown: ShownState, concern: str | None) -> ChangefeedRow:
-    """The row of a changefeed that an owner runs: `warning` where ``shown`` or ``concern`` says so.
-    ``concern``: what the owner itself has noticed; etcd may be away and not know it."""
+    """The row of a changefeed that an owner runs: `warning` if ``shown`` or ``concern`` says so.
+    ``concern``: the owner's own one; etcd may be away and not know it."""
     if row.state in ENDED:
         return row
     if concern is not None:

@@ -1,9 +1,10 @@
 """Where a start begins: for a new changefeed, a resumed or rewound one, and one whose configuration
-has changed. Pure, but for the questions to the source.
+has changed. Pure, except for the questions to the source.
 
 A changefeed that has a row *resumes*, whatever ``--start-ts`` says. ``--overwrite-checkpoint-ts``
 and a changed fingerprint (filter, zone, casts) make a new incarnation, under which every table is
-sealed against writers of the old one (rule 4)."""
+sealed against writers of the old one (rule 4).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def fingerprint(changefeed: Changefeed) -> str:
 
 
 def row_rules(changefeed: Changefeed) -> str:
-    """What a replay of dead letters needs, which knows the warehouse alone."""
+    """The rules that a replay of dead letters needs, which knows the warehouse alone."""
     return json.dumps(
         {
             "protocol": changefeed.source.protocol,

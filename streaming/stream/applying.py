@@ -1,4 +1,4 @@
-"""What the applying thread of a run owns: the roles' work. And how reads are handed to it.
+"""The part of a run that the applying thread owns: the roles' work. And how reads are handed to it.
 
 reading thread ──put──► one read at most ──take──► applying thread: every role takes it, and
                                                    does what can be done now
@@ -28,7 +28,8 @@ PUT_WAIT_S = 0.1
 
 
 class Handover:
-    """What the threads of a run share: a read that waits, wake-ups, and the end. Thread-safe."""
+    """The values that the threads of a run share: a read that waits, wake-ups, and the end.
+    Thread-safe."""
 
     def __init__(self) -> None:
         self._reads: queue.Queue[Read] = queue.Queue(1)
@@ -37,8 +38,8 @@ class Handover:
         self.stopping = threading.Event()
 
     def put(self, read: Read, waiting: Callable[[], None]) -> None:
-        """Hand a read over; until the one before is taken ``waiting`` is called again and again.
-        Where the run ends meanwhile, it is dropped."""
+        """Hand a read over; until the read before is taken ``waiting`` is called again and again.
+        If the run ends meanwhile, the read is dropped."""
         while not self.stopping.is_set():
             waiting()
             with suppress(queue.Full):
@@ -60,7 +61,7 @@ class Handover:
             self._work.set()
 
     def pause(self, wait_s: float) -> None:
-        """Of the reading thread."""
+        """A pause of the reading thread."""
         self._news.wait(wait_s)
         self._news.clear()
 
@@ -82,7 +83,8 @@ class Applying:
         position: Positions,
         watermarks: Watermarks,
     ) -> None:
-        """``busy`` is held while roles are at work. ``position``: what the roles have taken."""
+        """``busy`` is held while roles are at work. ``position``: how far the roles have taken the
+        reads."""
         self._context = context
         self._roles = roles
         self._busy = busy

@@ -21,7 +21,7 @@ LEAST_SPAN_S = 4.0  # the ends' growth is known only if they were looked at over
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """The backlog at one moment. What is not known yet is None."""
+    """The backlog at one moment. Values that are not known yet are None."""
 
     read: Positions = field(default_factory=dict)
     ends: Positions = field(default_factory=dict)
@@ -72,8 +72,8 @@ class _Stretch:
 
 
 class BacklogMeter:
-    """Measures the backlog from what the reading thread and the thread that asks the source report.
-    Thread-safe; times are monotonic seconds."""
+    """Measures the backlog from the reports of the reading thread and of the thread that asks the
+    source. Thread-safe; times are monotonic seconds."""
 
     def __init__(self, distance: Distance = counted) -> None:
         self._distance = distance
@@ -85,7 +85,7 @@ class BacklogMeter:
         self._looks: deque[tuple[float, Positions]] = deque()  # the time, and the ends
 
     def begin(self, read: Positions, now_s: float) -> None:
-        """Reading begins at these positions; what was measured before is forgotten."""
+        """Reading begins at these positions; earlier measurements are forgotten."""
         with self._lock:
             self._read, self._ends, self._since_s = dict(read), {}, now_s
             self._stretches.clear()

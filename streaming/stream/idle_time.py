@@ -1,4 +1,4 @@
-"""How long nothing has come to the topics, as far as anybody looked. Pure but for the clock."""
+"""How long nothing has come to the topics, as far as anybody looked. Pure except for the clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IDLE_AFTER_S = 5.0
 
 
 class IdleTime:
-    """The reading thread says what it finds; any thread may ask."""
+    """The reading thread reports its finds; any thread may ask."""
 
     def __init__(self) -> None:
         self._last_read_s = self._last_rows_s = time.monotonic()
@@ -43,7 +43,7 @@ class IdleTime:
 
     @property
     def rest_s(self) -> float:
-        """Until the next look, where nothing is there to read."""
+        """The time until the next look, if there is nothing to read."""
         idle_since_s = time.monotonic() - IDLE_AFTER_S
         if self._last_read_s < idle_since_s:
             return MUTE_WAIT_S

@@ -60,6 +60,6 @@ class LastingWarnings:
             logger.info("it is over: %s", before)
 
     def withdraw(self, about: str) -> None:
-        """Who reported about the subject does so no more: another one does, if it lasts."""
+        """The reporter of the subject stops: another one reports it if it lasts."""
         with self._lock:
             self._open.pop(about, None)

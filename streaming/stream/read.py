@@ -1,4 +1,4 @@
-"""What one Spark job has read. Pure."""
+"""The result of one Spark job that reads. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ Marks = Mapping[str, RecordedWatermark]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Read:
-    """What one Spark job has read: complete, in order, and beginning where the read before ended.
+    """The result of one Spark job: complete, in order, and beginning where the read before ended.
 
-    Positions name the next message to read: ``begin`` is included, ``end`` is not."""
+    Positions name the next message to read: ``begin`` is included, ``end`` is not.
+    """
 
     begin: Positions  # of the parts that were read
     end: Positions
@@ -59,7 +60,7 @@ class Read:
 
 
 def nothing_read(position: Positions) -> Read:
-    """A read without a message, for what is known besides."""
+    """A read without a message, for other news."""
     return Read(
         begin={},
         end={},

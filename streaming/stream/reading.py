@@ -1,6 +1,7 @@
-"""What the reading thread of a run owns: how far the source is read, and how the next read is made.
+"""The part of a run that the reading thread owns: how far the source is read, and how the next read
+is made.
 
-ends ─► one Spark job ─► blocks ─► is it still the same source? ─► a `Read`, and the place after
+    ends ─► one Spark job ─► blocks ─► is it still the same source? ─► a `Read`, and the place after
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from streaming.stream.role import StreamContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a stream is: the source as it was looked at last, the next position of each part, and
-    W there."""
+    """The place of a stream: the source as it was last looked at, the next position of each part,
+    and W there."""
 
     shape: SourceShape
     position: Positions
@@ -31,7 +32,7 @@ class Place:
 
 
 class Reading:
-    """For the reading thread, but for ``cancel``, ``quiet_s`` and ``beside``."""
+    """For the reading thread, except for ``cancel``, ``quiet_s`` and ``beside``."""
 
     def __init__(self, context: StreamContext, source: Source, begin: Place) -> None:
         self._context = context
@@ -104,7 +105,7 @@ class Reading:
 
     @property
     def rest_s(self) -> float:
-        """Until the next look, where nothing is there to read."""
+        """The time until the next look, if there is nothing to read."""
         return self._idle.rest_s
 
     def quiet_s(self, taken: Positions) -> float:
@@ -148,8 +149,8 @@ class Reading:
         )
 
     def _settled(self, read: Read | None) -> Read | None:
-        """The read, with what is known after it that only the source can tell. Where it is None
-        and that is news, it is a read of nothing."""
+        """The read, with the facts after it that only the source can tell. If there is no read and
+        that is news, it is a read of nothing."""
         place = self.place
         limits = place.limits if read is None else read.watermarks
         position = place.position if read is None else read.position

@@ -58,8 +58,8 @@ class RetryBackoff:
         self._backoff_s = FIRST_BACKOFF_S
 
     def look(self, reached: Mapping[TableName, Ts]) -> None:
-        """How far the tables are: it is progress where one of them has risen since the last look. A
-        table that has come is none, and one that has gone hides none."""
+        """How far the tables are. It is progress if one of them has risen since the last look. A
+        new table is no progress, and a table that has gone hides none."""
         before, self._reached = self._reached, reached
         if any(at_ts > before.get(name, at_ts) for name, at_ts in reached.items()):
             self.reset()

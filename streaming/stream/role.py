@@ -1,4 +1,4 @@
-"""What a changefeed's stream is built from, and the roles that use what it reads."""
+"""The parts of which a changefeed's stream is built, and the roles that use its reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from streaming.stream.read import Read
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StreamContext:
-    """What a changefeed's stream on one capture works with. Its roles use it as well."""
+    """The parts with which a changefeed's stream on one capture works. Its roles use them as
+    well."""
 
     changefeed: Changefeed
     batch: BatchSettings
@@ -70,10 +71,10 @@ class StreamRole:
         raise NotImplementedError
 
     def take(self, read: Read) -> None:
-        """On the applying thread: keep what this role needs of a read."""
+        """On the applying thread: keep the rows that this role needs of a read."""
         raise NotImplementedError
 
     def apply_due(self) -> None:
-        """On the applying thread, after `take` and whenever the stream is woken: do what can be
-        done now."""
+        """On the applying thread, after `take` and whenever the stream is woken: do the work that
+        can be done now."""
         raise NotImplementedError

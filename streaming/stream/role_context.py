@@ -1,5 +1,5 @@
-"""What a role (replica or control writer) of one changefeed on one capture is built from, and the
-thread that each role has of its own."""
+"""The parts of which a role (replica or control writer) of one changefeed on one capture is built,
+and the thread that each role has of its own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def job_tag(role: str, changefeed_id: str, identity: CaptureIdentity) -> str:
 
 
 class RoleContext:
-    """What the replica or the control writer of one changefeed works with."""
+    """The parts with which the replica or the control writer of one changefeed works."""
 
     def __init__(
         self,

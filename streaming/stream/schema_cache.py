@@ -27,7 +27,7 @@ class PastSchemaCache:
         self._found: dict[TableName, tuple[DdlIdentity, tuple[PastSchema, ...]]] = {}
 
     def of(self, table: ReplicatedTable) -> tuple[PastSchema, ...]:
-        """Of rows above the table's checkpoint, as ``TableTask.older`` has them."""
+        """The shapes for rows above the table's checkpoint, as ``TableTask.older`` has them."""
         present = schema_row(table, self._changefeed.id)
         if present is None or present.commit_ts <= table.checkpoint + 1:
             self._found.pop(table.name, None)
@@ -40,7 +40,7 @@ class PastSchemaCache:
         return found
 
     def all_of(self, table: ReplicatedTable) -> tuple[PastSchema, ...]:
-        """Of rows of any commit-ts."""
+        """The shapes for rows of any commit-ts."""
         present = schema_row(table, self._changefeed.id)
         return () if present is None else self._found_of(table, present)
 

@@ -72,7 +72,7 @@ class SharedStream:
 
     @property
     def identities(self) -> Identities:
-        """Of all parts that the stream reads, or has read last."""
+        """The identities of all parts that the stream reads, or has read last."""
         run = self._run
         return (run.shape if run else self._shape).identities
 
@@ -134,9 +134,10 @@ class SharedStream:
             return begin
 
     def leave(self, role: StreamRole | None) -> None:
-        """When this returns, the role is not called any more; if it was the last one, the stream
-        has ended, but for a Spark job that takes longer than `END_TIMEOUT_S` to end. Blocks until
-        the applying thread has done what is under way, which may be a long commit. Idempotent."""
+        """When this returns, the role is not called any more. If it was the last one, the stream
+        has ended, except for a Spark job that takes longer than `END_TIMEOUT_S` to end. Blocks
+        until the applying thread has done the work under way, which may be a long commit.
+        Idempotent."""
         with self._lock:
             if not any(each is role for each in self._roles):
                 return

@@ -137,7 +137,7 @@ class StreamRun:
 
     @property
     def quiet_s(self) -> float:
-        """For how long there has been nothing beyond what the roles have taken."""
+        """For how long there has been nothing beyond the reads that the roles have taken."""
         return self._reading.quiet_s(self._applying.position)
 
     def read_beside(self, begin: Positions, ends: Positions, wanted: Wanted) -> Read | None:

@@ -1,4 +1,4 @@
-"""What the owner knows of its tables and DDLs, and what of it the coordination is told."""
+"""The owner's knowledge of its tables and DDLs, and the part of it that the coordination gets."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlScanResult:
-    """Every DDL at or below ``position_ts`` is behind us, but for the blocked one and what follows
-    it."""
+    """Every DDL at or below ``position_ts`` is behind us, except for the blocked one and those that
+    follow it."""
 
     position_ts: Ts
     made: tuple[NewTable, ...]
@@ -40,9 +40,9 @@ class DdlScanResult:
 def pending_ddls(
     known: DdlScanResult, spans: TableRegistry, incarnation: int
 ) -> tuple[PendingDdl, ...]:
-    """What tables wait for. One that runs on some tables holds those alone; all of them wait for
-    the next, and for one that brings a table back. A table that waits for an operator holds no
-    other one."""
+    """The DDLs for which tables wait. A DDL that runs on some tables holds those alone. All tables
+    wait for the DDL after it, and for one that brings a table back. A table that waits for an
+    operator holds no other one."""
     plan = known.plan
 
     def ids(*names: TableName) -> list[int]:

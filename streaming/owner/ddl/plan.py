@@ -2,16 +2,17 @@
 
 Due is ``checkpoint < commit_ts <= limit``; a DDL at the checkpoint itself is judged by its table,
 not by the number (rule 1), since a feed that ended at its target-ts may send it last. ``CREATE
-TABLE`` comes before any row of its table, so it needs no cut in the batch. What has no effect on a
-target passes. Any other DDL blocks: rows below it are applied, then it runs (`DdlStep`).
+TABLE`` comes before any row of its table, so it needs no cut in the batch. A DDL without an effect
+on a target passes. Any other DDL blocks: rows below it are applied, then it runs (`DdlStep`).
 
-One that cannot run holds its table, where it is surely about that one table alone (`HeldTable`):
-the table's later DDLs wait for it, those of other tables do not. A DDL of several tables of which
-one is held waits too, and holds all tables. Any other that cannot run stops the changefeed with an
+A DDL that cannot run holds its table, if it is surely about that one table alone (`HeldTable`): the
+table's later DDLs wait for it, those of other tables do not. A DDL of several tables, one of which
+is held, waits too, and holds all tables. Any other DDL that cannot run stops the changefeed with an
 error that quotes it; nothing is half applied.
 
-An operator may have said of a DDL that stopped it: pass over it, or run another statement in its
-place (``tidelake ddl``)."""
+An operator may have decided about a DDL that stopped it: pass over it, or run another statement in
+its place (``tidelake ddl``).
+"""
 
 from __future__ import annotations
 
@@ -118,11 +119,11 @@ def in_order(ddls: Iterable[DdlEvent]) -> list[DdlEvent]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTables:
-    """The tables of a changefeed when DDLs are planned. ``schemas``: of tables that exist already,
-    None for one without a key. ``last_ddls``: the last DDL that has run on each of them, and on
-    those that were dropped. ``shaped``: the DDL that gave a table its shape, which is newer after a
-    rewind. ``defined``: the schema file's definitions of tables that do not exist yet. ``unmade``:
-    where the rows of those begin that nobody has defined. ``forms``: how each is written."""
+    """The tables of a changefeed when DDLs are planned. ``schemas``: of existing tables, None for
+    one without a key. ``last_ddls``: the last DDL that has run on each of them, and on dropped
+    ones. ``shaped``: the DDL that gave a table its shape, which is newer after a rewind.
+    ``defined``: the schema file's definitions of tables that do not exist yet. ``unmade``: where
+    the rows begin of tables that nobody has defined. ``forms``: how each is written."""
 
     schemas: Mapping[TableName, TableSchema | None]
     last_ddls: Mapping[TableName, Ts]
@@ -143,8 +144,8 @@ def plan(
     orders: Mapping[Place, BlockedDdl],
     failed: Mapping[Place, str],
 ) -> DdlPlan:
-    """``ddls`` in order of (commit-ts, place), without replays. ``orders``: what operators have
-    said, by table and commit-ts; ``failed``: why those did not run that were tried."""
+    """``ddls`` in order of (commit-ts, place), without replays. ``orders``: operators' decisions,
+    by table and commit-ts; ``failed``: why those DDLs did not run that were tried."""
     schemas = _with_defined(tables.schemas, ddls, tables.defined, tables.forms)
     planning = _Planning(
         tables=tables,
@@ -165,8 +166,8 @@ def plan(
 
 @dataclass(slots=True, kw_only=True)
 class _Planning:
-    """The DDLs one after the other, until one blocks. ``schemas``: of all tables as of the DDL that
-    comes next."""
+    """The DDLs one after the other, until one blocks. ``schemas``: of all tables as of the next
+    DDL."""
 
     tables: KnownTables
     schemas: dict[TableName, TableSchema | None]
@@ -272,7 +273,7 @@ def _followed(
     table_filter: TableFilter,
     orders: Mapping[Place, BlockedDdl],
 ) -> dict[TableName, TableSchema | None]:
-    """What is known of a table's indexes is not sure where DDLs of them may be passed over."""
+    """The known indexes of a table are not certain if DDLs of them may be passed over."""
     events = (("create index", "alter table"), ("drop index", "alter table"))
     ordered = {order.name for order in orders.values() if order.action == "skip" or order.sql}
     unsure = {
@@ -320,7 +321,7 @@ def _due(
 def _as_ordered(
     event: DdlEvent, statement: Statement, order: BlockedDdl | None
 ) -> tuple[DdlEvent, Statement]:
-    """What an operator has said of it: nothing at all, or another statement in its place."""
+    """The DDL after an operator's decision: nothing at all, or another statement in its place."""
     if order is not None and order.action == "skip":
         return event, replace(statement, effects=(PassedOver(name=event.name),))
     if order is None or order.sql is None:
@@ -346,7 +347,7 @@ def _schema(
     known: Mapping[TableName, TableSchema | None],
     defined: Definitions,
 ) -> TableSchema | None:
-    """Of a table that is made; None for a LIKE of a table that was never read."""
+    """The schema of a table that is made; None for a LIKE of a table that was never read."""
     if isinstance(table, CreateTable):
         return table.schema
     return known.get(table.source) or defined.schema(table.source)

@@ -1,4 +1,5 @@
-"""What an operator reads of a DDL that cannot be run: the statement, why, and how to go on."""
+"""The sentence for an operator about a DDL that cannot be run: the statement, why, and how to go
+on."""
 
 from __future__ import annotations
 

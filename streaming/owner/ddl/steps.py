@@ -1,4 +1,4 @@
-"""A DDL of the stream, and what it does to one target when its time has come: pure."""
+"""A DDL of the stream, and its effect on one target when its time has come: pure."""
 
 from __future__ import annotations
 
@@ -84,18 +84,18 @@ class DdlEvent:
 
     @property
     def identity(self) -> DdlIdentity:
-        """What a table that the DDL makes keeps of it."""
+        """The identity that a table keeps of the DDL that makes it."""
         return DdlIdentity(commit_ts=self.commit_ts, order=0, query=self.query)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlStep:
-    """One commit of the table. ``change`` None: its shape stays, or is what it becomes already.
+    """One commit of the table. ``change`` None: its shape stays, or has the DDL's effect already.
 
     ``ends``: the tables that are dropped, each by a commit of its own; ``moves``: those that are
-    renamed, from which name to which, as they are before and after it all; ``recovers``: the name
-    of a dropped table, and the one under which it comes back. Where there are some of these,
-    nothing else happens. ``exchanges_with``: the table with which the partition changes rows.
+    renamed, from which name to which, as they are before and after the whole DDL; ``recovers``: the
+    name of a dropped table, and the one under which it comes back. With one of these, nothing else
+    happens. ``exchanges_with``: the table with which the partition changes rows.
     """
 
     event: DdlEvent
@@ -112,7 +112,7 @@ class DdlStep:
 
     @property
     def names(self) -> tuple[TableName, ...]:
-        """Of the tables that wait for it; none: all do, since one more comes to be."""
+        """The names of the tables that wait for it; none: all do, since it adds a table."""
         if self.recovers is not None:
             return ()
         if self.exchanges_with is not None:
@@ -131,7 +131,7 @@ class DdlStep:
 
     @property
     def alone(self) -> tuple[TableName, ...]:
-        """Of them those that are done one by one; renamed ones are done together."""
+        """The tables that are done one by one; renamed ones are done together."""
         return self.ends if self.moves or self.exchanges_with else self.names
 
     @property
@@ -152,9 +152,9 @@ def step_of(  # noqa: PLR0911 - one per kind
     *,
     form: WriteMode = UPSERT,
 ) -> DdlStep | str | None:
-    """None where there is no target; a text where it cannot be run, with the reason if there is
-    more to say than what kind of DDL it is. ``statement``: what ``event`` says. ``schemas``,
-    ``seen`` (the last DDLs) and ``shaped``: as in ``plan.KnownTables``; ``form``: the table's."""
+    """None if there is no target. A text if the DDL cannot be run, with the reason if the kind of
+    DDL does not say enough. ``statement``: the parsed ``event``. ``schemas``, ``seen`` (the last
+    DDLs) and ``shaped``: as in ``plan.KnownTables``; ``form``: the table's."""
     match statement.effects:
         case (DropDatabase() | DropTable(), *_):
             names = _dropped(statement, schemas)
@@ -187,9 +187,9 @@ def step_of(  # noqa: PLR0911 - one per kind
 
 
 def is_about_one(event: DdlEvent, statement: Statement) -> bool:
-    """Whether the DDL is surely about the table alone that its message names. The text of one that
-    is not understood tells no names; the kind that TiCDC says it is of does, but for the clauses of
-    an ALTER TABLE that name a second table."""
+    """Whether the DDL is surely about the table alone that its message names. A text that is not
+    understood tells no names. TiCDC's kind of the DDL does, except for the clauses of an ALTER
+    TABLE that name a second table."""
     name = event.name
     if not name.table:
         return False
@@ -209,12 +209,12 @@ def is_rename(statement: Statement) -> bool:
 
 
 def old_names(statement: Statement) -> list[TableName]:
-    """Of the tables that it renames, as they were called before it."""
+    """The earlier names of the tables that it renames."""
     return list(_moves(statement.effects)) if is_rename(statement) else []
 
 
 def exchanged_names(statement: Statement) -> list[TableName]:
-    """Of the tables whose rows a partition gets."""
+    """The tables whose rows a partition gets."""
     return [each.table for each in statement.effects if isinstance(each, ExchangePartition)]
 
 
@@ -234,7 +234,7 @@ def _folded(name: TableName) -> tuple[str, str]:
 
 
 def as_known(told: TableName, names: Iterable[TableName]) -> TableName:
-    """The name as it is among these, where the statement spells it otherwise."""
+    """The spelling of the name among these, if the statement spells it otherwise."""
     return {_folded(name): name for name in names}.get(_folded(told), told)
 
 
@@ -245,8 +245,8 @@ def rename_step_of(
     seen: Mapping[TableName, Ts],
     selects: Callable[[TableName], bool],
 ) -> DdlStep | str | None:
-    """As ``step_of``, of a RENAME TABLE; ``selects``: the filter's. A table that is renamed out of
-    the filter is gone for us. One of which no row was ever read is made from those to come."""
+    """As ``step_of``, for a RENAME TABLE; ``selects``: the filter's. A table that is renamed out of
+    the filter is gone for us. A table of which no row was ever read is made from later rows."""
     known = {_folded(name): name for name in schemas}
     ends, moves = [], []
     for told, new in _moves(statement.effects).items():
@@ -263,7 +263,7 @@ def rename_step_of(
 
 
 def _dropped(statement: Statement, schemas: Collection[TableName]) -> list[TableName]:
-    """Those of our tables, in order."""
+    """Those of our tables that it drops, in order."""
     told = [each.name for each in statement.effects if isinstance(each, DropTable)]
     named = {as_known(name, schemas) for name in told}
     whole = {each.schema for each in statement.effects if isinstance(each, DropDatabase)}
@@ -338,11 +338,12 @@ def _altered(
 
 
 def _is_sure(change: SchemaChange, *, is_log: bool) -> bool:
-    """Whether it is known which key the table has afterwards, and its rows tell the values of it:
-    those of a change log need not, and all columns tell them all.
+    """Whether the table's key after the DDL is known, and its rows tell the key's values. A change
+    log's rows need not; with all columns as the key they tell them all.
 
-    A unique index becomes the key by what is known of the table's indexes. Where DDLs were passed
-    over, that may be no longer so."""
+    A unique index becomes the key by the known indexes of the table. If DDLs were passed over,
+    these may have changed.
+    """
     before, after = change.before, change.after
     if after.key_is_row:
         return True
