@@ -1,4 +1,4 @@
-"""What the owner reads of the topics: DDLs, tables that nobody has, and how far all that is known.
+"""The owner's reading of the source: DDLs, tables that nobody has, and how far they are known.
 
     DDL ──resolved──► CREATE TABLE: made at once, registered at its commit-ts (*)
                       of no effect: passed
@@ -9,11 +9,10 @@
     rows of no table of ours ──resolved──► no DDL made it: as the schema file defines it, else
                       from the types in its messages below its next DDL
 
-(*) Nothing is applied above ``position`` meanwhile, which only moves past what is registered.
+(*) Meanwhile nothing is applied above ``position``, which only moves past registered tables.
 
-A role of the stream: it joins as a span does, and reads by itself what lies between the
-changefeed's low water and where the stream is. The stream goes on meanwhile: what is kept does not
-depend on the order of the reads, and nothing is known before all of them are there.
+A role of the stream: it joins as a span does, and reads the messages from the changefeed's low
+water to the stream by itself. The order of these reads does not matter; all of them count at once.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ MOST_WAITING = 256  # reads that are remembered one by one: a watermark may stan
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FirstRow:
     """The first row of a table that nobody has made. ``whole_from_ts``: at or above it whole rows
-    may tell the columns; None: all rows so far are at or below the changefeed's start."""
+    may tell the columns; None: all rows are at or below the changefeed's start."""
 
     commit_ts: Ts
     low_water: Positions
@@ -99,7 +98,7 @@ class DdlReader(StreamRole):
     # Joining: the control writer's calls.
 
     def catch_up(self, low_water: Positions, step: Watched) -> None:
-        """Read the messages before ``since``. After a failure it is called again and begins anew.
+        """Read the messages before ``since``, once more from their beginning after a failure.
         ``step``: of the caller's thread; each read is one. It ends after `close`."""
         assert self.since is not None
         for read in self._stream.read_between(low_water, self.since, {}):
@@ -175,7 +174,7 @@ class DdlReader(StreamRole):
             self._ddls[ddl.key] = first, lowest([before, since])
 
     def apply_due(self) -> None:
-        """Make the tables that are resolved by now. They are reported until `on_known` has them."""
+        """Make the resolved tables. They are reported until `on_known` has them."""
         if self.is_behind:
             return
         if self._bad:
@@ -192,8 +191,7 @@ class DdlReader(StreamRole):
         self.low_water = lowest([self._stream.position, *held])
 
     def ran(self, done: ReplicatedTable | EndedSpan | RenamedSpans | None) -> None:
-        """The DDL that blocked has run: the table as it is now. None: it has not run, but something
-        else is known of it. Any thread."""
+        """The blocking DDL has run: the table as it is now. None: other news of it. Any thread."""
         self._ran.append(done)
         self._stream.wake()
 
@@ -216,9 +214,8 @@ class DdlReader(StreamRole):
         self._removed.append(self._id(ended.table))
 
     def _rename(self, done: RenamedSpans) -> None:
-        """The rows of the new spans come first. If the owner dies in between, it leaves old ones
-        too, and they are renamed once more. Rows that another owner has noted already stay as they
-        are."""
+        """The rows of the new spans come first. If the owner dies in between, the old ones are
+        renamed once more. Rows that another owner has noted already stay as they are."""
         old, new = ({self._id(each) for each in some} for some in (self._spans.values(), done.made))
         ended = [each for each in done.ended if self._id(each.table) not in new]
         made = {each.name: each for each in done.made if self._id(each) not in old}
@@ -279,7 +276,7 @@ class DdlReader(StreamRole):
 
     def _look_at_open_tables(self) -> None:
         """A table may be registered before a whole row of it has come. The capture that writes it
-        makes it. From then on its DDLs are run."""
+        makes it; from then on its DDLs are run."""
         for name in {ddl.name for ddl, _ in self._ddls.values()} & self._spans.keys():
             span, row = self._spans[name], self._rows.progress.get(name)
             if not span.is_settled and row is not None:
@@ -351,9 +348,8 @@ class DdlReader(StreamRole):
     def _told(
         self, names: Sequence[TableName], since: Positions, limit: Ts, *, above_start: bool
     ) -> dict[TableName, WholeRow | Untold]:
-        """The columns that the newest whole rows of these tables tell. If the schema file defines a
-        table, rows at or below the start tell nothing of it: it may have been altered before the
-        start."""
+        """The columns that the newest whole rows of these tables tell. The schema file's tables
+        need rows above the start: they may have been altered before it."""
         defined = self._spans.defined
         start = self._first_checkpoint_ts
         wanted = {
