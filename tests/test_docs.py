@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typer.core import TyperGroup
 from streaming.cli.main import app
 from tests.setting_tables import with_tables
 from tests.state_tables import page as state_page
-from tests.test_tidy import TRACKED
+from tests.test_tidy import PRODUCT, TRACKED
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -151,3 +152,31 @@ def test_a_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> None
 
 def test_the_readme_fits_on_a_few_screens() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
+
+
+# A sentence names its own subject.
+SUBJECTLESS = re.compile(
+    r"(?:^|[.!?]\s+|\n\s*\n\s*|^\s*(?:- |\| )|^)\**((?:Of|Who|Whose|What of)\b[^.!?|]*[.!|]?)", re.M
+)
+
+
+def docstrings(path: Path) -> list[str]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    found = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds))
+    return [text for text in found if text]
+
+
+def test_every_sentence_begins_with_its_subject() -> None:
+    wrong = [
+        f"{page.name}: {found[1]}"
+        for page in [*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"]
+        for found in SUBJECTLESS.finditer(page.read_text(encoding="utf-8"))
+    ]
+    wrong += [
+        f"{path}: {found[1]}"
+        for path in PRODUCT
+        for text in docstrings(path)
+        for found in SUBJECTLESS.finditer(text)
+    ]
+    assert wrong == []

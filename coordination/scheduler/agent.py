@@ -106,7 +106,7 @@ class Agent:
         are, with their streams and fences, but dispatches of the owner before it become stale.
 
         A launch is one owner's. But an etcd that was restored from a backup gives its number away a
-        second time. Then both owners write until the first has noticed. Of two owners with one
+        second time. Then both owners write until the first has noticed. If two owners have one
         number, the owner that etcd names counts.
         """
         sender = OwnerInfo(message.sender, message.launch)

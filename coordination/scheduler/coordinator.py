@@ -52,8 +52,8 @@ class SpanProgress:
 
 
 class SpansProgress(Sequence[SpanProgress]):
-    """Of many spans. The progress of one is made when it is asked for, on any thread: the owner's
-    makes none of a million."""
+    """The progress of many spans. A span's progress is made when it is asked for, on any thread:
+    the owner's tick makes none of a million."""
 
     def __init__(
         self, sets: Sequence[ReplicationSet], epochs: Mapping[CaptureID, ProcessorEpoch | None]

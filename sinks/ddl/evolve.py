@@ -63,7 +63,7 @@ class SchemaChange:
         return is_other or any(may_make_equal(*types) for types in self.key_types())
 
     def key_types(self) -> Iterator[tuple[MySQLType, MySQLType]]:
-        """Of the columns that were in the key and still are, as they were and as they are."""
+        """The types of columns that stay in the key, before and after."""
         for name in self.after.key:
             source = self.sources[name]
             if source in self.before.key:

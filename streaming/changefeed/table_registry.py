@@ -94,7 +94,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         self.shown_ts = Ts(max(self.shown_ts, span.shown_ts))
 
     def end(self, name: TableName, at_ts: Ts) -> None:
-        """A DDL has dropped it. A table that is made again is another one."""
+        """A DDL has dropped the table. A table that is made again is another one."""
         self.pop(name, None)
         self.ended[name] = at_ts
 
@@ -110,7 +110,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         return {span.name: span.target.schema if span.target else None for span in self.values()}
 
     def open_names(self, names: Iterable[TableName]) -> set[TableName]:
-        """Those of which nobody knows yet what table they are."""
+        """The names of tables whose columns nobody knows yet."""
         return {name for name in names if name not in self or not self[name].is_settled}
 
     def uri(self, name: TableName) -> str:
@@ -274,18 +274,19 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         return self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0)))
 
     def at(self, name: TableName) -> TargetState | None:
-        """What is at this name, whether it is one of ours or not."""
+        """The table at this name, whether it is one of ours or not."""
         return inspect(self.uri(name), self._options)
 
     def kept_target(self, kept: str, name: TableName) -> Target | None:
-        """Of a dropped table that comes back under this name; None: nothing was kept there."""
+        """The target of a dropped table that comes back under this name; None: nothing was kept
+        there."""
         state = inspect(kept, self._options)
         if state is None:
             return None
         return self._target(name, unaltered_schema(name, state), state)
 
     def target_under(self, name: TableName, new_name: TableName) -> Target | None:
-        """Of a table that is renamed; None where it has none."""
+        """The target of a table that is renamed; None if it has none."""
         target = self[name].target
         return target and self._target(new_name, target.schema)
 

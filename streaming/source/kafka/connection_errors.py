@@ -1,7 +1,7 @@
 """Find out why a broker refuses a connection, and say it in one line.
 
-librdkafka reports what the broker answered. Of a certificate that cannot be trusted it does not say
-why; so the connection is tried again with Python's ssl, which does.
+librdkafka reports the broker's answer. It does not say why it cannot trust a certificate. So the
+connection is tried again with Python's ssl, which does.
 """
 
 from __future__ import annotations
