@@ -75,7 +75,7 @@ def test_duplicates_of_any_kind_leave_tables_and_versions_as_they_are(
     lives = new_lives()
     dice = random.Random(1)
     lives.produce(feed.messages)
-    with caplog.at_level(logging.DEBUG, logger="streaming.stream.stream_run"):
+    with caplog.at_level(logging.DEBUG, logger="streaming.stream.applying"):
         lives.finish(target_ts=feed.last_ts, first_messages=40)
     cycles = [m for m in caplog.messages if m.startswith("cycle")]
     small, rest = (int(m.split("messages=")[1].split()[0]) for m in cycles)
