@@ -180,3 +180,17 @@ def test_every_sentence_begins_with_its_subject() -> None:
         for found in SUBJECTLESS.finditer(text)
     ]
     assert wrong == []
+
+
+PLANNED = {"coordination/dm/", "sinks/catalogs/"}  # "Where new things go"
+
+
+def test_every_file_that_a_page_names_is_there() -> None:
+    name = re.compile(r"`((?:conf|coordination|sinks|streaming|tests)/[\w./-]+)`")
+    wrong = {
+        f"{page.name}: {path}"
+        for page in [*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"]
+        for path in name.findall(page.read_text(encoding="utf-8"))
+        if path not in PLANNED and not (ROOT / path).exists()
+    }
+    assert wrong == set()
