@@ -166,7 +166,7 @@ def create(
     """Create a changefeed, which the captures of the cluster replicate from then on.
 
     First asks Kafka and the warehouse whether it can work (unless --no-check): topic, clocks,
-    a write to the warehouse, and whose its tables are.
+    a write to the warehouse, and which changefeed owns the tables there.
     Prints the new changefeed, as `changefeed query` does.
 
     Example:
@@ -198,8 +198,8 @@ def update(
 ) -> Ask:
     """Change the settings of a changefeed that is paused, failed or finished.
 
-    What you do not give stays as it was; ID and start-ts cannot be changed.
-    Prints the changefeed, which `changefeed resume` starts again.
+    Settings that you do not give stay as they were; ID and start-ts cannot be changed. Prints the
+    changefeed, which `changefeed resume` starts again.
     """
     arguments = with_schema_text(settings_of(locals()))
     document = changefeed_document(config, os.environ)
@@ -254,7 +254,7 @@ def remove(*, changefeed_id: Id) -> Ask:
 
 @asks(capture, "list")
 def list_captures() -> Ask:
-    """List the captures: ID, address, state and version, and which one is the owner."""
+    """List the captures: ID, address, state and version, and which of them is the owner."""
     return lambda op: op.list_captures()
 
 
@@ -279,11 +279,12 @@ def drain(
 ) -> Ask:
     """Move all tables away from a capture, so that it can be stopped.
 
-    Prints how many tables it still has (`remaining`; `-` while the owner changes): give
-    --wait, or repeat the command until that is 0; then stop the process. The last capture
-    that serves is not drained.
+    Prints how many tables it still has (`remaining`; `-` while the owner changes). Give --wait, or
+    repeat the command until that is 0. Then stop the process. The last capture that serves is not
+    drained.
 
-    Exit codes with --wait: 0 it has none any more, 3 it still had some after --timeout.
+    Exit codes with --wait: 0 the capture has no table any more, 3 it still had some after
+    --timeout.
     """
     timeout_s = duration_ms("--timeout", timeout) / 1e3
     if wait and undo:
@@ -328,7 +329,7 @@ def resume_table(
     config: ConfigFile = None,
     output_format: Format = "table",
 ) -> None:
-    """Allow commits to a table again after `table pause`, and apply what has waited."""
+    """Allow commits to a table again after `table pause`, and apply the changes that waited."""
     _pause(table_name, sink_uri, config, output_format, paused=False)
 
 

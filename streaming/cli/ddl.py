@@ -49,7 +49,7 @@ def list_ddls(
     config: ConfigFile = None,
     output_format: Format = "table",
 ) -> None:
-    """List the DDLs that hold a table or have stopped a changefeed, and what was decided of each.
+    """List the DDLs that hold a table or have stopped a changefeed, with each decision.
 
     Prints the table, the commit-ts, the statement and the reason why it cannot be run.
     """

@@ -72,8 +72,8 @@ class Choice:
     as_json: bool
 
     def said(self, does: str, *, is_all: bool) -> Chosen:
-        """For a command that changes letters. Raises ConfigError where neither options nor --all
-        say which."""
+        """For a command that changes letters. Raises ConfigError if neither options nor --all
+        choose some."""
         from streaming.operations.letters import refuse_unsaid
 
         refuse_unsaid(self.which, is_all=is_all, does=does)
@@ -166,7 +166,7 @@ def resolve(
     choice: Choice,
     *,
     every: All = False,
-    note: Annotated[str | None, typer.Option(help="Why, for those who look later.")] = None,
+    note: Annotated[str | None, typer.Option(help="The reason, for later readers.")] = None,
 ) -> None:
     """Close open dead letters without applying them: they are not needed, or were mended.
 
@@ -183,8 +183,9 @@ def resolve(
 def replay(choice: Choice, *, every: All = False) -> None:
     """Apply open dead letters after a mend: a column that is there now, a wider type, a new build.
 
-    Each is applied once, and never over a newer change of its row; DELETEs too. It makes no
-    difference whether the changefeed runs meanwhile. Exit code 1: some stay open, and say why.
+    Each letter is applied once, and never over a newer change of its row; DELETEs too. The
+    changefeed may run meanwhile, or not. Exit code 1: some letters stay open, and `refusal`
+    says why.
 
     Example:
       tidelake dead-letters replay --sink-uri delta:///data/lake --table shop.orders

@@ -119,7 +119,7 @@ def version() -> None:
 def config_schema(
     *,
     server: Annotated[
-        bool, typer.Option("--server", help="Print the one of a server file.")
+        bool, typer.Option("--server", help="Print the schema of a server file.")
     ] = False,
 ) -> None:
     """Print the JSON schema of a changefeed file, with which an editor completes it.
@@ -193,10 +193,10 @@ def progress(
     """Show how far each table is, how much is left to read, and what holds it back.
 
     Reads the control tables in the warehouse, and needs neither Kafka nor etcd.
-    Prints one row for each changefeed (state, checkpoint, lag, messages behind), what
-    is wrong with it, and one row for each table (state, checkpoint, lag, Delta version,
-    dead letters). --format json prints all that is known. Where nobody refreshes these
-    rows any more, the state is `not running`; to find that out may take some seconds.
+    Prints one row for each changefeed (state, checkpoint, lag, messages behind), its
+    troubles, and one row for each table (state, checkpoint, lag, Delta version, dead
+    letters). --format json prints all facts. If nobody refreshes these rows any more, the
+    state is `not running`; it may take some seconds to find that out.
 
     Exit codes with --check, the worst of all tables and changefeeds: 0 fresh (or finished),
     3 late, 4 nobody there (killed, or stopped), 5 failed, or a table is blocked.

@@ -20,7 +20,7 @@ Output = Annotated[
 ]
 Since = Annotated[
     datetime | None,
-    typer.Option(help="From messages of this time on; UTC, ISO 8601. Without it, from the begin."),
+    typer.Option(help="From messages of this time on; UTC, ISO 8601. Without it, from the start."),
 ]
 Until = Annotated[
     datetime | None, typer.Option(help="Up to messages of this time. Without it, to the end.")
@@ -55,8 +55,8 @@ def record(
 ) -> None:
     """Record the messages of a topic in a file, which `tidelake run` plays without a broker.
 
-    A recording with a bug in it is the best bug report. What is recorded is what lies in
-    the topic when the command begins, between two times or offsets.
+    A recording with a bug in it is the best bug report. The command records the messages
+    that are in the topic when it begins, between two times or offsets.
 
     Example:
       tidelake record --source-uri 'kafka://127.0.0.1:9092/shop?protocol=canal-json' \\
