@@ -4,7 +4,7 @@
 # make bench      the yardstick, two hours; bench-quick: five minutes
 # make simulate   a cluster in virtual time, SEEDS=1000 of them from FIRST=0
 # make mutate     bugs planted one by one into a copy of the program: each must be found by a seed
-# make soak       long seeds, and what make test has no time for; SEEDS=5000 histories of a table
+# make soak       what make test has no time for: of each random test two minutes of seeds, or SEEDS=5000 from FIRST=20000
 # make clean      remove what setup and the tests made
 #
 # A fresh machine needs Python 3.11 or newer, Java 17 and make, nothing else.

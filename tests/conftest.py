@@ -13,6 +13,7 @@ from xdist.remote import Producer
 
 from conf import masking
 from sinks.spark import session_settings
+from tests.seeds import end_in_time, give_seeds
 from tests.shares import Shares, in_turn
 
 if TYPE_CHECKING:
@@ -37,6 +38,14 @@ SPARK_JARS = (ROOT / ".jars" / "spark").resolve()  # as the class archive has th
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
     return Shares(config, log)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    give_seeds(metafunc)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    end_in_time(item)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

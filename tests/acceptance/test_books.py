@@ -15,8 +15,8 @@ from tests.acceptance.books import Books
 from tests.acceptance.books_reader import BooksReader
 from tests.acceptance.one_process import Lives
 from tests.acceptance.small_tables import MakeLives
+from tests.seeds import chosen_seeds
 from tests.shop.feed import FeedSettings, messages
-from tests.sinks.merge_on_write.histories import chosen_seeds
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -21,10 +21,10 @@ from tests.acceptance.books import Books
 from tests.acceptance.books_reader import BooksReader
 from tests.acceptance.cluster import FEED, Cluster
 from tests.acceptance.live_feed import LiveFeed
+from tests.seeds import chosen_seeds
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop import proof
 from tests.shop.history import Event
-from tests.sinks.merge_on_write.histories import chosen_seeds
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.soak]
 

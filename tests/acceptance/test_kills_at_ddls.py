@@ -17,10 +17,10 @@ from tests.acceptance.books import NAMES_ALONE, Books
 from tests.acceptance.books_reader import BooksReader
 from tests.acceptance.processes import Life, Stage
 from tests.acceptance.victims import Victim
+from tests.seeds import chosen_seeds
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop import proof
 from tests.shop.feed import FeedSettings, messages
-from tests.sinks.merge_on_write.histories import chosen_seeds
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.soak]
 

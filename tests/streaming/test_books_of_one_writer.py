@@ -11,8 +11,8 @@ import pytest
 
 from tests.acceptance.books import Books
 from tests.acceptance.books_reader import BooksReader
+from tests.seeds import hunted_seeds
 from tests.shop.feed import FeedSettings, messages
-from tests.sinks.merge_on_write.histories import chosen_seeds
 from tests.streaming.one_writer import OneWriter
 
 
@@ -45,7 +45,7 @@ def test_every_moment_balances(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_every_moment_of_many_balances(tmp_path: Path) -> None:
-    for seed in chosen_seeds(100):
+    for seed in hunted_seeds(100):
         folder = tmp_path / str(seed)
         live(seed, folder, transactions=120)
         shutil.rmtree(folder)

@@ -50,7 +50,7 @@ def test_nothing_is_told_before_all_watches_are_made() -> None:
     assert moments.take() == ()
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.seeds(50)
 @pytest.mark.parametrize("is_honest", [True, False])
 def test_no_moment_is_told_by_half_and_none_is_lost_without_a_word(
     seed: int, *, is_honest: bool

@@ -75,7 +75,7 @@ def test_bank_in_processes_some_of_which_are_killed(etcd: EmbeddedEtcd, real_cli
     assert bank.check(ground.values()) > 100
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.seeds(20)
 def test_bank_on_the_fake_in_any_order(seed: int):
     """Seeded: the order of turns, what they do, and the answers that are lost."""
     random_, clock = random.Random(seed), FakeClock()

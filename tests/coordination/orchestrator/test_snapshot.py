@@ -166,7 +166,7 @@ def test_what_a_torn_moment_lacked_comes_with_the_next_read():
     assert [key for key, _ in fresh.take_updates()] == [ROOT + "new"]
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.seeds(100)
 def test_any_cut_of_a_history_into_batches_and_reads_ends_the_same(seed: int):
     random_ = random.Random(seed)
     snapshot, mirror, truth = Snapshot((ROOT,), COUNTER), {}, {}

@@ -116,7 +116,7 @@ def test_a_group_that_did_not_fit_leaves_no_trace():
     assert "/more" not in folded.changes
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.seeds(50)
 def test_folds_together_do_what_one_group_after_the_other_does(seed: int):
     random_ = random.Random(seed)
     keys = [f"/{n}" for n in range(12)]

@@ -119,7 +119,7 @@ def test_a_dispatch_response_is_ahead_of_older_heartbeats_and_behind_newer_ones(
     assert not view.apply_dispatched(late)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.seeds(30)
 def test_lost_late_doubled_responses_change_nothing_in_the_end(seed: int):
     rng = random.Random(seed)
     reports, view = SpanReports(), ReportView()

@@ -48,7 +48,7 @@ def some_set(rng: random.Random, table_id: int) -> ReplicationSet:
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.seeds(20)
 def test_what_is_put_is_there_until_it_is_removed(seed: int):
     rng = random.Random(seed)
     sets, wanted = SpanColumns(), {}
@@ -70,7 +70,7 @@ def test_what_is_put_is_there_until_it_is_removed(seed: int):
     assert not sets.take_changed()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.seeds(20)
 def test_spans_that_have_only_advanced_are_as_if_polled_one_by_one(seed: int):
     rng = random.Random(seed)
     sets, single = SpanColumns(), {}
@@ -108,7 +108,7 @@ def news(sets: SpanColumns) -> list[ReplicationSet]:
     return [*found]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.seeds(20)
 def test_a_new_owner_has_the_sets_that_are_built_one_by_one(seed: int):
     rng = random.Random(seed)
     reported: dict[CaptureID, dict[int, TableStatus]] = {each: {} for each in CAPTURES}

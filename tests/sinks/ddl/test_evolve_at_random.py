@@ -176,7 +176,7 @@ class Model:
         return f"`{name.replace('`', '``')}`".lower() in part.lower()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.seeds(40)
 def test_rows_find_their_way_through_random_changes(seed: int) -> None:
     random = Random(seed)
     model = Model(random, ["Id", "b"], {"Id"}, row={"Id": "1", "b": "old"})

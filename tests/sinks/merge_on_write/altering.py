@@ -29,10 +29,10 @@ from sinks.target.engine_port import Applied, Skipped
 from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
-from tests.sinks.merge_on_write.histories import NAMES, POOLS, History, Row, chosen_seeds, read
+from tests.sinks.merge_on_write.histories import NAMES, POOLS, History, Row, read
 from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 
-__all__ = ["AlteredHistory", "chosen_seeds", "column"]
+__all__ = ["AlteredHistory", "column"]
 
 
 def column(name: str, kind: str) -> Column:

@@ -6,7 +6,6 @@ extremes of each type (so that keys meet again), and steps of ours and of other 
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -324,12 +323,6 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 def _bytes(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
-
-
-def chosen_seeds(count: int) -> range:
-    """Of a soak: ``SEEDS=5000 FIRST=10000 make soak``."""
-    first = int(os.environ.get("FIRST", "10000"))
-    return range(first, first + int(os.environ.get("SEEDS", str(count))))
 
 
 def read(reader: DeltaTable, where: str = "") -> list[Row]:

@@ -43,8 +43,6 @@ from tests.sinks.merge_on_write.event_logs import (
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 
-SEEDS, SOAKED = 8, 500
-
 
 class Killed(Exception):
     """The process is gone between its last check and its commit."""
@@ -160,10 +158,7 @@ class Race:
         self.captures[at] = replace(self.captures[at], checkpoint=self.reached)
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [*range(SEEDS), *(pytest.param(n, marks=pytest.mark.soak) for n in range(SEEDS, SOAKED))],
-)
+@pytest.mark.seeds(8)
 def test_every_event_is_there_once(seed: int, uri: str) -> None:
     race = Race(seed, uri)
     for _ in range(30):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sinks.merge_on_write.histories import History, chosen_seeds
+from tests.seeds import hunted_seeds
+from tests.sinks.merge_on_write.histories import History
 
 STEPS = 12
 GROUP = 10  # histories a test
@@ -34,7 +35,7 @@ def test_delta_rs_reads_the_model(group: int, tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_delta_rs_reads_the_model_of_many(tmp_path: Path) -> None:
-    for seed in chosen_seeds(2000):
+    for seed in hunted_seeds(2000):
         folder = tmp_path / str(seed)
         live(seed, folder)
         shutil.rmtree(folder)

@@ -19,8 +19,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from sinks.types.delta_types import delta_type
+from tests.seeds import hunted_seeds
 from tests.sinks.merge_on_write.altering import AlteredHistory
-from tests.sinks.merge_on_write.histories import COMPARISONS, History, Row, chosen_seeds, quoted
+from tests.sinks.merge_on_write.histories import COMPARISONS, History, Row, quoted
 from tests.sinks.merge_on_write.kernel_reader import KernelReader
 
 pytestmark = pytest.mark.spark
@@ -130,7 +131,7 @@ def test_spark_and_kernel_read_a_table_whose_shape_changes(
 
 @pytest.mark.soak
 def test_spark_and_kernel_read_the_model(session: SparkSession, tmp_path: Path) -> None:
-    for seed in chosen_seeds(100):
+    for seed in hunted_seeds(100):
         history = lived(seed, tmp_path)
         spark_reads(session, history)
         kernel_reads(session, history)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -47,8 +46,6 @@ from tests.sinks.merge_on_write.row_histories import (
     truncate,
 )
 from tests.sinks.merge_on_write.test_change_log import Killed, altered, killed
-
-SEEDS = int(os.environ.get("HISTORY_SEEDS", "8"))
 
 
 @pytest.fixture(autouse=True)
@@ -212,7 +209,7 @@ class Race:
         self.captures[at] = replace(self.captures[at], checkpoint=self.reached)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.seeds(8)
 def test_every_version_is_there_once(seed: int, uri: str) -> None:
     race = Race(seed, uri)
     for _ in range(30):

@@ -80,7 +80,7 @@ def test_an_empty_table_has_its_columns(uri: str) -> None:
     assert opened(uri, 0).dataset().count_rows() == 0
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.seeds(6)
 def test_through_any_ddls_with_the_names_of_then(seed: int, tmp_path: Path) -> None:
     history = AlteredHistory(seed=9000 + seed, folder=tmp_path)
     seen = {}

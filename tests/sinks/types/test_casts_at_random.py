@@ -45,18 +45,20 @@ def differences(found: Sequence[str | None], got: list[Any], wanted: list[Any]) 
     return [row for row in rows if row[1] != row[2] or repr(row[1])[:2] != repr(row[2])[:2]]
 
 
+@pytest.mark.seeds(1)
 @pytest.mark.parametrize("mysql_type", TYPES)
-def test_every_text_is_its_value_or_a_failure(mysql_type: str) -> None:
+def test_every_text_is_its_value_or_a_failure(mysql_type: str, seed: int) -> None:
     of = MySQLType.parse(mysql_type)
-    found = texts(mysql_type, ROWS, random.Random(mysql_type))
+    found = texts(mysql_type, ROWS, random.Random(f"{mysql_type}{seed}"))
     assert differences(found, cast(pa.array(found, pa.string()), of), read(found, of)) == []
 
 
+@pytest.mark.seeds(1)
 @pytest.mark.parametrize("mysql_type", TYPES)
-def test_one_text_among_good_ones_is_its_value_or_a_failure(mysql_type: str) -> None:
+def test_one_text_among_good_ones_is_its_value_or_a_failure(mysql_type: str, seed: int) -> None:
     """Where the fast path must notice the one that it cannot take."""
     of = MySQLType.parse(mysql_type)
-    random_ = random.Random(mysql_type)
+    random_ = random.Random(f"{mysql_type}{seed}")
     good = [text for text in values(mysql_type, 40, random_) if value_of(text, of) is not FAILED]
     good = [text for text in good if value_of(text, of) is not None][:7] or ["1"]
     wanted = read(good, of)
@@ -67,11 +69,12 @@ def test_one_text_among_good_ones_is_its_value_or_a_failure(mysql_type: str) -> 
         assert differences(found, cast(pa.array(found, pa.string()), of), worth) == []
 
 
+@pytest.mark.seeds(1)
 @pytest.mark.parametrize("mysql_type", TYPES)
 @pytest.mark.parametrize("good", [True, False], ids=["good", "nasty"])
-def test_slices_and_large_strings_are_cast_alike(mysql_type: str, good: bool) -> None:
+def test_slices_and_large_strings_are_cast_alike(mysql_type: str, good: bool, seed: int) -> None:
     of = MySQLType.parse(mysql_type)
-    random_ = random.Random(mysql_type)
+    random_ = random.Random(f"{mysql_type}{seed}")
     found = [*values(mysql_type, 300, random_), None] if good else texts(mysql_type, 300, random_)
     random_.shuffle(found)
     wanted = read(found, of)

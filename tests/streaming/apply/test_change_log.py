@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,7 +22,6 @@ from streaming.apply.table_task import ChangeRules, TableTask
 from tests.streaming.apply.blocks import A, Row, Text, blocks_of
 from tests.streaming.apply.resolved import PLAIN, RULES, errors, numbered, row, schema
 
-SEEDS = int(os.environ.get("CHANGE_LOG_SEEDS", "40"))
 LOG = WriteMode(mode="append")
 KEYLESS = schema(key=(), id="bigint", v="varchar(20)")
 
@@ -190,7 +188,7 @@ def test_nothing_is_a_table_of_nothing() -> None:
 
 
 @pytest.mark.parametrize("of", [PLAIN, KEYLESS], ids=["key", "keyless"])
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.seeds(40)
 def test_random_streams_against_a_model(of: TableSchema, seed: int) -> None:
     """A history, sent with replays to any partition, cut anywhere: the cuts are the history."""
     dice = random.Random(seed)

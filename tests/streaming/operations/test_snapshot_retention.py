@@ -21,7 +21,8 @@ from sinks.merge_on_write.upkeep import fold_choice
 from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
 from sinks.merge_on_write.upkeep.fold import fold
 from streaming.operations.snapshots import LedgerSnapshot
-from tests.sinks.merge_on_write.altering import AlteredHistory, chosen_seeds
+from tests.seeds import chosen_seeds
+from tests.sinks.merge_on_write.altering import AlteredHistory
 from tests.sinks.merge_on_write.histories import Row
 from tests.streaming.lake import Lake
 

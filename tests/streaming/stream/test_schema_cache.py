@@ -33,7 +33,7 @@ from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
 from streaming.owner.progress_rows import first_progress
 from streaming.stream.schema_cache import PastSchemaCache
-from tests.sinks.merge_on_write.altering import chosen_seeds
+from tests.seeds import hunted_seeds
 from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 from tests.streaming.apply.blocks import A, Row, blocks_of
 from tests.streaming.apply.resolved import schema
@@ -223,7 +223,7 @@ def test_a_table_is_what_it_was(mode: str, tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("mode", MODES)
 def test_many_tables_are_what_they_were(mode: str, tmp_path: Path) -> None:
-    for seed in chosen_seeds(250):
+    for seed in hunted_seeds(250):
         live(seed, tmp_path / str(seed), mode)
 
 

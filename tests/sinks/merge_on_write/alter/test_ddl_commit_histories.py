@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sinks.merge_on_write.altering import AlteredHistory, chosen_seeds
+from tests.seeds import hunted_seeds
+from tests.sinks.merge_on_write.altering import AlteredHistory
 
 STEPS = 16
 GROUP = 8  # histories a test
@@ -37,7 +38,7 @@ def test_delta_rs_reads_the_model(group: int, tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_delta_rs_reads_the_model_of_many(tmp_path: Path) -> None:
-    for seed in chosen_seeds(1000):
+    for seed in hunted_seeds(1000):
         folder = tmp_path / str(seed)
         live(seed, folder)
         shutil.rmtree(folder)

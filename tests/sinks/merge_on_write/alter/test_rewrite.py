@@ -27,8 +27,9 @@ from sinks.storage.open_storage import StorageOpener
 from sinks.target.engine_port import Applied
 from sinks.types.delta_types import delta_type
 from sinks.types.mysql_type import MySQLType
+from tests.seeds import hunted_seeds
 from tests.services.delta_rows import read_rows
-from tests.sinks.merge_on_write.altering import AlteredHistory, chosen_seeds, column
+from tests.sinks.merge_on_write.altering import AlteredHistory, column
 from tests.sinks.merge_on_write.ddls import (
     ADD_FILLED,
     ID,
@@ -101,7 +102,7 @@ class TestRandomTables:
     ) -> None:
         monkeypatch.setattr(rewrite, "SLICE_ROWS", 3)
         monkeypatch.setattr(duplicate_keys, "SHARE_KEYS", 5)
-        for seed in chosen_seeds(300):
+        for seed in hunted_seeds(300):
             self.live(seed, tmp_path)
 
 
@@ -120,7 +121,7 @@ class TestParts:
         found = rewrite.parts_of([small, many, small, small, large, many, large, small])
         assert found == [(small, many), (small, small, large), (many,), (large,), (small,)]
 
-    @pytest.mark.parametrize("seed", range(4))
+    @pytest.mark.seeds(4)
     def test_both_mappers_make_the_same_commit(
         self, uri: str, engine: MergeOnWriteEngine, seed: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -222,7 +223,7 @@ class TestParts:
 
 
 class TestDoubleKeys:
-    @pytest.mark.parametrize("seed", range(12))
+    @pytest.mark.seeds(12)
     def test_it_is_found_whatever_the_shares_are(self, tmp_path: Path, seed: int) -> None:
         dice = random.Random(seed)
         able = [kind for kind in POOLS if "binary" not in kind]

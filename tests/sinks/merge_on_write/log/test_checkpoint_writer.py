@@ -41,7 +41,7 @@ def checkpoint(storage: TableStorage, state: LogState) -> None:
     storage.delete(commit_path(version) for version in range(state.version))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.seeds(12)
 def test_a_checkpoint_is_read_as_the_replay(local: LocalStorage, seed: int):
     state = write_history(local, seed=seed, commits=40)
     checkpoint(local, state)

@@ -37,13 +37,13 @@ def begin() -> LogState:
     return state
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.seeds(20)
 def test_the_order_of_actions_means_nothing(seed: int):
     commits = list(history(seed, 40))
     assert_same(replay(commits, seed=seed), replay(commits))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.seeds(20)
 def test_a_logical_file_is_live_or_gone(seed: int):
     state = LogState()
     for version, actions in enumerate(history(seed, 40)):

@@ -130,7 +130,7 @@ def test_nothing_and_empty_files():
     assert len(chosen(*(file(number, 1, rows=0) for number in range(FAN_OUT)))) == FAN_OUT
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.seeds(10)
 def test_a_table_comes_to_rest(seed: int):
     """Whatever there is: folds end, and leave few small files and none that is largely dead."""
     dice = random.Random(seed)
