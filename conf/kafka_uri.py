@@ -46,12 +46,12 @@ class KafkaSettings:
 
     @property
     def name(self) -> str:
-        """What a changefeed without a name of its own is called after."""
+        """The name of a changefeed that has none of its own."""
         return self.topic
 
     @property
     def uri(self) -> str:
-        """What is read, without the brokers and the login."""
+        """The source, without the brokers and the login."""
         return f"kafka:///{self.topic}?protocol={self.protocol}"
 
 

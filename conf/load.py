@@ -114,7 +114,7 @@ def _of_a_capture(values: Mapping[str, Any], problems: Problems) -> dict[str, An
 def _checked(
     values: Mapping[str, Any], keys: Collection[str], problems: Problems
 ) -> dict[str, Any]:
-    """The values of these keys. Those that are refused are left out, and told in ``problems``."""
+    """The values of these keys. Refused values are left out, and told in ``problems``."""
     own = {name: each for name, each in values.items() if name in keys and each is not None}
     found = check(own, "GivenValues")
     with problems.noted():
@@ -185,9 +185,8 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def changefeed_document(config: Path | None, environment: Mapping[str, str]) -> Document:
-    """What file and environment say about the changefeed itself, without the keys about the
-    captures that will serve it (such as where etcd is, or how long a lease lasts). Raises
-    SettingError."""
+    """The changefeed as file and environment describe it, without the keys about the captures that
+    will serve it (such as where etcd is, or how long a lease lasts). Raises SettingError."""
     document = read_checked(config) if config is not None else {}
     given = {**document, **from_environment(environment)}
     foreign = {**OWN_KEYS, **SERVER_KEYS}.keys() - CHANGEFEED_KEYS.keys()
@@ -252,7 +251,7 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
 
 
 def check_ts(name: str, ts: int | None) -> None:
-    """Raise SettingError for what is no TSO."""
+    """Raise SettingError for a number that is no TSO."""
     require(ts is None or 0 <= ts < 2**63, f"{name}={ts} must be a TSO, 0 or above")
     other = None if ts is None else other_unit(ts)
     require(other is None, f"{name}={other}")

@@ -8,10 +8,9 @@ from difflib import get_close_matches
 
 
 class SettingError(ValueError):
-    """Settings that are refused. The message is one line that says for each what is wrong and what
-    would be right; several are numbered. ``place`` is put before all of them: where they stand
-    (such as the file), with its separator.
-    """
+    """Settings that are refused. The message is one line that names each error and the right form;
+    several are numbered. ``place`` is put before all of them: where they stand (such as the file),
+    with its separator."""
 
     def __init__(self, *problems: str, place: str = "") -> None:
         self.problems = problems

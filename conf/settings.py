@@ -39,7 +39,7 @@ class TableRule:
     )
     soft_delete: bool = setting("soft-delete", False, "a deleted row stays, and is marked")
     extra_columns: tuple[ExtraColumn, ...] = setting(
-        "extra-columns", (), "columns that say what an upserted row's last change was"
+        "extra-columns", (), "columns that describe an upserted row's last change"
     )
     key: TableKey | None = setting(
         "key", says="the key of tables that have none: all columns together"
@@ -107,7 +107,7 @@ class EventFilter:
         "ignore-event", (), "TiCDC's names of events, such as `delete` or `drop table`"
     )
     ignore_sql: tuple[str, ...] = setting(
-        "ignore-sql", (), "regular expressions: DDLs that one of them finds something in"
+        "ignore-sql", (), "regular expressions: a DDL that one of them matches somewhere is ignored"
     )
 
 
@@ -230,15 +230,14 @@ class Changefeed:
     zero_date: Literal["null", "fail"] = setting(
         "zero-date",
         "null",
-        "what a date that Delta does not have (`0000-00-00`, `2021-02-31`, the year 0) becomes: "
-        "NULL, or with `fail` a dead letter "
-        "(docs/types.md#dates-that-delta-does-not-have)",
+        "a date that Delta does not have (`0000-00-00`, `2021-02-31`, the year 0) becomes NULL, or "
+        "with `fail` a dead letter (docs/types.md#dates-that-delta-does-not-have)",
     )
     on_error: Literal["dead-letter", "fail"] = setting(
         "on-error",
         "dead-letter",
-        "what becomes of a message that cannot be applied; `fail` stops the changefeed at the "
-        "first one",
+        "a message that cannot be applied is a dead letter; with `fail` the first one stops the "
+        "changefeed",
     )
     max_dead_letters: NotNegative | None = setting(
         "max-dead-letters",
@@ -248,8 +247,8 @@ class Changefeed:
     on_unknown_column: Literal["dead-letter", "drop"] = setting(
         "on-unknown-column",
         "dead-letter",
-        "what becomes of a message with a column that its target lacks; `drop` writes the other "
-        "columns, and counts",
+        "a message with a column that its target lacks is a dead letter; with `drop` the other "
+        "columns are written, and the rows counted",
     )
     on_add_default: Literal["rewrite", "null"] = setting(
         "on-add-default",
@@ -266,7 +265,7 @@ class Changefeed:
     ddl_time_zone: str | None = setting(
         "ddl-time-zone",
         says="the `time_zone` of the TiDB sessions that run DDLs, such as `Asia/Shanghai` or "
-        "`+08:00`; without it, that of the source URI. What is set is taken for known "
+        "`+08:00`; without it, that of the source URI. A zone that is set counts as known "
         "(docs/ddl.md#what-depends-on-the-session-that-ran-a-ddl)",
     )
     on_drop: Literal["keep", "drop"] = setting(

@@ -18,7 +18,7 @@ def parse_sink_uri(uri: str) -> str:
     parts = split_uri(uri)
     require(
         parts.scheme not in TICDC_SINKS,
-        "that is --source-uri here: what TiCDC writes is what Tidelake reads. --sink-uri says "
+        "that is --source-uri here: Tidelake reads the topic that TiCDC writes. --sink-uri says "
         "where the tables go: delta:///path/to/warehouse",
     )
     require(

@@ -1,8 +1,9 @@
-"""The parameters of a source URI, whatever its scheme: their names, and what they say of messages.
+"""The parameters of a source URI, whatever its scheme: their names, and the facts about messages
+that they tell.
 
-The user gives the same text here as to TiCDC, so every parameter that TiCDC knows is known here:
-those that say what is in the messages or how to connect are used, those that only steer TiCDC's
-producer are ignored, and those that change the messages in a way that is not built are refused.
+The user gives the same text here as to TiCDC, so every parameter that TiCDC knows is known here.
+Some say what is in the messages or how to connect: they are used. Some only steer TiCDC's producer:
+they are ignored. Some change the messages in a way that is not built: they are refused.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def number(parameters: Mapping[str, str], name: str, below: int, form: str) -> i
 
 def _unknown_parameter(name: str, parameters: Mapping[str, str]) -> str:
     """The message about an unknown parameter. If there is a secret among the parameters, the name
-    is not shown: what follows an & in a password looks like the name of a parameter."""
+    is not shown: the text behind an & in a password looks like the name of a parameter."""
     said = unknown("parameter", name, KNOWN)
     if not any(map(is_secret_name, parameters)):
         return said
@@ -113,7 +114,7 @@ def _unknown_parameter(name: str, parameters: Mapping[str, str]) -> str:
 
 def _protocol(parameters: Mapping[str, str]) -> str:
     protocol = parameters.get("protocol", "")
-    require(protocol != "", "protocol is missing: canal-json is what can be read")
+    require(protocol != "", "protocol is missing: give protocol=canal-json")
     require(
         protocol not in PROTOCOLS_NOT_BUILT, f"protocol={protocol} is not built yet: use canal-json"
     )

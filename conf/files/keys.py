@@ -22,7 +22,7 @@ from conf.settings import (
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is known of a key without its value."""
+    """The facts about a key, without its value."""
 
     field: str  # the name in the settings tree
     type: Any  # with its bounds, and without None

@@ -25,8 +25,8 @@ def read_checked(path: Path, model: ModelName = "ChangefeedFile") -> Document:
 def check(
     values: Document, model: ModelName, shown: Callable[[str], str] = lambda key: key
 ) -> dict[str, list[str]]:
-    """What is wrong: lines by the key at the top that they are about. ``shown`` makes the name
-    that the lines have for such a key."""
+    """The errors: lines by the key at the top that they are about. ``shown`` makes the name that
+    the lines have for such a key."""
     if not values:
         return {}
     from conf.files import models, refusals  # pydantic takes a while: only who checks imports it

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, as our sentences: one line for each key."""
+"""pydantic's findings as our sentences: one line for each key."""
 
 from __future__ import annotations
 

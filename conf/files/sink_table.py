@@ -1,4 +1,5 @@
-"""What ``[sink]`` says of the source: parameters of its URI, and topics beside that of the URI."""
+"""The parts of ``[sink]`` that are about the source: parameters of its URI, and topics beside that
+of the URI."""
 
 from __future__ import annotations
 
