@@ -118,9 +118,8 @@ def start_point(row: ProgressRow, identity: int | None, feed: ChangefeedRow) -> 
         return Ts(max(row.checkpoint_ts, identity or 0))
     if identity is not None:
         return Ts(identity)
-    return Ts(
-        min(row.checkpoint_ts, feed.checkpoint_ts if is_rewinding(feed) else row.checkpoint_ts)
-    )
+    recorded = Ts(row.checkpoint_ts)
+    return min(recorded, Ts(feed.checkpoint_ts)) if is_rewinding(feed) else recorded
 
 
 def is_rewinding(feed: ChangefeedRow) -> bool:
