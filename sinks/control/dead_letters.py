@@ -108,8 +108,8 @@ class DeadLetters:
         """Add the rows that are not there yet, in one commit. Returns how many these were.
 
         ``rows`` has the columns of ``SCHEMA`` in any order; ``created_at`` may be missing, and is
-        now. One that comes again after a rewind is open again, unless an operator has resolved it.
-        Raises what ``by.check_all`` raises; with None nothing is checked.
+        now. A letter that comes again after a rewind is open again, unless an operator has resolved
+        it. Raises the errors of ``by.check_all``; with None nothing is checked.
         """
         incoming = _unique(_conform(rows))
         added = 0

@@ -146,8 +146,8 @@ class MergeOnWriteEngine:
             return self._tables[uri]
 
     def _prove(self, storage: TableStorage) -> None:
-        """That commits are safe there: once for the storage, and that no other lock is used once
-        for the table."""
+        """Proves that commits are safe: once for the storage, and once for the table that no other
+        lock is used."""
         if not self._is_proven:
             prove_put_if_absent(storage)
             self._is_proven = True

@@ -168,8 +168,8 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
     def _blocked(
         self, name: TableName, row: ProgressRow, state: TargetState
     ) -> ReplicatedTable | None:
-        """Where others have brought an older state of it back, or altered its columns; None also
-        if a rewind heals it."""
+        """The table as blocked, if others have brought an older state of it back or altered its
+        columns; None also if a rewind heals it."""
         app = self._app_id(name, row.incarnation)
         if (found := self._brought_back.find(self.uri(name), row, state, app)) is None:
             return self._altered(name, row, state)

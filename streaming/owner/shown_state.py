@@ -54,8 +54,8 @@ def as_running(row: ChangefeedRow, shown: ShownState, concern: str | None) -> Ch
 
 
 def as_ended(row: ChangefeedRow, shown: ShownState) -> ChangefeedRow:
-    """The row of a changefeed that no owner runs any more. One that another owner is to run next is
-    `stopped` until then."""
+    """The row of a changefeed that no owner runs any more. If another owner is to run it next, it
+    is `stopped` until then."""
     if row.state == "finished":
         return row
     state = ENDS.get(shown.state)

@@ -214,8 +214,8 @@ class StreamReplica(RoleWorker):
             self._break_off(end)
 
     def _try_again(self) -> None:
-        """Where rows were lost, leave the stream, so that a new writer reads from the low water on;
-        otherwise the writer tries the rows that it has again."""
+        """If rows were lost, leave the stream, so that a new writer reads from the low water on.
+        Otherwise the writer tries its rows again."""
         if self._writer is None:
             return
         if self._writer.has_lost_rows:

@@ -257,7 +257,7 @@ def _begin(version: int, read: Callable[[int], LogCommit | None]) -> Ts | None:
 
 
 def _with_checkpoint(storage: TableStorage, found: BroughtBack) -> BroughtBack:
-    """Where the commits before ``source`` are gone a checkpoint still has our identity there."""
+    """If the commits before ``source`` are gone, a checkpoint there still has our identity."""
     assert found.source is not None
     try:
         state = read_log(storage, version=found.source)

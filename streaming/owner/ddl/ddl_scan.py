@@ -32,7 +32,7 @@ class DdlScanResult:
 
     @property
     def blocked_at(self) -> Ts | None:
-        """Where tables wait for a DDL: it has not happened to them."""
+        """The ts at which tables wait for a DDL: it has not happened to them."""
         blocked = self.plan.blocked
         return Ts(blocked.commit_ts - 1) if blocked is not None else None
 

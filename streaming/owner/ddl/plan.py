@@ -360,8 +360,9 @@ def _limit_behind(event: DdlEvent, ddls: Sequence[DdlEvent], limit: Ts) -> Ts:
 
 
 def _is_wanted(event: DdlEvent, statement: Statement, table_filter: TableFilter) -> bool:
-    """A DDL of a schema has an empty table name: the filter answers for the whole schema. That of a
-    rename has the new one, and the old one counts too, as does the table of an EXCHANGE."""
+    """A DDL of a schema has an empty table name: the filter answers for the whole schema. A
+    rename's event has the new name; the old name counts too, and so does the table of an
+    EXCHANGE."""
     names = [event.name, *old_names(statement), *exchanged_names(statement)]
     return any(map(table_filter.selects, names)) and not table_filter.ignores_ddl(
         event.name, statement.event_types, event.query

@@ -105,7 +105,7 @@ class KafkaSource:
         return counted(begin, end)
 
     def clock(self) -> SourceClock:
-        """Where messages were deleted, a start may lie ahead of the clocks by what
+        """After deletions of messages, a start may lie ahead of the clocks by the time that
         `deleted_messages` advises."""
         try:
             newest_ms = self._broker.newest_ms()
