@@ -21,10 +21,9 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 from coordination.errors import Stop, TidelakeError
-from coordination.model import SEALED_TS, TableName, Ts, lowest
+from coordination.model import TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
 from streaming.apply.newest_whole_row import NewestWholeRow
 from streaming.apply.row_block import RowBlock
@@ -33,8 +32,8 @@ from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.ddl_scan import DdlScanResult, NewTable
-from streaming.owner.ddl.plan import DdlPlan, KnownTables, definition, in_order, plan
-from streaming.owner.ddl.steps import DdlEvent, DdlKey
+from streaming.owner.ddl.plan import DdlPlan, KnownTables, definition, plan
+from streaming.owner.ddl.unplanned import Unplanned
 from streaming.owner.far_watermarks import FarWatermarks
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
 from streaming.source.positions import Positions
@@ -43,18 +42,6 @@ from streaming.stream.role import StreamRole
 from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)
-
-MOST_WAITING = 256  # reads that are remembered one by one: a watermark may stand still for hours
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FirstRow:
-    """The first row of a table that nobody has made. ``whole_from_ts``: at or above it whole rows
-    may tell the columns; None: all rows are at or below the changefeed's start."""
-
-    commit_ts: Ts
-    low_water: Positions
-    whole_from_ts: Ts | None
 
 
 class DdlReader(StreamRole):
@@ -74,7 +61,7 @@ class DdlReader(StreamRole):
         self._spans = rows.spans
         self._dead_letters = rows.dead_letters
         self._start_ts = Ts(rows.row.start_ts)
-        self._first_checkpoint_ts = Ts(rows.row.checkpoint_ts)
+        self._unplanned = Unplanned(Ts(rows.row.checkpoint_ts))
         self._blocked = blocked
         self._filter = context.filter
         self._trust = context.trust
@@ -85,10 +72,7 @@ class DdlReader(StreamRole):
         self._is_caught_up = False  # what lies before has been read
         self._closing = threading.Event()
         self._position_ts = Ts(0)
-        self._ddls: dict[DdlKey, tuple[DdlEvent, Positions]] = {}
-        self._first_rows: dict[TableName, _FirstRow] = {}
         self._bad: list[Block] = []
-        self._waiting: list[tuple[Ts, Positions]] = []  # of reads with rows above what is planned
         self._unreported: list[NewTable] = []
         self._removed: list[int] = []  # and not reported either
         self._ran: deque[ReplicatedTable | EndedSpan | RenamedSpans | None] = deque()
@@ -129,28 +113,14 @@ class DdlReader(StreamRole):
 
     def _keep(self, read: Read) -> None:
         self._far.look(read.blocks)
-        before = {**read.position, **read.begin}
-        for block in read.blocks:
-            if block.kind is Kind.DDL:
-                self._keep_ddls(block, before)
-            elif block.kind is Kind.BAD and not self._is_left_out(block):
-                self._bad.append(block)
-        ended = self._spans.ended
-        after_start = read.first_ts(above=self._first_checkpoint_ts, ended=ended)
-        if (last_ts := read.last_ts()) > self._position_ts:
-            self._waiting.append((last_ts, before))
-            if len(self._waiting) > MOST_WAITING:
-                self._waiting = in_pairs(self._waiting)
-        for name, ts in read.first_ts(ended=ended).items():
-            if name in self._spans or not self._filter.selects(name):
-                continue
-            new = _FirstRow(commit_ts=ts, low_water=before, whole_from_ts=after_start.get(name))
-            known = self._first_rows.get(name, new)
-            self._first_rows[name] = _FirstRow(
-                commit_ts=min(ts, known.commit_ts),
-                low_water=lowest([before, known.low_water]),
-                whole_from_ts=_least(new.whole_from_ts, known.whole_from_ts),
-            )
+        bad = (block for block in read.blocks if block.kind is Kind.BAD)
+        self._bad += [block for block in bad if not self._is_left_out(block)]
+        self._unplanned.keep(
+            read,
+            planned_ts=self._position_ts,
+            ended=self._spans.ended,
+            is_unmade=lambda name: name not in self._spans and self._filter.selects(name),
+        )
 
     def _is_left_out(self, block: Block) -> bool:
         """Whether these are rows of a table that the filter leaves out: then they are not ours,
@@ -158,20 +128,6 @@ class DdlReader(StreamRole):
         return (
             block.has_only_rows and bool(block.name.table) and not self._filter.selects(block.name)
         )
-
-    def _keep_ddls(self, block: Block, before: Positions) -> None:
-        for each in block.table().to_pylist():
-            name = TableName(each["schema_name"] or "", each["table_name"] or "")
-            ddl = DdlEvent(
-                commit_ts=Ts(each["commit_ts"]),
-                place=each["position"],
-                name=name,
-                ddl_type=each["ddl_type"] or "",
-                query=each["query"] or "",
-            )
-            known, since = self._ddls.get(ddl.key, (ddl, before))
-            first = min(known, ddl, key=lambda each: each.place)  # it comes again
-            self._ddls[ddl.key] = first, lowest([before, since])
 
     def apply_due(self) -> None:
         """Make the resolved tables. They are reported until `on_known` has them."""
@@ -186,9 +142,7 @@ class DdlReader(StreamRole):
         position = self._stream.resolved_ts()
         if self._has_run or position > self._position_ts:
             self._advance_to(position)
-        held = [begins for _, begins in (*self._ddls.values(), *self._waiting)]
-        held += [first.low_water for first in self._first_rows.values()]
-        self.low_water = lowest([self._stream.position, *held])
+        self.low_water = self._unplanned.low_water(self._stream.position)
 
     def ran(self, done: ReplicatedTable | EndedSpan | RenamedSpans | None) -> None:
         """The blocking DDL has run: the table as it is now. None: other news of it. Any thread."""
@@ -230,9 +184,9 @@ class DdlReader(StreamRole):
                 self._rows.end(each)
         for each in ended:
             self._spans.end(each.table.name, each.at_ts)
-        for name, table in made.items():
+        for table in made.values():
             self._spans.put(table)
-            self._first_rows.pop(name, None)
+        self._unplanned.made(made)
         self._removed += [self._id(each.table) for each in ended]
         self._unreported += begun
 
@@ -246,9 +200,7 @@ class DdlReader(StreamRole):
         while (name := planned.unmade) is not None:
             self._make_found(planned.limit, above_start=True)
             if name not in self._spans:  # no whole row lies below the DDL
-                first = self._first_rows[name]
-                later = replace(first, whole_from_ts=Ts(planned.limit + 1))
-                self._first_rows[name] = later
+                self._unplanned.not_told_up_to(name, planned.limit)
             planned = self._plan(position)
             self._create(planned)
         altered = planned.runs.names if planned.runs is not None else ()
@@ -269,33 +221,31 @@ class DdlReader(StreamRole):
                 untold.event.name,
                 untold.event.query,
             )
-        self._ddls = {key: kept for key, kept in self._ddls.items() if planned.leaves(kept[0])}
-        passed_ts = min([planned.limit, *(each.event.commit_ts - 1 for each in planned.held)])
-        self._waiting = [each for each in self._waiting if each[0] > passed_ts]
+        self._unplanned.drop(planned)
         self._position_ts = position
 
     def _look_at_open_tables(self) -> None:
         """A table may be registered before a whole row of it has come. The capture that writes it
         makes it; from then on its DDLs are run."""
-        for name in {ddl.name for ddl, _ in self._ddls.values()} & self._spans.keys():
+        for name in {ddl.name for ddl in self._unplanned.ddls} & self._spans.keys():
             span, row = self._spans[name], self._rows.progress.get(name)
             if not span.is_settled and row is not None:
                 self._spans.put(self._spans.opened(name, row, span.checkpoint))
 
     def _plan(self, position: Ts) -> DdlPlan:
         spans = self._spans
-        whole = ((name, first.whole_from_ts) for name, first in self._first_rows.items())
+        whole = self._unplanned.whole_from()
         return plan(
-            in_order(ddl for ddl, _ in self._ddls.values()),
+            self._unplanned.ddls,
             KnownTables(
                 schemas=spans.schemas(),
                 last_ddls=spans.last_ddls(),
                 shaped={name: table.shape_ts for name, table in spans.items()},
                 defined=spans.defined,
-                unmade={name: ts for name, ts in whole if ts is not None and name not in spans},
+                unmade={name: ts for name, ts in whole.items() if name not in spans},
                 forms=spans.forms,
             ),
-            checkpoint=self._first_checkpoint_ts,
+            checkpoint=self._unplanned.checkpoint_ts,
             start_ts=self._start_ts,
             limit=position,
             table_filter=self._filter,
@@ -324,12 +274,8 @@ class DdlReader(StreamRole):
         them comes next. ``altered``: the tables of the DDL that is to run; the file defines one
         that has no rows yet.
         """
-        self._first_rows = {n: f for n, f in self._first_rows.items() if n not in self._spans}
-        found = {
-            name: first
-            for name, first in self._first_rows.items()
-            if ((first.whole_from_ts if above_start else first.commit_ts) or SEALED_TS) <= limit
-        }
+        self._unplanned.made(self._spans)
+        found = self._unplanned.found(limit, above_start=above_start)
         names = sorted({*found, *altered} - self._spans.keys())
         if not names:
             return
@@ -351,7 +297,7 @@ class DdlReader(StreamRole):
         """The columns that the newest whole rows of these tables tell. The schema file's tables
         need rows above the start: they may have been altered before it."""
         defined = self._spans.defined
-        start = self._first_checkpoint_ts
+        start = self._unplanned.checkpoint_ts
         wanted = {
             name: WantedTable(above_ts=start if above_start or name in defined else Ts(0), key=None)
             for name in names
@@ -377,23 +323,9 @@ class DdlReader(StreamRole):
 
     def _made(self, name: TableName) -> NewTable:
         low_water = self._low_water(name, is_again=name in self._spans.ended)
-        self._first_rows.pop(name, None)
+        self._unplanned.made({name: None})
         return NewTable(table=self._spans[name], low_water=low_water)
 
     def _low_water(self, name: TableName, *, is_again: bool) -> Positions:
-        """Rows of a name that was another table's before may have come while that was here."""
-        first = self._first_rows.get(name)
-        found = [self._stream.position if first is None else first.low_water]
-        if is_again:
-            found += [before for _, before in self._waiting]
-        return lowest(found)
-
-
-def in_pairs(waiting: Sequence[tuple[Ts, Positions]]) -> list[tuple[Ts, Positions]]:
-    """Half as many, each of two reads: it waits for the later, and is read from the earlier."""
-    pairs = [waiting[at : at + 2] for at in range(0, len(waiting), 2)]
-    return [(max(ts for ts, _ in pair), lowest([before for _, before in pair])) for pair in pairs]
-
-
-def _least(one: Ts | None, other: Ts | None) -> Ts | None:
-    return min((ts for ts in (one, other) if ts is not None), default=None)
+        position = self._stream.position
+        return self._unplanned.low_water_of(name, position, is_again=is_again)

@@ -24,7 +24,8 @@ from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.schema_file import Definitions, read_definitions
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.control_rows import EndedSpan
-from streaming.owner.ddl_reader import DdlReader, DdlScanResult, in_pairs
+from streaming.owner.ddl.unplanned import in_pairs
+from streaming.owner.ddl_reader import DdlReader, DdlScanResult
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
 from streaming.source.positions import Positions
 from streaming.source.watermarks import Watermarks
@@ -263,7 +264,7 @@ class Altered(Ground):
         self.rows = rows
         self.spans.defined = read_definitions(file, lambda _: True)
         self.reader._rows.row = SimpleNamespace(start_ts=start, checkpoint_ts=start)  # type: ignore[assignment]
-        self.reader._start_ts = self.reader._first_checkpoint_ts = Ts(start)
+        self.reader._start_ts = self.reader._unplanned.checkpoint_ts = Ts(start)
         here = dict.fromkeys(PARTITIONS, 0)
         self.reader.submit(here)
         self.reader.catch_up(here, STEP)

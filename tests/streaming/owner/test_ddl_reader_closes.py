@@ -19,7 +19,7 @@ def test_a_reader_that_closes_does_not_read_the_rest_of_a_backlog(ground: Ground
     ground.reader.submit(dict.fromkeys(PARTITIONS, READS))
     ground.reader.close()
     ground.reader.catch_up(dict.fromkeys(PARTITIONS, 0), STEP)
-    assert len(ground.reader._waiting) == 1
+    assert ground.reader._unplanned.waiting_reads == 1
     assert not ground.reader._is_caught_up
 
 

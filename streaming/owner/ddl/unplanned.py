@@ -1,0 +1,150 @@
+"""What the owner has read of the source and has not planned yet: DDLs, tables that nobody has made,
+and where reading must begin again for them. Pure.
+
+    reads ──keep──► DDLs, first rows, reads that wait ──plan──► `drop`: what is planned goes
+                        └──► low water: the earliest position of all that is left
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from coordination.model import SEALED_TS, TableName, Ts, lowest
+from streaming.owner.ddl.plan import DdlPlan, in_order
+from streaming.owner.ddl.steps import DdlEvent, DdlKey
+from streaming.protocols.contract import Block, Kind
+from streaming.source.positions import Positions
+from streaming.stream.read import Read
+
+MOST_WAITING = 256  # reads that are remembered one by one: a watermark may stand still for hours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstRow:
+    """The first row of a table that nobody has made. ``whole_from_ts``: at or above it whole rows
+    may tell what the table is; None: all rows so far are at or below the changefeed's start."""
+
+    commit_ts: Ts
+    low_water: Positions
+    whole_from_ts: Ts | None
+
+
+class Unplanned:
+    """For one thread. ``checkpoint_ts``: where the changefeed starts."""
+
+    def __init__(self, checkpoint_ts: Ts) -> None:
+        self.checkpoint_ts = checkpoint_ts
+        self._ddls: dict[DdlKey, tuple[DdlEvent, Positions]] = {}
+        self._first_rows: dict[TableName, FirstRow] = {}
+        self._waiting: list[tuple[Ts, Positions]] = []  # reads with rows above what is planned
+
+    @property
+    def ddls(self) -> list[DdlEvent]:
+        """In their order."""
+        return in_order(ddl for ddl, _ in self._ddls.values())
+
+    @property
+    def waiting_reads(self) -> int:
+        return len(self._waiting)
+
+    def keep(
+        self,
+        read: Read,
+        *,
+        planned_ts: Ts,
+        ended: Mapping[TableName, Ts],
+        is_unmade: Callable[[TableName], bool],
+    ) -> None:
+        """``planned_ts``: up to there all is planned. ``ended``: up to where rows belong to tables
+        that were dropped. ``is_unmade``: whether nobody has made a table that is ours."""
+        before = {**read.position, **read.begin}
+        for block in read.blocks:
+            if block.kind is Kind.DDL:
+                self._keep_ddls(block, before)
+        if (last_ts := read.last_ts()) > planned_ts:
+            self._waiting.append((last_ts, before))
+            if len(self._waiting) > MOST_WAITING:
+                self._waiting = in_pairs(self._waiting)
+        after_start = read.first_ts(above=self.checkpoint_ts, ended=ended)
+        for name, ts in read.first_ts(ended=ended).items():
+            if is_unmade(name):
+                self._keep_first_row(name, ts, after_start.get(name), before)
+
+    def _keep_ddls(self, block: Block, before: Positions) -> None:
+        for each in block.table().to_pylist():
+            name = TableName(each["schema_name"] or "", each["table_name"] or "")
+            ddl = DdlEvent(
+                commit_ts=Ts(each["commit_ts"]),
+                place=each["position"],
+                name=name,
+                ddl_type=each["ddl_type"] or "",
+                query=each["query"] or "",
+            )
+            known, since = self._ddls.get(ddl.key, (ddl, before))
+            first = min(known, ddl, key=lambda each: each.place)  # it comes again
+            self._ddls[ddl.key] = first, lowest([before, since])
+
+    def _keep_first_row(
+        self, name: TableName, ts: Ts, whole_from_ts: Ts | None, before: Positions
+    ) -> None:
+        new = FirstRow(commit_ts=ts, low_water=before, whole_from_ts=whole_from_ts)
+        known = self._first_rows.get(name, new)
+        self._first_rows[name] = FirstRow(
+            commit_ts=min(ts, known.commit_ts),
+            low_water=lowest([before, known.low_water]),
+            whole_from_ts=_least(whole_from_ts, known.whole_from_ts),
+        )
+
+    def whole_from(self) -> dict[TableName, Ts]:
+        """From where on whole rows may tell tables that nobody has made."""
+        whole = ((name, first.whole_from_ts) for name, first in self._first_rows.items())
+        return {name: ts for name, ts in whole if ts is not None}
+
+    def not_told_up_to(self, name: TableName, limit: Ts) -> None:
+        """No whole row of the table lies at or below ``limit``."""
+        first = self._first_rows[name]
+        self._first_rows[name] = replace(first, whole_from_ts=Ts(limit + 1))
+
+    def found(self, limit: Ts, *, above_start: bool) -> dict[TableName, FirstRow]:
+        """The tables with rows at or below ``limit``; ``above_start``: with whole rows there."""
+        return {
+            name: first
+            for name, first in self._first_rows.items()
+            if ((first.whole_from_ts if above_start else first.commit_ts) or SEALED_TS) <= limit
+        }
+
+    def made(self, names: Mapping[TableName, object]) -> None:
+        """These tables are there now."""
+        self._first_rows = {n: each for n, each in self._first_rows.items() if n not in names}
+
+    def drop(self, planned: DdlPlan) -> None:
+        """What is planned goes; what the plan holds back stays."""
+        self._ddls = {key: kept for key, kept in self._ddls.items() if planned.leaves(kept[0])}
+        passed_ts = min([planned.limit, *(each.event.commit_ts - 1 for each in planned.held)])
+        self._waiting = [each for each in self._waiting if each[0] > passed_ts]
+
+    def low_water(self, position: Positions) -> Positions:
+        """From where reading must begin again; ``position``: where it is."""
+        held = [begins for _, begins in (*self._ddls.values(), *self._waiting)]
+        held += [first.low_water for first in self._first_rows.values()]
+        return lowest([position, *held])
+
+    def low_water_of(self, name: TableName, position: Positions, *, is_again: bool) -> Positions:
+        """The same for one table. ``is_again``: rows of the name that was another table's before
+        may have come while that was here."""
+        first = self._first_rows.get(name)
+        found = [position if first is None else first.low_water]
+        if is_again:
+            found += [before for _, before in self._waiting]
+        return lowest(found)
+
+
+def in_pairs(waiting: Sequence[tuple[Ts, Positions]]) -> list[tuple[Ts, Positions]]:
+    """Half as many, each of two reads: it waits for the later, and is read from the earlier."""
+    pairs = [waiting[at : at + 2] for at in range(0, len(waiting), 2)]
+    return [(max(ts for ts, _ in pair), lowest([before for _, before in pair])) for pair in pairs]
+
+
+def _least(one: Ts | None, other: Ts | None) -> Ts | None:
+    return min((ts for ts in (one, other) if ts is not None), default=None)
