@@ -25,7 +25,15 @@ from xdist.workermanage import WorkerController
 ROOT = Path(__file__).resolve().parents[1]
 FROM_THE_HEAD = 2  # workers
 LIVES, QUERIES = "lives over Spark", "the rest of Spark"
-LONGEST = ("tests/acceptance/test_cluster.py",)
+# Lives between statements of an operator's Spark.
+QUERYING = ("tests/acceptance/test_brought_back.py", "tests/acceptance/test_table_errors.py")
+LONGEST = (
+    "tests/acceptance/test_hung_jvm.py",
+    "tests/acceptance/test_stop_and_takeover.py",
+    "tests/acceptance/test_cluster.py",
+    "tests/acceptance/test_outages.py",
+    "tests/acceptance/test_restarts.py",
+)
 LAST = "tests/simulation/test_simulation.py"
 
 
@@ -54,7 +62,7 @@ def scope_of(nodeid: str) -> str:
     module = nodeid.partition("::")[0]
     is_acceptance = module.startswith("tests/acceptance/")
     if is_sparks(nodeid):
-        return LIVES if is_acceptance else QUERIES
+        return LIVES if is_acceptance and module not in QUERYING else QUERIES
     return nodeid if is_acceptance or module == LAST else module
 
 

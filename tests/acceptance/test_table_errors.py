@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sinks.control.progress import ProgressRow
+from streaming.apply import applier
 from streaming.changefeed.freshness import Freshness
 from streaming.cli import terminal
 from streaming.operations.check import Finding, verdict
@@ -31,17 +31,29 @@ def event(n: int, id: int, v: str | None, *, table: str = "t", kind: str = "INSE
     return row(at(n), table, {"id": f"{id}", "v": v}, TYPES, kind=kind)
 
 
-FIRST = [
-    *(ddl(at(0) + n, t, f"CREATE TABLE `shop`.`{t}` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(20))",
-          kind="CREATE")
-      for n, t in enumerate("tu")),
-    event(1, 1, "first"), event(1, 2, "first"), event(1, 1, "first", table="u"),
-    *mark(at(2)),
-]  # fmt: skip
-SECOND = [
-    event(3, 1, "second", kind="UPDATE"), event(3, 3, None), event(3, 2, "second", table="u"),
-    *mark(at(4)),
-]  # fmt: skip
+def first(*tables: str) -> list[Message]:
+    """Of these, and of one beside them."""
+    columns = "(`id` BIGINT PRIMARY KEY, `v` VARCHAR(20))"
+    made = (f"CREATE TABLE `shop`.`{t}` {columns}" for t in (*tables, BESIDE))
+    named = zip((*tables, BESIDE), made, strict=True)
+    return [
+        *(ddl(at(0) + n, t, query, kind="CREATE") for n, (t, query) in enumerate(named)),
+        *(event(1, id, "first", table=t) for t in tables for id in (1, 2)),
+        event(1, 1, "first", table=BESIDE),
+        *mark(at(2)),
+    ]
+
+
+def second(*tables: str) -> list[Message]:
+    return [
+        *(event(3, 1, "second", table=t, kind="UPDATE") for t in tables),
+        *(event(3, 3, None, table=t) for t in tables),
+        event(3, 2, "second", table=BESIDE),
+        *mark(at(4)),
+    ]
+
+
+BESIDE = "u"
 ROWS = [{"id": 1, "v": "second"}, {"id": 2, "v": "first"}, {"id": 3, "v": None}]
 LAST = at(4) - 1
 
@@ -53,19 +65,18 @@ class Hand:
     does: str
     told: str
     mends: str
-    rows: list[Mapping[str, object]] = field(default_factory=lambda: list(ROWS))
 
 
 HANDS = {
-    "CHECK": Hand(
+    "checked": Hand(
         does="ADD CONSTRAINT c CHECK (id < 3)", told="constraint c", mends="DROP CONSTRAINT c"
     ),
-    "appendOnly": Hand(
+    "appended": Hand(
         does="SET TBLPROPERTIES ('delta.appendOnly' = 'true')",
         told="append",
         mends="SET TBLPROPERTIES ('delta.appendOnly' = 'false')",
     ),
-    "NOT NULL": Hand(
+    "not_null": Hand(
         does="ADD CONSTRAINT n CHECK (v IS NOT NULL)",
         told="constraint n",
         mends="DROP CONSTRAINT n",
@@ -73,108 +84,133 @@ HANDS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a first try, which compiles for seconds, is made again after ten times as long."""
+    monkeypatch.setattr(applier, "FAILED_MAX_S", 2.0)
+
+
 def progress(lives: Lives, name: str = "t") -> ProgressRow | None:
     return lives.progress().get(f"shop.{name}")
 
 
-def await_at(life: Life, lives: Lives, ts: int, name: str = "t") -> None:
-    life.wait_until(lambda: (found := progress(lives, name)) and found.checkpoint_ts >= ts)
+def await_at(life: Life, lives: Lives, ts: int, *names: str) -> None:
+    def are_there() -> bool:
+        found = [progress(lives, name) for name in names]
+        return all(row is not None and row.checkpoint_ts >= ts for row in found)
+
+    life.wait_until(are_there)
 
 
-def await_told(life: Life, lives: Lives) -> str:
-    """Of the table; the other one has gone on."""
-    await_at(life, lives, LAST, "u")
-    found = life.wait_until(lambda: (found := progress(lives)) and found.error and found)
-    assert (found.state, found.checkpoint_ts) == ("warning", at(2) - 1)
-    assert found.error.startswith("table shop.t: ")
+def await_told(life: Life, lives: Lives, *names: str) -> dict[str, str]:
+    """Of each table; the one beside them has gone on."""
+    await_at(life, lives, LAST, BESIDE)
+    told: dict[str, str] = {}
+    for name in names:
+        found = life.wait_until(
+            lambda name=name: (found := progress(lives, name)) and found.error and found
+        )
+        assert (found.state, found.checkpoint_ts) == ("warning", at(2) - 1)
+        assert found.error.startswith(f"table shop.{name}: ")
+        told[name] = found.error
     feed = life.wait_until(lambda: (row := lives.changefeed()) and row.error and row)
     assert feed.state == "warning"
-    assert feed.error.startswith("table shop.t: ")
+    assert any(feed.error.startswith(f"table shop.{name}: ") for name in names)
     console = Console(width=1000, record=True)
     sink = lives.settings.changefeed.sink
     console.print(terminal.progress(read_progress(sink, None, Freshness()), 1000))
-    assert found.error in console.export_text()
-    return str(found.error)
+    shown = console.export_text()
+    assert all(error in shown for error in told.values())
+    return told
 
 
-def await_over(life: Life, lives: Lives) -> None:
-    await_at(life, lives, LAST)
-    life.wait_until(lambda: (found := progress(lives)) and not found.error)
+def await_over(life: Life, lives: Lives, *names: str) -> None:
+    await_at(life, lives, LAST, *names)
+    for name in names:
+        life.wait_until(lambda name=name: (row := progress(lives, name)) and not row.error)
     life.wait_until(lambda: (row := lives.changefeed()) and row.state == "running")
-    found = progress(lives)
-    assert found is not None
-    assert found.state == "replicating"
+    for name in names:
+        found = progress(lives, name)
+        assert found is not None
+        assert found.state == "replicating"
     assert life.stop() is None
 
 
-@pytest.mark.parametrize("hand", HANDS.values(), ids=HANDS)
-def test_what_an_operator_has_set(new_lives: MakeLives, spark: SparkSession, hand: Hand) -> None:
+def test_what_an_operator_has_set_and_a_folder_that_is_gone_and_comes_back(
+    new_lives: MakeLives, spark: SparkSession
+) -> None:
     lives = new_lives(1, partitions=None)
-    lives.produce(FIRST)
+    names = (*HANDS, "away")
+    lives.produce(first(*names))
     life = lives.begin()
-    await_at(life, lives, at(2) - 1)
-    target = f"delta.`{lives.uri}/shop/t`"
-    spark.sql(f"ALTER TABLE {target} {hand.does}")
-    lives.produce(SECOND)
-    assert hand.told in await_told(life, lives)
-    spark.sql(f"ALTER TABLE {target} {hand.mends}")
-    await_over(life, lives)
-    assert lives.rows("t") == hand.rows
+    await_at(life, lives, at(2) - 1, *names)
+
+    def target(name: str) -> str:
+        return f"delta.`{lives.uri}/shop/{name}`"
+
+    for name, hand in HANDS.items():
+        spark.sql(f"ALTER TABLE {target(name)} {hand.does}")
+    folder = Path(f"{lives.uri}/shop/away")
+    shutil.move(folder, f"{lives.uri}-away")
+    lives.produce(second(*names))
+    told = await_told(life, lives, *names)
+    for name, hand in HANDS.items():
+        assert hand.told in told[name]
+        spark.sql(f"ALTER TABLE {target(name)} {hand.mends}")
+    assert "is gone from" in told["away"]
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.move(f"{lives.uri}-away", folder)
+    await_over(life, lives, *names)
+    for name in names:
+        assert lives.rows(name) == ROWS, name
 
 
-@pytest.mark.parametrize(
-    ("does", "shown"),
-    [
-        ("RENAME COLUMN v TO w", "id bigint, w string"),
-        ("DROP COLUMN v", "id bigint"),
-    ],
-    ids=["renamed", "dropped"],
-)
+ALTERED = {
+    "renamed": ("RENAME COLUMN v TO w", "id bigint, w string"),
+    "dropped": ("DROP COLUMN v", "id bigint"),
+}
+
+
 def test_columns_that_are_altered_by_hand_hold_the_table_until_they_are_back(
-    new_lives: MakeLives, spark: SparkSession, does: str, shown: str
+    new_lives: MakeLives, spark: SparkSession
 ) -> None:
     """Neither does a start take the table up as it is then."""
     lives = new_lives(1, partitions=None)
-    lives.produce(FIRST)
+    lives.produce(first(*ALTERED))
     life = lives.begin()
-    await_at(life, lives, at(2) - 1)
-    target = f"delta.`{lives.uri}/shop/t`"
-    version = DeltaTable(f"{lives.uri}/shop/t").version()
-    spark.sql(f"ALTER TABLE {target} {does}")
-    lives.produce(SECOND)
-    await_at(life, lives, LAST, "u")
-    life.wait_until(lambda: (found := progress(lives)) and found.state == "blocked")
+    await_at(life, lives, at(2) - 1, *ALTERED)
+    targets = {name: f"{lives.uri}/shop/{name}" for name in ALTERED}
+    versions = {name: DeltaTable(uri).version() for name, uri in targets.items()}
+    for name, (does, _) in ALTERED.items():
+        spark.sql(f"ALTER TABLE delta.`{targets[name]}` {does}")
+    lives.produce(second(*ALTERED))
+    await_at(life, lives, LAST, BESIDE)
+    for name in ALTERED:
+        life.wait_until(
+            lambda name=name: (found := progress(lives, name)) and found.state == "blocked"
+        )
     assert life.stop() is None
     life = lives.begin()
-    found = life.wait_until(lambda: (found := progress(lives)) and found.error and found)
-    assert f"The table has ({shown}), and the stream gives it (id bigint, v string)" in found.error
-    spark.sql(f"RESTORE TABLE {target} TO VERSION AS OF {version}")
-    await_over(life, lives)
-    assert lives.rows("t") == ROWS
-
-
-def test_a_folder_that_is_gone_and_comes_back(new_lives: MakeLives) -> None:
-    lives = new_lives(1, partitions=None)
-    lives.produce(FIRST)
-    life = lives.begin()
-    await_at(life, lives, at(2) - 1)
-    folder = Path(f"{lives.uri}/shop/t")
-    shutil.move(folder, f"{lives.uri}-away")
-    lives.produce(SECOND)
-    assert "is gone from" in await_told(life, lives)
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.move(f"{lives.uri}-away", folder)
-    await_over(life, lives)
-    assert lives.rows("t") == ROWS
+    for name, (_, shown) in ALTERED.items():
+        found = life.wait_until(
+            lambda name=name: (found := progress(lives, name)) and found.error and found
+        )
+        wanted = f"The table has ({shown}), and the stream gives it (id bigint, v string)"
+        assert wanted in found.error
+    for name, uri in targets.items():
+        spark.sql(f"RESTORE TABLE delta.`{uri}` TO VERSION AS OF {versions[name]}")
+    await_over(life, lives, *ALTERED)
+    for name in ALTERED:
+        assert lives.rows(name) == ROWS, name
 
 
 def test_a_probe_tells_a_table_that_is_blocked(new_lives: MakeLives, spark: SparkSession) -> None:
     lives = new_lives(1, partitions=None)
-    lives.produce(FIRST)
+    lives.produce(first("t"))
     life = lives.begin()
-    await_at(life, lives, at(2) - 1)
+    await_at(life, lives, at(2) - 1, "t")
     spark.sql(f"INSERT OVERWRITE delta.`{lives.uri}/shop/t` VALUES (7, 'mine')")
-    lives.produce(SECOND)
+    lives.produce(second("t"))
     life.wait_until(lambda: (found := progress(lives)) and found.state == "blocked")
     report = read_progress(lives.settings.changefeed.sink, None, Freshness())
     found = verdict(report, 10**9)
