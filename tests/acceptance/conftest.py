@@ -17,5 +17,7 @@ def new_lives(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[MakeLives]:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    # Else a table's first try, which compiles for seconds, is made again after ten times as long.
+    monkeypatch.setattr("streaming.apply.applier.FAILED_MAX_S", 2.0)
     with new_topics(spark, broker, tmp_path) as make:
         yield make

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sinks.control.progress import ProgressRow
-from streaming.apply import applier
 from streaming.changefeed.freshness import Freshness
 from streaming.cli import terminal
 from streaming.operations.check import Finding, verdict
@@ -82,12 +81,6 @@ HANDS = {
         mends="DROP CONSTRAINT n",
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a first try, which compiles for seconds, is made again after ten times as long."""
-    monkeypatch.setattr(applier, "FAILED_MAX_S", 2.0)
 
 
 def progress(lives: Lives, name: str = "t") -> ProgressRow | None:
