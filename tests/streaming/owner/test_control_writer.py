@@ -54,7 +54,7 @@ def test_terms_tables_and_rows(stage: Stage):
     assert by_table["a"].delta_version == stage_version(stage, "a") > by_table["b"].delta_version
     changefeed = Changefeeds(str(stage.warehouse))
     owner.until(lambda: changefeed.read(CHANGEFEED).checkpoint_ts == 30)
-    ends = {f"{stage.topic}/{p}": n for p, n in stage.broker.end_positions(stage.topic).items()}
+    ends = {f"{stage.topic}/{p}": n for p, n in stage.broker.end_offsets(stage.topic).items()}
     owner.until(lambda: changefeed.read(CHANGEFEED).source_positions == ends)
     assert progress.read(CHANGEFEED)[owner.tables["a"].span.name].source_positions == ends
     owner.until(lambda: changefeed.read(CHANGEFEED).end_positions == ends)
