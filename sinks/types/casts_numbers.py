@@ -117,6 +117,9 @@ def _fits(text: pa.Array, scale: int) -> bool:
     if int(lengths.min()) > scale and bool((bytes_at(text, end - scale - 1) == ord(".")).all()):
         return True  # mostly: TiCDC writes as many digits as the scale has
     points = pc.find_substring(text, ".")
+    whole = pc.if_else(pc.less(points, 0), pc.binary_length(text).cast(points.type), points)
+    if pc.max(whole).as_py() + scale > _MAX_DIGITS:
+        return False  # with zeros up to the scale it would be too long
     behind = pc.subtract(pc.binary_length(text).cast(points.type), points)
     too_many = pc.and_(pc.greater_equal(points, 0), pc.greater(behind, scale + 1))
     return not pc.any(too_many).as_py()

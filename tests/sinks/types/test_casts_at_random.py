@@ -53,6 +53,19 @@ def test_every_text_is_its_value_or_a_failure(mysql_type: str, seed: int) -> Non
     assert differences(found, cast(pa.array(found, pa.string()), of), read(found, of)) == []
 
 
+@pytest.mark.parametrize(
+    ("mysql_type", "text"),
+    [
+        ("decimal(38,10)", "34749755920566960271707193916143"),
+        ("decimal(38,38)", "3.96364775498925984121378304793"),
+    ],
+)
+def test_a_decimal_that_is_too_long_with_its_zeros_is_a_failure(mysql_type: str, text: str) -> None:
+    """Arrow wraps it silently, found by a soak."""
+    of = MySQLType.parse(mysql_type)
+    assert cast(pa.array(["0.5", text], pa.string()), of)[1] == read([text], of)[0]
+
+
 @pytest.mark.seeds(1)
 @pytest.mark.parametrize("mysql_type", TYPES)
 def test_one_text_among_good_ones_is_its_value_or_a_failure(mysql_type: str, seed: int) -> None:
