@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SLICE_LINES = 20_000  # read at a time where the driver reads
+SLICE_BYTES = 16 << 20  # read at a time where the driver reads
 
 
 class RecordingSource:
@@ -134,13 +134,15 @@ class RecordingSource:
         decode = decoder_of(self._settings.protocol)
         strays = self._strays(file)
         last = {part: 0 for part in file.parts if part not in strays}
+        change_ts = 0
         try:
-            for first in range(0, file.lines, SLICE_LINES):
-                lines = _lines(file, first, min(first + SLICE_LINES, file.lines))
+            for lines in _slices(file):
                 for chunk in chunks(file.plain, lines, dict.fromkeys(file.parts, 0)):
                     for block in decode(chunk, {}):
                         if block.kind is Kind.WATERMARK and block.part in last:
                             last[block.part] = max(last[block.part], block.max_ts or 0)
+                        elif block.kind in (Kind.ROW, Kind.DDL):
+                            change_ts = max(change_ts, block.max_ts or 0)
         except (NoBase64, pa.ArrowInvalid) as error:
             raise ConfigError(f"source-uri: {file.path} cannot be read: {error}") from error
         if without := sorted(part for part, ts in last.items() if not ts):
@@ -148,7 +150,14 @@ class RecordingSource:
                 f"source-uri: {file.path} has no watermark of {', '.join(without)}, so no row is "
                 "known to be complete. Record for longer, or leave the part out"
             )
-        return Ts(min(last.values()))
+        end_ts = Ts(min(last.values()))
+        if change_ts > end_ts:
+            logger.warning(
+                "%s has changes up to commit-ts %d, and the last watermark that all its partitions "
+                "have is %d: changes above it may be incomplete, and are not applied",
+                *(file.path, change_ts, end_ts),
+            )
+        return end_ts
 
     def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> RecordingReader:
         from streaming.source.recording.reader import RecordingReader  # Spark is up by then
@@ -163,6 +172,16 @@ class RecordingSource:
 
     def _file(self) -> RecordingFile:
         return recording_file(self._settings.path)
+
+
+def _slices(file: RecordingFile) -> Iterator[Lines]:
+    """All lines, about ``SLICE_BYTES`` at a time: a message may be large."""
+    first = 0
+    while first < file.lines:
+        room = int(file.starts[first]) + SLICE_BYTES
+        last = max(first + 1, int(np.searchsorted(file.starts, room, side="right")) - 1)
+        yield _lines(file, first, last)
+        first = last
 
 
 def _lines(file: RecordingFile, first: int, last: int) -> Lines:

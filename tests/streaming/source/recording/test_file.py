@@ -16,6 +16,7 @@ from coordination.errors import ConfigError
 from streaming.protocols.decoders import decoder_of
 from streaming.source.contract import SourceLost
 from streaming.source.recording import reader
+from streaming.source.recording import source as recordings
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, LinesTask, chunks
 from streaming.source.recording.source import RecordingSource
@@ -128,9 +129,26 @@ def source(path: Path, **more: Any) -> RecordingSource:
     return RecordingSource(RecordingSettings(path=str(path), protocol="canal-json", **more))
 
 
-def test_it_ends_at_its_least_watermark(tmp_path: Path) -> None:
+def row(partition: int, ts: int) -> str:
+    value = {
+        "id": 0, "database": "shop", "table": "t", "pkNames": ["id"], "isDdl": False,
+        "type": "INSERT", "es": 1, "ts": 1, "sql": "", "sqlType": {"id": 4},
+        "mysqlType": {"id": "int"}, "old": None, "data": [{"id": "1"}], "_tidb": {"commitTs": ts},
+    }  # fmt: skip
+    return line(partition, json.dumps(value, separators=(",", ":")).encode())
+
+
+def test_it_ends_at_its_least_watermark(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recordings, "SLICE_BYTES", 300)  # one line at a time
     path = write(tmp_path / "m.jsonl", *(watermark(p, ts) for p, ts in ((0, 5), (1, 7), (0, 9))))
     assert source(path).end_ts() == 7
+    assert caplog.text == ""
+    write(path, row(0, 8), watermark(0, 9), watermark(1, 7))
+    assert source(path).end_ts() == 7
+    assert "has changes up to commit-ts 8" in caplog.text
+    assert "is 7: changes above it may be incomplete, and are not applied" in caplog.text
     write(path, watermark(0, 5), line(1, b"x"), line(2, b"y"))
     with pytest.raises(ConfigError, match="has no watermark of t/1, t/2, so no row"):
         source(path).end_ts()
