@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +65,7 @@ class Shell:
             text=True,
             cwd=REPOSITORY,
             env=env,
+            start_new_session=True,
         )
 
     def run(self, command: str) -> str:
@@ -70,14 +74,24 @@ class Shell:
         self._bash.stdin.write(f"{command}\necho; echo '{END}'\n")
         self._bash.stdin.flush()
         printed: list[str] = []
-        for line in self._bash.stdout:
-            if line.strip() == END:
-                return "".join(printed)
-            printed.append(line)
+        bound = threading.Timer(2 * PATIENCE_S, self._kill)  # a loop of the page may not end
+        bound.start()
+        try:
+            for line in self._bash.stdout:
+                if line.strip() == END:
+                    return "".join(printed)
+                printed.append(line)
+        finally:
+            bound.cancel()
         raise AssertionError(f"bash has ended at {command!r}: {''.join(printed)}")
+
+    def _kill(self) -> None:
+        os.killpg(self._bash.pid, signal.SIGKILL)
 
     def end(self) -> None:
         """Background jobs too: a test that fails amid the page leaves none."""
+        if self._bash.poll() is not None:
+            return
         self.run("kill $RUN $TIDB 2> /dev/null; wait; rm -rf $LAKE $LAKE.*")
         self._bash.communicate()
 
@@ -88,6 +102,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell = Shell(
         {
             **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "TMPDIR": str(tmp_path),
             "TOY_KAFKA_PORT": str(kafka),
             "TOY_SQL_PORT": str(sql),
