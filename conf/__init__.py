@@ -1,5 +1,5 @@
 """Settings: from files, arguments and the environment to values.
 
-load ── files/, sink_uri, source_uri ── kafka_uri, recording_uri ──► settings
+load ── files/, sink_uri, sources/ ──► settings
 secret_references, masking, problems, forms
 """

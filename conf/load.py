@@ -26,8 +26,6 @@ from conf.files.reading import (
 )
 from conf.files.sink_table import check_dispatchers, kafka_config, kafka_parameters, static_topics
 from conf.forms import ID_MAX_LENGTH, is_id, other_unit
-from conf.kafka_security import FALSE, TRUE
-from conf.kafka_uri import KafkaSettings
 from conf.problems import Problems, SettingError, require, unknown
 from conf.secret_references import parse_reference
 from conf.settings import (
@@ -45,8 +43,10 @@ from conf.settings import (
     TransportSettings,
 )
 from conf.sink_uri import parse_sink_uri
-from conf.source_parameters import check_names, uri_parameters
-from conf.source_uri import SourceSettings, parse_source_uri
+from conf.sources.kafka_security import FALSE, TRUE
+from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.source_parameters import check_names, uri_parameters
+from conf.sources.source_uri import SourceSettings, parse_source_uri
 
 PREFIX = "TIDELAKE_"
 CONFIG_VARIABLE = "TIDELAKE_CONFIG"

@@ -16,7 +16,7 @@ from annotated_types import Ge, Le
 from conf.forms import is_address, is_id, is_time_zone
 from conf.problems import require
 from conf.setting import Above0, NotNegative, Seconds, SecondsOrNone, setting
-from conf.source_uri import SourceSettings
+from conf.sources.source_uri import SourceSettings
 
 ANY_LOCAL_PORT = "127.0.0.1:0"
 MOST_RETENTION_H = 100 * 366 * 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote, unquote
 
 from conf.problems import SettingError, require
-from conf.source_parameters import split_uri
+from conf.sources.source_parameters import split_uri
 
 STORES = {"s3": "s3", "s3a": "s3", "abfss": "abfss", "abfs": "abfss", "gs": "gs"}
 TICDC_SINKS = ("kafka", "kafka+ssl", "pulsar", "pulsar+ssl")  # TiCDC's sinks, never a warehouse

@@ -13,7 +13,7 @@ from pathlib import Path
 
 # A file of each of our packages that no other package of that name has.
 MARKERS = {
-    "conf": "source_uri.py",
+    "conf": "sources/source_uri.py",
     "coordination": "failpoint.py",
     "sinks": "target/engine_port.py",
     "streaming": "protocols/contract.py",

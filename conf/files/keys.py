@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from conf.kafka_uri import KafkaSettings
 from conf.settings import (
     BatchSettings,
     CaptureSettings,
@@ -18,6 +17,7 @@ from conf.settings import (
     SessionSettings,
     TransportSettings,
 )
+from conf.sources.kafka_uri import KafkaSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ from conf.files.keys import (
     Key,
     keys_of,
 )
-from conf.kafka_security import NOT_BUILT
 from conf.problems import SettingError
 from conf.settings import EventFilter, FilterSettings, TableRule
-from conf.source_parameters import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES, KNOWN
+from conf.sources.kafka_security import NOT_BUILT
+from conf.sources.source_parameters import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES, KNOWN
 
 
 class Table(BaseModel):

@@ -4,9 +4,9 @@ of the URI."""
 from __future__ import annotations
 
 from conf.files.reading import Document
-from conf.kafka_uri import KafkaSettings
 from conf.problems import require
-from conf.source_parameters import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES
+from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.source_parameters import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES
 
 
 def kafka_config(document: Document) -> dict[str, str]:

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 
 from conf.load import warehouse_of
 from conf.problems import SettingError
-from conf.recording_uri import RecordingSettings
 from conf.settings import Changefeed
-from conf.source_uri import SourceSettings
+from conf.sources.recording_uri import RecordingSettings
+from conf.sources.source_uri import SourceSettings
 from coordination.capture.run_admission import RUN
 from coordination.errors import ConfigError
 from coordination.etcd import keys

@@ -17,8 +17,8 @@ from conf.files.keys import OWN_KEYS
 from conf.load import load_changefeed
 from conf.masking import masked_uri
 from conf.problems import SettingError
-from conf.recording_uri import RecordingSettings
 from conf.settings import Changefeed
+from conf.sources.recording_uri import RecordingSettings
 from coordination.errors import ConfigError, SinkUriInvalid, SourceUriInvalid
 from coordination.metadata.records import ChangefeedInfo, rfc3339
 from coordination.metadata.version import tidelake_version

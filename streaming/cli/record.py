@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from conf.source_uri import parse_source_uri
+from conf.sources.source_uri import parse_source_uri
 from streaming.cli.options import reported
 
 PLACE = "TOPIC/PARTITION=OFFSET"

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from conf.recording_uri import RecordingSettings
 from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
+from conf.sources.recording_uri import RecordingSettings
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import NO_TS, TableName

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from conf.kafka_uri import KafkaSettings
-from conf.source_uri import SourceSettings
+from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.source_uri import SourceSettings
 from coordination.errors import ConfigError
 from streaming.source.recording.recorder import Section, record
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conf.recording_uri import RecordingSettings
-from conf.source_uri import SourceSettings
+from conf.sources.recording_uri import RecordingSettings
+from conf.sources.source_uri import SourceSettings
 from streaming.source.contract import Source
 from streaming.source.kafka.source import KafkaSource
 from streaming.source.recording.source import RecordingSource

@@ -22,8 +22,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from conf.kafka_uri import KafkaSettings
 from conf.settings import BatchSettings, Changefeed, DeltaSink, SessionSettings, Settings
+from conf.sources.kafka_uri import KafkaSettings
 from coordination import failpoint
 from coordination.errors import TryAgain
 from coordination.etcd.client import EtcdClient

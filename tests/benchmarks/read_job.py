@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from conf.source_uri import parse_source_uri
+from conf.sources.source_uri import parse_source_uri
 from coordination.model import TableName, Ts
 from streaming.protocols.contract import Kind, WantedTable
 from streaming.source.sources import open_source

@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from conf.kafka_uri import KafkaSettings
 from conf.settings import BatchSettings, Changefeed, DeltaSink, FilterSettings, TableRule
+from conf.sources.kafka_uri import KafkaSettings
 from coordination import failpoint
 from coordination.failpoint import Failpoint, FailpointHit
 from coordination.model import TableName, Ts

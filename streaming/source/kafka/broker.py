@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
-from conf.kafka_uri import KafkaSettings
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import TopicMissing
 from streaming.protocols.clocks import LATEST_MS
 from streaming.source.contract import SourceAway, SourceLost

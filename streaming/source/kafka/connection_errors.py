@@ -14,8 +14,8 @@ from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from conf.kafka_security import KafkaSecurity
-from conf.kafka_uri import KafkaSettings
+from conf.sources.kafka_security import KafkaSecurity
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import ConfigError
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 

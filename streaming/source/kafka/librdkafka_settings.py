@@ -6,8 +6,8 @@ import base64
 import binascii
 from pathlib import Path
 
-from conf.kafka_security import KafkaSecurity
-from conf.kafka_uri import KafkaSettings
+from conf.sources.kafka_security import KafkaSecurity
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import ConfigError
 from coordination.secrets import revealed
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 
-from conf.kafka_uri import KafkaSettings
+from conf.sources.kafka_uri import KafkaSettings
 from streaming.protocols.contract import Block, Decoder, Messages, Wanted
 from streaming.source.contract import RAW, SourceAway
 from streaming.source.kafka.broker import Broker

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from conf.kafka_uri import KafkaSettings
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import TidelakeError
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.decoders import decoder_of

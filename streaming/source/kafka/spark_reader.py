@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from pyspark import SparkContext
 
-from conf.kafka_uri import KafkaSettings
+from conf.sources.kafka_uri import KafkaSettings
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities, SourceAway

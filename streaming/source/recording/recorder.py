@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from conf.kafka_uri import KafkaSettings
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import ConfigError
 from streaming.protocols.decoders import disguise_of
 from streaming.source.contract import SourceLost

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from conf.recording_uri import RecordingSettings
+from conf.sources.recording_uri import RecordingSettings
 from coordination.errors import ConfigError
 from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark

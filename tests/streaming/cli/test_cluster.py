@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from conf.kafka_uri import KafkaSettings
 from conf.settings import Changefeed, DeltaSink, EtcdSettings
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.capture.run_admission import RunAdmission
 from coordination.errors import ConfigError, TidelakeError, TopicMissing
 from coordination.etcd import keys

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from conf.kafka_uri import KafkaSettings
 from conf.settings import BatchSettings, Changefeed, DeltaSink
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdls
 from streaming.owner import blocked_tables

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 from deltalake import DeltaTable
 
-from conf.kafka_uri import KafkaSettings
 from conf.settings import Changefeed, DeltaSink
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import Stop
 from coordination.model import TableName, Ts
 from coordination.trust.clock import SystemClock

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from conf.kafka_uri import KafkaSettings
 from conf.settings import BatchSettings, Changefeed, DeltaSink
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.model import (
     CaptureID,
     Ownership,

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from conf.kafka_uri import KafkaSettings
 from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark

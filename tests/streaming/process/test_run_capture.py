@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from conf.kafka_uri import KafkaSettings
 from conf.settings import Changefeed, DeltaSink, SessionSettings, Settings, TransportSettings
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.capture.context import CaptureContext
 from coordination.capture.server import CaptureServer
 from coordination.errors import ConfigError, TidelakeError

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from conf.kafka_uri import KafkaSettings
-from conf.recording_uri import RecordingSettings
+from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.recording_uri import RecordingSettings
 from streaming.source.contract import Reader, Source
 from streaming.source.sources import open_source
 from tests.contracts.source_contract import Logs, SourceContract

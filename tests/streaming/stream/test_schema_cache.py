@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import pytest
 
-from conf.kafka_uri import KafkaSettings
 from conf.settings import Changefeed, DeltaSink, TableRule
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.model import Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.schemas import SchemaRow

@@ -8,8 +8,8 @@ from itertools import permutations
 
 import pytest
 
-from conf.kafka_uri import KafkaSettings
 from conf.settings import Changefeed, DeltaSink, EventFilter, FilterSettings
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl, DdlAction
 from sinks.ddl.classify import KEY

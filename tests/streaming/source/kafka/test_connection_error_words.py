@@ -2,7 +2,7 @@
 
 import pytest
 
-from conf.source_uri import parse_source_uri
+from conf.sources.source_uri import parse_source_uri
 from streaming.source.kafka.connection_errors import in_words
 
 SOURCE = parse_source_uri("kafka://127.0.0.1:9092/t?protocol=canal-json&enable-tidb-extension=true")

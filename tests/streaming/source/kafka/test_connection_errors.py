@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conf.source_uri import parse_source_uri
+from conf.sources.source_uri import parse_source_uri
 from coordination.errors import ConfigError, TidelakeError
 from streaming.source.contract import SourceAway
 from streaming.source.kafka import broker

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as Assignment
 
-from conf.kafka_uri import KafkaSettings
+from conf.sources.kafka_uri import KafkaSettings
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.kafka.source import KafkaSource
 from tests.services.kafka_broker import KafkaBroker

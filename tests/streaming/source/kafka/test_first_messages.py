@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conf.kafka_uri import KafkaSettings
+from conf.sources.kafka_uri import KafkaSettings
 from streaming.source.contract import SourceAway
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.topic_partition import TopicPartition

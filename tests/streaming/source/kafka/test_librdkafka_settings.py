@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Consumer
 from cryptography.hazmat.primitives import serialization
 
-from conf.kafka_uri import KafkaSettings
 from conf.masking import masked
-from conf.source_uri import parse_source_uri
+from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.source_uri import parse_source_uri
 from coordination.errors import ConfigError
 from streaming.source.kafka.connection_errors import connection_refusal
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings

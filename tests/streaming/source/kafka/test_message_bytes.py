@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from conf.kafka_uri import KafkaSettings
+from conf.sources.kafka_uri import KafkaSettings
 from streaming.source.contract import SourceAway, SourceLost
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.message_bytes import values_at

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conf.kafka_uri import KafkaSettings
+from conf.sources.kafka_uri import KafkaSettings
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.retention import oldest
 from streaming.source.kafka.topic_partition import TopicPartition

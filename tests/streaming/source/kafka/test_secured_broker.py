@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Assignment
 
-from conf.kafka_uri import KafkaSettings
-from conf.source_uri import parse_source_uri
+from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.source_uri import parse_source_uri
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.kafka.topic_partition import TopicPartition

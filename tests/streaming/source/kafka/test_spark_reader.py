@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from conf.kafka_uri import KafkaSettings
+from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import TopicMissing
 from coordination.model import TableName, Ts
 from streaming.protocols.contract import Block, Kind, WantedTable

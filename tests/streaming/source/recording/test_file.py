@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conf.recording_uri import RecordingSettings
+from conf.sources.recording_uri import RecordingSettings
 from coordination.errors import ConfigError
 from streaming.protocols.decoders import decoder_of
 from streaming.source.contract import SourceLost

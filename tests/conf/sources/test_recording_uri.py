@@ -8,10 +8,10 @@ import pytest
 
 from conf.load import load_settings
 from conf.problems import SettingError
-from conf.recording_uri import RecordingSettings
 from conf.settings import Settings
-from conf.source_parameters import KNOWN
-from conf.source_uri import parse_source_uri
+from conf.sources.recording_uri import RecordingSettings
+from conf.sources.source_parameters import KNOWN
+from conf.sources.source_uri import parse_source_uri
 
 MESSAGES = "protocol=canal-json&enable-tidb-extension=true"
 GOOD = f"file:///data/messages.jsonl?{MESSAGES}"

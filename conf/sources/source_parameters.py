@@ -14,10 +14,10 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from conf.forms import is_time_zone
-from conf.kafka_security import NOT_BUILT, boolean
-from conf.kafka_security import PARAMETERS as SECURITY
 from conf.masking import is_secret_name
 from conf.problems import Problems, SettingError, require, unknown
+from conf.sources.kafka_security import NOT_BUILT, boolean
+from conf.sources.kafka_security import PARAMETERS as SECURITY
 
 PROTOCOLS_NOT_BUILT = (
     "open-protocol", "default", "simple", "avro", "csv", "debezium", "maxwell", "canal", "craft",

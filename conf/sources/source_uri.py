@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from conf import kafka_uri, recording_uri
-from conf.kafka_uri import KafkaSettings
 from conf.problems import require
-from conf.recording_uri import RecordingSettings
-from conf.source_parameters import NOTHING, split_uri, uri_parameters
+from conf.sources import kafka_uri, recording_uri
+from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.recording_uri import RecordingSettings
+from conf.sources.source_parameters import NOTHING, split_uri, uri_parameters
 
 SourceSettings = KafkaSettings | RecordingSettings
 SCHEMES_NOT_BUILT = (

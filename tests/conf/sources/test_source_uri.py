@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from conf.kafka_security import KafkaSecurity
 from conf.problems import SettingError
-from conf.source_parameters import PRODUCER_ONLY, PROTOCOLS_NOT_BUILT
-from conf.source_uri import SCHEMES_NOT_BUILT, parse_source_uri
+from conf.sources.kafka_security import KafkaSecurity
+from conf.sources.source_parameters import PRODUCER_ONLY, PROTOCOLS_NOT_BUILT
+from conf.sources.source_uri import SCHEMES_NOT_BUILT, parse_source_uri
 
 GOOD = "kafka://127.0.0.1:9092/shop?protocol=canal-json&enable-tidb-extension=true"
 OAUTH = (

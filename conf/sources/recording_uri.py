@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, quote, unquote
 
 from conf.problems import Problems, require
-from conf.source_parameters import message_settings
+from conf.sources.source_parameters import message_settings
 
 SCHEME = "file"
 ENDINGS = (".jsonl", ".jsonl.gz")

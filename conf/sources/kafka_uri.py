@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote
 
-from conf.kafka_security import KafkaSecurity, parse_security
 from conf.problems import Problems, require
 from conf.setting import setting
-from conf.source_parameters import message_settings, number
+from conf.sources.kafka_security import KafkaSecurity, parse_security
+from conf.sources.source_parameters import message_settings, number
 
 SCHEMES = ("kafka", "kafka+ssl")  # TiCDC takes both and lets enable-tls alone decide
 
