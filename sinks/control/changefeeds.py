@@ -52,14 +52,16 @@ NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedWatermark:
-    """A part's watermark, and the position of the message that carried it."""
+    """A part's watermark, and the position of the message that carried it. ``token``: with which
+    its source goes on from there; only the source knows what it says."""
 
     ts: int
     position: int
+    token: str = ""
 
 
 _NAMES = pa.map_(TEXT, TEXT)
-_WATERMARKS = pa.map_(TEXT, pa.struct([("ts", INT64), ("position", INT64)]))
+_WATERMARKS = pa.map_(TEXT, pa.struct([("ts", INT64), ("position", INT64), ("token", TEXT)]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,6 +126,7 @@ class Block:
     key_changes: int = 0  # the number of rows that have an ``old``
     has_only_rows: bool = False  # BAD: they are surely rows of the table that is named
     message_bytes: int = 0  # the size of the messages that the block was made from
+    token: str = ""  # WATERMARK: with which its source goes on (`RecordedWatermark.token`)
     body: bytes | None = None  # Arrow IPC stream, lz4
 
     def table(self) -> pa.Table:

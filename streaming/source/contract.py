@@ -22,8 +22,8 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Wanted
+from streaming.source.limits import Limits
 from streaming.source.positions import Positions
-from streaming.source.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -97,12 +97,15 @@ class Reader(Protocol):
         wanted: Wanted,
         *,
         identities: Identities,
+        limits: Limits,
         messages: int,
         first_messages: int = 0,
     ) -> list[Block]:
         """One read from ``begin`` towards ``ends``, of about ``messages`` at most. The blocks of a
         part come by rising position, and end with a DONE block that says how far it was read. A
         part that is not read has none.
+
+        ``limits``: as they are at ``begin``, or later ones of the same stream.
 
         ``first_messages``: the limit of a stream's first read if there is much to read, so that the
         first commit comes soon. Raises SourceLost and other TidelakeErrors; or SourceAway and other
@@ -156,11 +159,11 @@ class Source(Protocol):
     def ends(self, parts: Iterable[str]) -> dict[str, int]:
         """The position after the last message, by part."""
 
-    def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Watermarks:
+    def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Limits:
         """A new object that turns blocks and positions into W (rule 2), before anything is read.
         ``recorded``: watermarks of an earlier reading, which count when reading has passed them."""
 
-    def settled(self, shape: SourceShape, limits: Watermarks, position: Positions) -> Watermarks:
+    def settled(self, shape: SourceShape, limits: Limits, position: Positions) -> Limits:
         """``limits``, after everything before ``position`` has been read, with what only the source
         can tell besides: the same object where it can tell nothing."""
 

@@ -10,7 +10,7 @@ from typing import Final
 from coordination.model import Ts
 from streaming.apply.applier import DueTable
 from streaming.apply.carry import Carry
-from streaming.source.watermarks import Watermarks
+from streaming.source.limits import Limits
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class SpanLogLines:
         self._commits = self._rows = 0
         self._seconds = 0.0
 
-    def look_at_carry(self, carry: Carry, resolved: Ts, watermarks: Watermarks) -> None:
+    def look_at_carry(self, carry: Carry, resolved: Ts, watermarks: Limits) -> None:
         """Logs a warning when more than `carry_warn_rows` rows wait for a watermark (the carry has
         a warning level, no bound: rule 3), and a line when that is over. It looks at most every
         `LOOK_EVERY_S`, since it counts all waiting rows."""

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from coordination.failpoint import Failpoint, failpoint
+from streaming.source.limits import Limits
 from streaming.source.positions import Positions
-from streaming.source.watermarks import Watermarks
 from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.read import Read
 from streaming.stream.role import StreamContext, StreamRole
@@ -81,7 +81,7 @@ class Applying:
         busy: threading.Lock,
         backlog: BacklogWatch,
         position: Positions,
-        watermarks: Watermarks,
+        watermarks: Limits,
     ) -> None:
         """``busy`` is held while roles are at work. ``position``: how far the roles have taken the
         reads."""

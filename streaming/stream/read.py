@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from coordination.model import TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
+from streaming.source.limits import NOTHING_READ, Limits
 from streaming.source.positions import Positions
-from streaming.source.watermarks import Watermarks
 
 Marks = Mapping[str, RecordedWatermark]
 
@@ -24,7 +24,7 @@ class Read:
     begin: Positions  # of the parts that were read
     end: Positions
     position: Positions  # of all parts, after this read
-    watermarks: Watermarks  # after this read
+    watermarks: Limits  # after this read
     blocks: tuple[Block, ...]
     messages: int  # how many it covers, about
     rows_wait: bool  # whether there was more to read than this
@@ -65,7 +65,7 @@ def nothing_read(position: Positions) -> Read:
         begin={},
         end={},
         position=position,
-        watermarks=Watermarks(parts=frozenset()),
+        watermarks=NOTHING_READ,
         blocks=(),
         messages=0,
         rows_wait=False,
@@ -85,5 +85,7 @@ def marks_of(blocks: tuple[Block, ...]) -> dict[str, RecordedWatermark]:
         if block.kind is Kind.WATERMARK and block.max_ts is not None:
             before = marks.get(block.part)
             if before is None or before.ts <= block.max_ts:
-                marks[block.part] = RecordedWatermark(ts=block.max_ts, position=block.last)
+                marks[block.part] = RecordedWatermark(
+                    ts=block.max_ts, position=block.last, token=block.token
+                )
     return marks

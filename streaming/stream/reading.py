@@ -14,8 +14,8 @@ from pyspark import SparkContext
 
 from streaming.protocols.contract import Wanted
 from streaming.source.contract import Reader, Source, SourceShape
+from streaming.source.limits import Limits
 from streaming.source.positions import Positions
-from streaming.source.watermarks import Watermarks
 from streaming.stream.idle_time import IdleTime
 from streaming.stream.read import Read, marks_of, nothing_read, reached
 from streaming.stream.role import StreamContext
@@ -28,7 +28,7 @@ class Place:
 
     shape: SourceShape
     position: Positions
-    limits: Watermarks
+    limits: Limits
 
 
 class Reading:
@@ -131,6 +131,7 @@ class Reading:
             ends,
             wanted,
             identities=place.shape.identities,
+            limits=place.limits,
             messages=self._context.batch.max_messages,
             first_messages=first_messages,
         )

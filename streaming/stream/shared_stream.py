@@ -22,9 +22,9 @@ from coordination.errors import TryAgain
 from coordination.model import Ts
 from streaming.protocols.contract import Wanted
 from streaming.source.contract import Identities, SourceShape
+from streaming.source.limits import NOTHING_READ, Limits
 from streaming.source.positions import Distance, Positions
 from streaming.source.sources import open_source
-from streaming.source.watermarks import Watermarks
 from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.read import Marks, Read
 from streaming.stream.reading import Place
@@ -77,9 +77,9 @@ class SharedStream:
         return (run.shape if run else self._shape).identities
 
     @property
-    def watermarks(self) -> Watermarks:
+    def watermarks(self) -> Limits:
         run = self._run
-        return run.taken_watermarks if run else Watermarks(parts=frozenset())
+        return run.taken_watermarks if run else NOTHING_READ
 
     def resolved_ts(self) -> Ts:
         """L = W - 1, as far as the roles have the reads; at most the target-ts. A feed that ended

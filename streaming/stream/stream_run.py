@@ -27,9 +27,9 @@ from coordination.model import TableName
 from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Wanted, WantedTable
 from streaming.source.contract import SourceChanged, SourceShape
+from streaming.source.limits import Limits
 from streaming.source.positions import Positions
 from streaming.source.sources import open_source
-from streaming.source.watermarks import Watermarks
 from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.temporary_folder import note
 from streaming.spark.ticking_query import ticking_query
@@ -132,7 +132,7 @@ class StreamRun:
         return self._applying.position
 
     @property
-    def taken_watermarks(self) -> Watermarks:
+    def taken_watermarks(self) -> Limits:
         return self._applying.watermarks
 
     @property

@@ -38,7 +38,12 @@ def main() -> None:
         at: dict[str, int] = dict.fromkeys(ends, 0)
         first, jobs = time.time(), 0
         while blocks := reader.read(
-            at, ends, wanted, identities=shape.identities, messages=1_000_000
+            at,
+            ends,
+            wanted,
+            identities=shape.identities,
+            limits=source.limits(shape, {}),
+            messages=1_000_000,
         ):
             jobs += 1
             for block in blocks:

@@ -28,10 +28,16 @@ LOGS: Logs = {
 def read(
     reader: Reader, source: Source, begin: Positions, *, messages: int = 1_000, first: int = 0
 ) -> list[Block]:
-    identities = source.shape().identities
+    shape = source.shape()
     ends = source.ends(begin)
     return reader.read(
-        begin, ends, {}, identities=identities, messages=messages, first_messages=first
+        begin,
+        ends,
+        {},
+        identities=shape.identities,
+        limits=source.limits(shape, {}).advance({}, begin),
+        messages=messages,
+        first_messages=first,
     )
 
 

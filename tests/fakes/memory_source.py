@@ -22,6 +22,7 @@ from streaming.source.contract import (
     SourceLost,
     SourceShape,
 )
+from streaming.source.limits import Limits
 from streaming.source.positions import Positions, counted
 from streaming.source.watermarks import Watermarks
 
@@ -80,9 +81,9 @@ class MemorySource:
     def settled(
         self,
         shape: SourceShape,  # noqa: ARG002
-        limits: Watermarks,
+        limits: Limits,
         position: Positions,  # noqa: ARG002
-    ) -> Watermarks:
+    ) -> Limits:
         return limits
 
     def distance(self, begin: Positions, end: Positions) -> int:
@@ -122,6 +123,7 @@ class MemoryReader:
         wanted: Wanted,
         *,
         identities: Identities,  # noqa: ARG002
+        limits: Limits,  # noqa: ARG002
         messages: int,
         first_messages: int = 0,
     ) -> list[Block]:

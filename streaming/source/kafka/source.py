@@ -29,6 +29,7 @@ from streaming.source.kafka.message_bytes import values_at
 from streaming.source.kafka.retention import kept
 from streaming.source.kafka.strays import past_strays, tell_of_strays
 from streaming.source.kafka.topic_partition import TopicPartition
+from streaming.source.limits import Limits
 from streaming.source.positions import Positions, counted
 from streaming.source.watermarks import Watermarks
 
@@ -98,7 +99,8 @@ class KafkaSource:
     def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Watermarks:
         return Watermarks(parts=shape.parts, recorded=recorded)
 
-    def settled(self, shape: SourceShape, limits: Watermarks, position: Positions) -> Watermarks:
+    def settled(self, shape: SourceShape, limits: Limits, position: Positions) -> Limits:
+        assert isinstance(limits, Watermarks)
         return past_strays(self, shape, limits, position)
 
     def distance(self, begin: Positions, end: Positions) -> int:

@@ -25,6 +25,7 @@ from streaming.source.kafka.offset_ranges import OffsetRange, cut, joined, pack
 from streaming.source.kafka.read_ranges import TASK_BYTES
 from streaming.source.kafka.read_task import ReadTask
 from streaming.source.kafka.topic_partition import TopicPartition
+from streaming.source.limits import Limits
 from streaming.source.positions import Positions
 from streaming.source.task_results import ReadFailure
 
@@ -69,6 +70,7 @@ class SparkReader:
         wanted: Wanted,
         *,
         identities: Identities,
+        limits: Limits,  # noqa: ARG002
         messages: int,
         first_messages: int = 0,
     ) -> list[Block]:

@@ -14,6 +14,7 @@ from coordination.errors import ConfigError
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities, SourceLost
+from streaming.source.limits import Limits
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, LinesTask
@@ -50,6 +51,7 @@ class RecordingReader:
         wanted: Wanted,
         *,
         identities: Identities,
+        limits: Limits,  # noqa: ARG002
         messages: int,
         first_messages: int = 0,
     ) -> list[Block]:

@@ -28,6 +28,7 @@ from streaming.source.contract import (
     SourceLost,
     SourceShape,
 )
+from streaming.source.limits import Limits
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, NoBase64, chunks
@@ -96,8 +97,9 @@ class RecordingSource:
     def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Watermarks:
         return Watermarks(parts=shape.parts, recorded=recorded)
 
-    def settled(self, shape: SourceShape, limits: Watermarks, position: Positions) -> Watermarks:
+    def settled(self, shape: SourceShape, limits: Limits, position: Positions) -> Limits:
         """Strays get nothing more when they are read to the end."""
+        assert isinstance(limits, Watermarks)
         lines = self._file().lines
         read_to = {each: position[each] for each in shape.strays if position[each] >= lines}
         passed = limits.past(shape.strays, read_to)

@@ -374,7 +374,7 @@ def test_spark_reads_all_four_tables_with_plain_sql(tmp_path: Path, spark: Spark
     assert changefeeds.collect() == [(1, 3, 7, 5, "id", 1, None, True)]
     types = dict(select("changefeeds").dtypes)
     assert types["source_positions"] == "map<string,bigint>"
-    assert types["watermarks"] == "map<string,struct<ts:bigint,position:bigint>>"
+    assert types["watermarks"] == "map<string,struct<ts:bigint,position:bigint,token:string>>"
     assert (types["incarnation"], types["term"], types["updated_at"]) == (
         "int",
         "bigint",

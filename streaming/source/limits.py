@@ -1,0 +1,63 @@
+"""How far a source is resolved at one point of reading: W (rule 2), by the source's own rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, Self
+
+from sinks.control.changefeeds import RecordedWatermark
+
+
+class Limits(Protocol):
+    """Immutable; ``advance`` returns the next ones. `watermarks.Watermarks` are those of a source
+    whose messages carry watermarks."""
+
+    @property
+    def global_ts(self) -> int:
+        """W: all rows and DDLs at or below W - 1 have been read."""
+
+    @property
+    def holding_back(self) -> list[str]:
+        """The parts whose watermark is W; all others wait for them."""
+
+    def all_at(self, ts: int) -> bool:
+        """Whether every part's watermark is exactly ``ts``."""
+
+    def advance(self, seen: Mapping[str, RecordedWatermark], positions: Mapping[str, int]) -> Self:
+        """The limits after a read. ``seen``: by part the greatest watermark in the read, with the
+        position of its last watermark; ``positions``: the next position of each part."""
+
+    def with_parts(self, parts: frozenset[str]) -> Self:
+        """The same with other parts, after some were added; a new one has no watermark."""
+
+    def to_record(self) -> dict[str, RecordedWatermark]:
+        """The values to store, by part. `Source.limits` gets them after a restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NothingRead:
+    global_ts: int = 0
+
+    @property
+    def holding_back(self) -> list[str]:
+        return []
+
+    def all_at(self, ts: int) -> bool:  # noqa: ARG002
+        return True
+
+    def advance(
+        self,
+        seen: Mapping[str, RecordedWatermark],  # noqa: ARG002
+        positions: Mapping[str, int],  # noqa: ARG002
+    ) -> Self:
+        return self
+
+    def with_parts(self, parts: frozenset[str]) -> Self:  # noqa: ARG002
+        return self
+
+    def to_record(self) -> dict[str, RecordedWatermark]:
+        return {}
+
+
+NOTHING_READ: Final[Limits] = _NothingRead()  # of a stream that does not run
