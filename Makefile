@@ -1,4 +1,4 @@
-# make setup      .venv and .jars, once (everything below runs it first)
+# make setup      .venv, .jars and .servers, once (everything below runs it first)
 # make test       lint and all tests
 # make demo       a shop changefeed through a real broker into Delta, watched live
 # make bench      the yardstick, two hours; bench-quick: five minutes
@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
 
-setup: .venv/.ready .jars/.ready .jars/broker/.archived
+setup: .venv/.ready .jars/.ready .jars/broker/.archived .servers/.ready
 
 # The stamp is written last and removed first: what a broken-off run left behind is made anew.
 .venv/.ready: pyproject.toml
@@ -94,6 +94,11 @@ setup: .venv/.ready .jars/.ready .jars/broker/.archived
 	fi
 	touch $@
 
+# For the tests' databases. One that is not to be had is skipped by the tests that want it.
+.servers/.ready: tests/services/database_editions.py tests/services/database_packages.py .venv/.ready
+	@echo "setup: unpacking MariaDB and MySQL for the tests into .servers (100 MB to load, 20 seconds)"
+	if $(RUN) -m tests.services.database_packages; then touch $@; fi
+
 lint: setup
 	$(RUN) -m ruff check $(SOURCES)
 	$(RUN) -m ruff format --check $(SOURCES)
@@ -130,5 +135,5 @@ soak: setup
 	$(RUN) -m pytest -m soak
 
 clean:
-	rm -rf .venv .jars build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache spark-warehouse metastore_db derby.log
+	rm -rf .venv .jars .servers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache spark-warehouse metastore_db derby.log
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

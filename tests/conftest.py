@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from coordination.etcd.embedded import EmbeddedEtcd
+    from tests.services.database_server import DatabaseServer
     from tests.services.kafka_broker import KafkaBroker
     from tests.services.s3_server import S3Server
     from tests.services.secured_broker import SecuredBroker
@@ -115,6 +116,36 @@ def secured_broker() -> Iterator[SecuredBroker]:
     from tests.services.secured_broker import SecuredBroker
 
     with SecuredBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[DatabaseServer]:
+    """One MariaDB 10.11; use a database of your own. Tests that break a server start theirs."""
+    from tests.services.database_editions import MARIADB_10_11
+    from tests.services.database_server import DatabaseServer
+
+    with DatabaseServer(MARIADB_10_11) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def mariadb_11() -> Iterator[DatabaseServer]:
+    """One MariaDB 11.8, where it can be had; use a database of your own."""
+    from tests.services.database_editions import MARIADB_11_8
+    from tests.services.database_server import DatabaseServer
+
+    with DatabaseServer(MARIADB_11_8) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[DatabaseServer]:
+    """One MySQL 9.7, where it can be had; use a database of your own."""
+    from tests.services.database_editions import MYSQL_9_7
+    from tests.services.database_server import DatabaseServer
+
+    with DatabaseServer(MYSQL_9_7) as running:
         yield running
 
 

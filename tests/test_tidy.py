@@ -39,6 +39,7 @@ DOORS = {
     "pandas": (),
     "confluent_kafka": ("streaming/source/kafka/",),
     "kafka": (),
+    "pymysql": ("streaming/source/binlog/", "streaming/load/"),
     "psutil": (),
     "chispa": (),
     "moto": (),
