@@ -1,8 +1,9 @@
 """The interface of a protocol's decoder: messages in, blocks out.
 
 Messages and blocks are pure values on Arrow, so that a decoder runs on an executor as in a test,
-without Spark, a broker or a table's schema. Row values stay texts, with the names and types that
-the message tells; the driver casts them, since it knows the table's schema at each commit-ts.
+without Spark, a broker or a table's schema. Row values stay what the message has, texts or typed
+cells, with the names and types that it tells; the driver casts them, since it knows the table's
+schema at each commit-ts.
 
     Messages (one part, a chunk) ──decode(messages, wanted)──► blocks: one per kind, table and
                                                                     shape of its rows
@@ -45,21 +46,46 @@ ROW_FIELDS: Final = (
     pa.field("index", pa.int32()),  # of the row in its message
 )
 # Besides ROW_FIELDS a row block's body has
-#   data: struct<column: string …>   the new row, or the old row of a DELETE; null: SQL NULL
-#   old: struct<column: string …>    (only if key_changes > 0) null for other rows than UPDATEs.
-#                                    With the table's key: its old values of UPDATEs whose key may
-#                                    have changed. A column that the message did not send is NULL
-#                                    here and counts as unchanged. Without: the whole old row of
-#                                    every UPDATE; what the message did not send is as in ``data``
+#   data: struct<column: cell …>   the new row, or the old row of a DELETE; null: SQL NULL
+#   old: struct<column: cell …>    (only if key_changes > 0) null for other rows than UPDATEs.
+#                                  With the table's key: its old values of UPDATEs whose key may
+#                                  have changed. A column that the message did not send is NULL
+#                                  here and counts as unchanged. Without: the whole old row of
+#                                  every UPDATE; what the message did not send is as in ``data``.
+#                                  A column may have another Arrow type here than in ``data``
 #   error_class, error_message: string (only if some row has an error) why a row cannot be applied
-# and WIRE_TYPES and KEY_NAMES in its schema's metadata.
+# and ORDER, CELLS, WIRE_TYPES and KEY_NAMES in its schema's metadata.
 DATA: Final = "data"
 OLD: Final = "old"
+
+
+class Order(StrEnum):
+    """The order of the changes that one key has at one commit-ts (rule 4)."""
+
+    NET = "net"  # a DELETE, then an INSERT or UPDATE: there are no more, and each may come again
+    PLACE = "place"  # by position, then index: every change comes, and always at the same place
+
+
+class Cells(StrEnum):
+    """The cells of ``data`` and ``old``."""
+
+    TEXT = "text"  # string: texts as canal-json writes them
+    # int8 to int64, uint8 to uint64 (BIT: uint64; YEAR: int16), float32, float64, decimal128 or
+    # decimal256 with the column's scale, date32, timestamp[us] (DATETIME), timestamp[us, UTC]
+    # (TIMESTAMP), duration[us] (TIME), binary or large_binary, and string or large_string. Texts
+    # are as in TEXT but for names of ENUM and SET, ``""`` being index 0, and TIMESTAMPs, which are
+    # in UTC. A column with a date that no calendar has (0000-00-00, 2021-02-31) is a text in that
+    # batch. WIRE_TYPES are full here: what a type leaves out is MySQL's default.
+    TYPED = "typed"
+
+
 FAR_WATERMARK: Final = "far-watermark"  # the error class of a watermark that is not believed
 ERROR_CLASS: Final = "error_class"
 ERROR_MESSAGE: Final = "error_message"
 WIRE_TYPES: Final = b"wire_types"  # JSON: [[column, type as in the message] …], in table order
 KEY_NAMES: Final = b"key_names"  # JSON: [column …], the key as the message says it, or null
+ORDER: Final = b"order"
+CELLS: Final = b"cells"
 
 DDL_BODY: Final = pa.schema(
     [
@@ -155,14 +181,21 @@ def ipc(table: pa.Table) -> bytes:
 
 
 def wire_metadata(
-    wire_types: Iterable[tuple[str, str]], key_names: Iterable[str] | None
+    wire_types: Iterable[tuple[str, str]],
+    key_names: Iterable[str] | None,
+    *,
+    order: Order,
+    cells: Cells,
 ) -> dict[bytes, bytes]:
-    """The metadata of a row block's schema."""
+    """The metadata of a row block's schema. ``order`` and ``cells`` are the same in all blocks of a
+    source."""
     keys = None if key_names is None else list(key_names)
     types = [[name, text] for name, text in wire_types]
     return {
         WIRE_TYPES: json.dumps(types, ensure_ascii=False).encode(),
         KEY_NAMES: json.dumps(keys, ensure_ascii=False).encode(),
+        ORDER: order.encode(),
+        CELLS: cells.encode(),
     }
 
 
@@ -175,3 +208,11 @@ def key_names(schema: pa.Schema) -> tuple[str, ...] | None:
     """The key columns as the messages tell them; None if they do not."""
     names = json.loads(schema.metadata[KEY_NAMES])
     return None if names is None else tuple(names)
+
+
+def order_of(schema: pa.Schema) -> Order:
+    return Order(schema.metadata[ORDER].decode())
+
+
+def cells_of(schema: pa.Schema) -> Cells:
+    return Cells(schema.metadata[CELLS].decode())

@@ -19,6 +19,8 @@ from streaming.protocols.contract import (
     ERROR_MESSAGE,
     OLD,
     ROW_FIELDS,
+    Cells,
+    Order,
     wire_metadata,
 )
 
@@ -161,7 +163,8 @@ def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool) -> pa.S
         fields.append(pa.field(OLD, _struct_type(old)))
     if has_errors:
         fields += [pa.field(ERROR_CLASS, pa.string()), pa.field(ERROR_MESSAGE, pa.string())]
-    return pa.schema(fields, wire_metadata(shape.wire_types, shape.key_names))
+    metadata = wire_metadata(shape.wire_types, shape.key_names, order=Order.NET, cells=Cells.TEXT)
+    return pa.schema(fields, metadata)
 
 
 def _old(rows: RowArrays, key: Sequence[str] | None) -> tuple[pa.StructArray | None, int]:

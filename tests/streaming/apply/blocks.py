@@ -19,7 +19,9 @@ from streaming.protocols.contract import (
     OP_UPDATE,
     ROW_FIELDS,
     Block,
+    Cells,
     Kind,
+    Order,
     ipc,
     wire_metadata,
 )
@@ -45,7 +47,7 @@ class Row:
     key: Sequence[str] | None = ("id",)
 
 
-def block_of(rows: Sequence[Row], name: TableName = A) -> Block:
+def block_of(rows: Sequence[Row], name: TableName = A, order: Order = Order.NET) -> Block:
     """Rows of one shape and part."""
     first = rows[0]
     names = list(first.data)
@@ -71,7 +73,8 @@ def block_of(rows: Sequence[Row], name: TableName = A) -> Block:
             texts = [row.error[number] if row.error else None for row in rows]
             columns.append(pa.array(texts, pa.string()))
             fields.append(pa.field(each, pa.string()))
-    metadata = wire_metadata([*(first.types or dict.fromkeys(names, "varchar")).items()], first.key)
+    types = [*(first.types or dict.fromkeys(names, "varchar")).items()]
+    metadata = wire_metadata(types, first.key, order=order, cells=Cells.TEXT)
     stamps, positions = [row.ts for row in rows], [row.position for row in rows]
     return Block(
         kind=Kind.ROW,
@@ -93,10 +96,10 @@ def _in_batches(rows: pa.Table) -> pa.Table:
     return pa.concat_tables([rows.slice(0, middle), rows.slice(middle)]) if middle else rows
 
 
-def blocks_of(rows: Iterable[Row], name: TableName = A) -> list[RowBlock]:
+def blocks_of(rows: Iterable[Row], name: TableName = A, order: Order = Order.NET) -> list[RowBlock]:
     """One block per part and shape, as one decoded chunk makes them."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         shape = (row.part, *row.data, "|", *row.types.items())
         groups.setdefault(shape, []).append(row)
-    return [RowBlock.of(block_of(group, name)) for group in groups.values()]
+    return [RowBlock.of(block_of(group, name, order)) for group in groups.values()]

@@ -7,9 +7,13 @@ from coordination.model import TableName
 from streaming.protocols.contract import (
     BAD_BODY,
     Block,
+    Cells,
     Kind,
+    Order,
+    cells_of,
     ipc,
     key_names,
+    order_of,
     wire_metadata,
     wire_types,
 )
@@ -27,8 +31,12 @@ def test_blocks_travel_whole():
 
 
 def test_what_the_wire_says_of_its_columns_is_kept_in_order():
-    metadata = wire_metadata([("b", "int"), ("a", "varchar(9)")], ["b"])
+    metadata = wire_metadata(
+        [("b", "int"), ("a", "varchar(9)")], ["b"], order=Order.PLACE, cells=Cells.TEXT
+    )
     schema = pa.schema([("op", pa.int8())], metadata=metadata)
     assert list(wire_types(schema).items()) == [("b", "int"), ("a", "varchar(9)")]
     assert key_names(schema) == ("b",)
-    assert key_names(pa.schema([], metadata=wire_metadata([], None))) is None
+    assert (order_of(schema), cells_of(schema)) == (Order.PLACE, Cells.TEXT)
+    keyless = wire_metadata([], None, order=Order.NET, cells=Cells.TYPED)
+    assert key_names(pa.schema([], metadata=keyless)) is None
