@@ -24,7 +24,12 @@ from conf.files.reading import (
     refuse,
     with_schema_text,
 )
-from conf.files.sink_table import check_dispatchers, kafka_config, kafka_parameters, static_topics
+from conf.files.sink_table import (
+    as_parameters,
+    check_dispatchers,
+    kafka_config,
+    static_topics,
+)
 from conf.forms import ID_MAX_LENGTH, is_id, other_unit
 from conf.problems import Problems, SettingError, require, unknown
 from conf.secret_references import parse_reference
@@ -43,10 +48,16 @@ from conf.settings import (
     TransportSettings,
 )
 from conf.sink_uri import parse_sink_uri
+from conf.sources.binlog_uri import BinlogSettings, replication_server_id
 from conf.sources.kafka_security import FALSE, TRUE
 from conf.sources.kafka_uri import KafkaSettings
-from conf.sources.source_parameters import check_names, uri_parameters
-from conf.sources.source_uri import SourceSettings, parse_source_uri
+from conf.sources.source_parameters import check_names
+from conf.sources.source_uri import (
+    SourceSettings,
+    check_parameters,
+    is_binlog_uri,
+    parse_source_uri,
+)
 
 PREFIX = "TIDELAKE_"
 CONFIG_VARIABLE = "TIDELAKE_CONFIG"
@@ -147,7 +158,7 @@ def _read(
     values = {name: document[name] for name in OWN_KEYS if name in document} | given
     if problems.found:
         with problems.noted("source-uri: "):
-            check_names(uri_parameters(str(values.get("source-uri", ""))))
+            check_parameters(str(values.get("source-uri", "")))
     problems.refuse()
     return document, with_schema_text(values)
 
@@ -194,7 +205,8 @@ def changefeed_document(config: Path | None, environment: Mapping[str, str]) -> 
 
 
 def _changefeed_id(given: str | None, source: SourceSettings) -> str:
-    """The ID that was given, else the name of the topic or the recording. A name that is not a
+    """The ID that was given, else the name of the topic or the recording, or of a database the
+    scheme: what is copied of a server has no name, and its host may change. A name that is not a
     valid ID is refused, not altered: two topics could become the same ID, and a user who looks for
     the topic's name in the control tables would not find it."""
     if given:
@@ -232,8 +244,9 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     made = _given(Changefeed, values)
     sink = _given(DeltaSink, values)
     with problems.noted():
-        made["source"] = _source(document, values)
-        made["id"] = _changefeed_id(values.get("changefeed-id"), made["source"])
+        source = _source(document, values)
+        made["id"] = _changefeed_id(values.get("changefeed-id"), source)
+        made["source"] = _known_to_its_server(source, made["id"])
     with problems.noted():
         sink["warehouse"] = warehouse_of(values.get("sink-uri"))
     with problems.noted():
@@ -281,13 +294,14 @@ def warehouse_of(uri: str | None) -> str:
 
 def _source(document: Document, values: Mapping[str, Any]) -> SourceSettings:
     uri = values.get("source-uri")
-    require(bool(uri), "source-uri is missing: give the sink URI that TiCDC was given")
+    require(
+        bool(uri),
+        "source-uri is missing: give the sink URI that TiCDC was given, or mysql://user@host:3306/",
+    )
     sink = document.get("sink", {})
-    defaults = kafka_parameters(sink.get("kafka-config", {}))
-    if "protocol" in sink:
-        defaults["protocol"] = sink["protocol"]
     problems = Problems()
     with problems.noted("source-uri: "):
+        defaults = _parameters(document, cast(str, uri))
         source = parse_source_uri(cast(str, uri), defaults=defaults, topics=static_topics(sink))
     problems.refuse()
     if not isinstance(source, KafkaSettings):  # what is set about Kafka has no effect
@@ -297,6 +311,21 @@ def _source(document: Document, values: Mapping[str, Any]) -> SourceSettings:
     for name, value in own.items():
         parse_reference(f"kafka-{name.replace('_', '-')}", value)
     return replace(source, **{name: value for name, value in own.items() if value})
+
+
+def _parameters(document: Document, uri: str) -> dict[str, str]:
+    """The parameters of a source of that URI which stand in the file."""
+    if is_binlog_uri(uri):
+        return as_parameters(document.get("mysql", {}))
+    sink = document.get("sink", {})
+    protocol = {"protocol": sink["protocol"]} if "protocol" in sink else {}
+    return {**as_parameters(sink.get("kafka-config", {})), **protocol}
+
+
+def _known_to_its_server(source: SourceSettings, changefeed_id: str) -> SourceSettings:
+    if not isinstance(source, BinlogSettings) or source.server_id is not None:
+        return source
+    return replace(source, server_id=replication_server_id(changefeed_id))
 
 
 def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:

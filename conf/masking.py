@@ -29,7 +29,10 @@ _KEYED = re.compile(
     rf"((?:\"{_SECRET}\"|'{_SECRET}')\s?:\s?)(?![\"']\$\{{(?:env|file):)(?:{_QUOTED}|[^\s,}}]+)",
     re.IGNORECASE,
 )
-_USER_INFO = re.compile(r"(://[^/\s:@\"']*):[^/\s@\"']+@")
+# Up to the last @: a user may have forgotten to write one as %40. A whole URI may have a quote or
+# a slash before it; in a text those end the URI.
+_USER_INFO = re.compile(rf"(://[^/\s:@\"']*):{_NO_REFERENCE}[^/\s?#\"']+@")
+_USER_INFO_OF_URI = re.compile(rf"(://[^/:@]*):{_NO_REFERENCE}[^?#]+@")
 _PARAMETER = re.compile(rf"([?&]{_SECRET}=){_NO_REFERENCE}[^&#]+", re.IGNORECASE)
 
 _hidden: set[str] = set()  # global, so that code that logs need not know where secrets are
@@ -52,7 +55,7 @@ def hide(secret: str) -> None:
 def masked_uri(uri: str) -> str:
     """The URI without the values of its secret parameters, and without a password in front of its
     host."""
-    return _USER_INFO.sub(rf"\1:{MASK}@", _PARAMETER.sub(rf"\1{MASK}", uri))
+    return _USER_INFO_OF_URI.sub(rf"\1:{MASK}@", _PARAMETER.sub(rf"\1{MASK}", uri))
 
 
 def masked(text: str) -> str:

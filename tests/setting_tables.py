@@ -55,7 +55,7 @@ def _rows(model: type[Table], place: str = "") -> Iterator[str]:
 
 def _default(value: object) -> str:
     match value:
-        case None | ():
+        case None | () | "":
             return ""
         case bool():
             return str(value).lower()

@@ -27,6 +27,7 @@ from conf.files.keys import (
 )
 from conf.problems import SettingError
 from conf.settings import EventFilter, FilterSettings, TableRule
+from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.kafka_security import NOT_BUILT
 from conf.sources.source_parameters import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES, KNOWN
 
@@ -179,10 +180,13 @@ _Integrity = _table(
     _ignored("corruption-handle-level"),
 )
 
+_Mysql = _table("Mysql", _read(keys_of(BinlogSettings)))
+
 ChangefeedFile = _table(
     "ChangefeedFile",
     _read({name: key for name, key in OWN_KEYS.items() if name != "schema-text"}),
     {
+        "mysql": _used(_Mysql, "parameters of a mysql:// source URI by the same names"),
         "storage_options": _used(dict[str, str], "what the store of the warehouse needs (Storage)"),
         "filter": _used(_Filter, "which tables and events are taken, as in TiCDC"),
         "sink": _used(_Sink, "TiCDC's settings of its sink, and how tables are written"),

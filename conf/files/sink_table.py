@@ -13,17 +13,18 @@ def kafka_config(document: Document) -> dict[str, str]:
     """The parameters in ``[sink.kafka-config]`` of a document that has not been checked yet."""
     sink = document.get("sink")
     table = sink.get("kafka-config") if isinstance(sink, dict) else None
-    return kafka_parameters(table) if isinstance(table, dict) else {}
+    return as_parameters(table) if isinstance(table, dict) else {}
 
 
-def kafka_parameters(table: Document) -> dict[str, str]:
-    """``[sink.kafka-config]`` and its tables as URI parameters; those in the URI itself win."""
+def as_parameters(table: Document) -> dict[str, str]:
+    """``[sink.kafka-config]`` with its tables, or ``[mysql]``, as URI parameters; those in the URI
+    itself win."""
     flat: dict[str, str] = {}
     for name, value in table.items():
         if name in KAFKA_CONFIG_IGNORED:
             continue
         if name in KAFKA_CONFIG_TABLES and isinstance(value, dict):
-            flat |= kafka_parameters(value)
+            flat |= as_parameters(value)
         elif isinstance(value, bool):
             flat[name] = str(value).lower()
         else:

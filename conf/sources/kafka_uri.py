@@ -54,6 +54,12 @@ class KafkaSettings:
         """The source, without the brokers and the login."""
         return f"kafka:///{self.topic}?protocol={self.protocol}"
 
+    @property
+    def agreed(self) -> dict[str, str | int | None]:
+        """The facts about the source on which all captures of a `run` must agree, by setting."""
+        topics = ",".join(sorted(self.topics))
+        return {"topics": topics, "partition-num": self.partition_num}
+
 
 def parse_kafka_uri(
     parts: SplitResult, parameters: Mapping[str, str], topics: Sequence[str]

@@ -37,6 +37,11 @@ class RecordingSettings:
         """As for Kafka."""
         return f"file://{quote(self.path)}?protocol={self.protocol}"
 
+    @property
+    def agreed(self) -> dict[str, str | int | None]:
+        """As for Kafka."""
+        return {"recording": self.path, "partition-num": self.partition_num}
+
 
 def parse_recording_uri(parts: SplitResult, parameters: Mapping[str, str]) -> RecordingSettings:
     """Whether the file exists is not checked here. Raises SettingError."""

@@ -8,7 +8,7 @@ they are ignored. Some change the messages in a way that is not built: they are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -53,11 +53,12 @@ def split_uri(uri: str) -> SplitResult:
         raise SettingError("its host cannot be read" if is_quoted else str(error)) from error
 
 
-def uri_parameters(uri: str) -> dict[str, str]:
-    """The parameters of the URI; its other parts are not checked. Raises SettingError."""
+def uri_parameters(uri: str, known: Sequence[str] = KNOWN) -> dict[str, str]:
+    """The parameters of the URI; its other parts are not checked. Raises SettingError if one of the
+    ``known`` names is there twice."""
     pairs = parse_qsl(split_uri(uri).query, keep_blank_values=True)
     parameters = dict(pairs)
-    twice = [name for name in KNOWN if sum(name == other for other, _ in pairs) > 1]
+    twice = [name for name in known if sum(name == other for other, _ in pairs) > 1]
     require(not twice, f"parameter {', '.join(twice)} is given twice")
     return parameters
 
@@ -67,7 +68,7 @@ def check_names(parameters: Mapping[str, str]) -> None:
     problems = Problems()
     for name, value in parameters.items():
         with problems.noted():
-            require(name in KNOWN, _unknown_parameter(name, parameters))
+            require(name in KNOWN, unknown_parameter(name, parameters))
             require(name not in NOT_BUILT or not value, NOT_BUILT.get(name, ""))
     problems.refuse()
 
@@ -102,11 +103,17 @@ def number(parameters: Mapping[str, str], name: str, below: int, form: str) -> i
     return int(text)
 
 
-def _unknown_parameter(name: str, parameters: Mapping[str, str]) -> str:
+def unknown_parameter(
+    name: str,
+    parameters: Mapping[str, str],
+    known: Sequence[str] = KNOWN,
+    *,
+    is_shown: bool = True,
+) -> str:
     """The message about an unknown parameter. If there is a secret among the parameters, the name
     is not shown: the text behind an & in a password looks like the name of a parameter."""
-    said = unknown("parameter", name, KNOWN)
-    if not any(map(is_secret_name, parameters)):
+    said = unknown("parameter", name, known)
+    if is_shown and not any(map(is_secret_name, parameters)):
         return said
     _, found, hint = said.partition("; did you mean")
     return f"unknown parameter{found}{hint} (not shown: in a password & is written %26)"

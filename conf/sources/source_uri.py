@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from conf.problems import require
-from conf.sources import kafka_uri, recording_uri
+from conf.sources import binlog_uri, kafka_uri, recording_uri
+from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.recording_uri import RecordingSettings
-from conf.sources.source_parameters import NOTHING, split_uri, uri_parameters
+from conf.sources.source_parameters import NOTHING, check_names, split_uri, uri_parameters
 
-SourceSettings = KafkaSettings | RecordingSettings
-SCHEMES_NOT_BUILT = (
-    "s3", "gcs", "gs", "azure", "azblob", "mysql", "mariadb", "tidb", "pulsar",
-)  # fmt: skip
+SourceSettings = KafkaSettings | RecordingSettings | BinlogSettings
+SCHEMES_NOT_BUILT = ("s3", "gcs", "gs", "azure", "azblob", "tidb", "pulsar")
+_FORMS = "kafka://host:9092/topic?protocol=canal-json, or mysql://user@host:3306/"
 
 
 def parse_source_uri(
@@ -27,23 +27,39 @@ def parse_source_uri(
     parts = split_uri(uri)
     _check_scheme(parts.scheme)
     require(parts.fragment == "" and "#" not in uri, "# is written %23 in a URI, in a password too")
+    if is_binlog_uri(uri):
+        parameters = {**defaults, **uri_parameters(uri, binlog_uri.KNOWN)}
+        return binlog_uri.parse_binlog_uri(parts, parameters)
     parameters = {**defaults, **uri_parameters(uri)}
     if parts.scheme == recording_uri.SCHEME:
         return recording_uri.parse_recording_uri(parts, parameters)
     return kafka_uri.parse_kafka_uri(parts, parameters, topics)
 
 
+def is_binlog_uri(uri: str) -> bool:
+    """Whether it names a database, whose parameters are others than Kafka's. Raises SettingError if
+    the text is no URI at all."""
+    return split_uri(uri).scheme in binlog_uri.SCHEMES
+
+
+def check_parameters(uri: str) -> None:
+    """Raise one SettingError for all parameters of the URI that are unknown or not built."""
+    if is_binlog_uri(uri):
+        parameters = uri_parameters(uri, binlog_uri.KNOWN)
+        binlog_uri.check_binlog_parameters(split_uri(uri), parameters)
+    else:
+        check_names(uri_parameters(uri))
+
+
 def _check_scheme(scheme: str) -> None:
-    require(
-        scheme != "", "no scheme; it must look like kafka://host:9092/topic?protocol=canal-json"
-    )
+    require(scheme != "", f"no scheme; it must look like {_FORMS}")
     require(
         scheme.partition("+")[0] != "delta",
-        "that is --sink-uri here: --source-uri is the sink URI that TiCDC was given, "
-        "kafka://host:9092/topic?protocol=canal-json",
+        "that is --sink-uri here: --source-uri is the sink URI that TiCDC was given, or that of a "
+        f"database: {_FORMS}",
     )
     require(scheme not in SCHEMES_NOT_BUILT, f"{scheme}:// is not built yet: use kafka://")
     require(
-        scheme in (*kafka_uri.SCHEMES, recording_uri.SCHEME),
-        f"scheme {scheme!r} is not a source: use kafka:// (or file:// for a recording)",
+        scheme in (*kafka_uri.SCHEMES, recording_uri.SCHEME, *binlog_uri.SCHEMES),
+        f"scheme {scheme!r} is not a source: use kafka:// or mysql:// (or file:// for a recording)",
     )

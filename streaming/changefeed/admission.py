@@ -16,8 +16,6 @@ from datetime import UTC, datetime
 from conf.load import warehouse_of
 from conf.problems import SettingError
 from conf.settings import Changefeed
-from conf.sources.recording_uri import RecordingSettings
-from conf.sources.source_uri import SourceSettings
 from coordination.capture.run_admission import RUN
 from coordination.errors import ConfigError
 from coordination.etcd import keys
@@ -43,9 +41,8 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
     """
     source, given = changefeed.source, changefeed.filter
     agreed = {
-        **_read_from(source),
+        **source.agreed,
         "protocol": source.protocol,
-        "partition-num": source.partition_num,
         "time-zone": source.time_zone,
         SINK: changefeed.sink.warehouse,
         "target-ts": changefeed.target_ts,
@@ -73,12 +70,6 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
         config={RUN: as_text},
         creator_version=tidelake_version(),
     )
-
-
-def _read_from(source: SourceSettings) -> dict[str, str]:
-    if isinstance(source, RecordingSettings):
-        return {"recording": source.path}
-    return {"topics": ",".join(sorted(source.topics))}
 
 
 def refuse_a_clusters(

@@ -38,8 +38,9 @@ SchemaFile = Annotated[
 SourceUri = Annotated[
     str | None,
     typer.Option(
-        help="The Kafka topic to read: the same URI that TiCDC was given as its sink URI, "
-        "kafka://host:9092/topic?… with protocol=canal-json and enable-tidb-extension=true.",
+        help="The source: a Kafka topic, by the URI that TiCDC was given as its sink URI, "
+        "kafka://host:9092/topic?… with protocol=canal-json and enable-tidb-extension=true; or a "
+        "database, mysql://user@host:3306/.",
         metavar="URI",
     ),
 ]

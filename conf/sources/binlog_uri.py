@@ -1,0 +1,253 @@
+"""The URI of a database: its binlog is read, without a TiCDC in between.
+
+Parameters have DM's names where DM has one. The scheme may be either one for either server: the
+server itself says which it is. Databases and tables are chosen by ``[filter] rules``.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, TypeVar, cast, get_args
+from urllib.parse import SplitResult, unquote
+
+from conf.problems import Problems, SettingError, require, unknown
+from conf.secret_references import parse_reference
+from conf.setting import Above0, setting
+from conf.sources.source_parameters import number, unknown_parameter
+
+SCHEMES: Final = ("mysql", "mariadb")
+FORM: Final = "it must look like mysql://user@host:3306/?task-mode=all"
+TaskMode = Literal["all", "incremental"]
+TlsMode = Literal["off", "preferred", "required", "verify-ca", "verify-identity"]
+NOT_BUILT: Final = {
+    "task-mode": ("full", "dump", "load&sync"),
+    "binlog-gtid": "binlog-gtid is not built yet: give binlog-name and binlog-pos",
+    "time-zone": "time-zone is of texts that TiCDC made: a database tells moments. Leave it out "
+    "(ddl-time-zone is the zone of the sessions that run DDLs)",
+}
+FIRST_POSITION: Final = 4  # a binlog's first event, behind four bytes of magic
+
+_IN_A_PASSWORD: Final = "in a user or password, : / ? # @ are written %3A %2F %3F %23 %40"
+_BINLOG = re.compile(r"[^/\\\0]+\.\d{6,}")
+_Choice = TypeVar("_Choice", bound=str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinlogSettings:
+    """``mysql://user:password@host:3306/?task-mode=all&…`` (or ``mariadb://``)."""
+
+    scheme: Literal["mysql", "mariadb"] = "mysql"
+    host: str  # a name or an address, an IPv6 one without brackets
+    port: int = 3306
+    user: str  # may be a reference, as the password: `coordination.secrets.revealed`
+    password: str = setting(
+        "password", "", "the user's password, if it does not stand before the host", is_secret=True
+    )
+    task_mode: TaskMode = setting(
+        "task-mode",
+        "all",
+        "`all`: tables are copied as they are, then followed; `incremental`: the changes from a "
+        "place in the binlog on",
+    )
+    binlog_name: str | None = setting(
+        "binlog-name",
+        says="the binlog file where an incremental task begins, as `SHOW BINARY LOGS` names it; "
+        "without it, the oldest that the server has",
+    )
+    binlog_pos: int = setting(
+        "binlog-pos", FIRST_POSITION, "the position in that file: the start of an event"
+    )
+    server_id: Above0 | None = setting(
+        "server-id",
+        says="the ID by which the server knows this client, unlike those of all its replicas; "
+        "without it, a number from 2^31 on that is made of the changefeed's ID",
+    )
+    tls: TlsMode = setting(
+        "tls",
+        "preferred",
+        "`off`, `preferred` (if the server can), `required`, `verify-ca` (the server's certificate "
+        "is checked), `verify-identity` (its name too). With `ca` `verify-identity` is the default",
+    )
+    ca: str | None = setting(
+        "ca", says="the file of the CA that signed the server's certificate; without it, the "
+        "system's CAs"
+    )  # fmt: skip
+    cert: str | None = setting("cert", says="the file of this client's certificate")
+    key: str | None = setting("key", says="the file of that certificate's key")
+    connect_timeout_s: Above0 = setting(
+        "connect-timeout-s", 10, "seconds for a connection to be made"
+    )
+    chunk_rows: Above0 = setting("chunk-rows", 50_000, "rows of a table that are copied at a time")
+    connections: Above0 = setting("connections", 4, "connections by which tables are copied")
+
+    @property
+    def name(self) -> str:
+        """The name of a changefeed that has none of its own. It does not name the host: after a
+        failover the changefeed goes on with another one."""
+        return self.scheme
+
+    @property
+    def address(self) -> str:
+        """``host:port``, as a sentence names the server."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def uri(self) -> str:
+        """The source, without the login."""
+        return f"{self.scheme}://{self.address}/?task-mode={self.task_mode}"
+
+    @property
+    def protocol(self) -> str:
+        """The form of what is read, as ``streaming/protocols`` names it."""
+        return "binlog"
+
+    @property
+    def time_zone(self) -> str:
+        """The zone of the texts of TIMESTAMPs: a binlog has moments, and a copy asks for UTC."""
+        return "UTC"
+
+    @property
+    def agreed(self) -> dict[str, str | int | None]:
+        """As for Kafka. Positions are of one server: all captures must read the same one."""
+        return {
+            "server": self.address,
+            "task-mode": self.task_mode,
+            "binlog-name": self.binlog_name,
+            "binlog-pos": self.binlog_pos if self.binlog_name else None,
+        }
+
+
+PARAMETERS: Final = tuple(
+    each.metadata["key"] for each in fields(BinlogSettings) if "key" in each.metadata
+)
+KNOWN: Final = (*PARAMETERS, "binlog-gtid", "time-zone")
+_TEXTS: Final = ("password", "ca", "cert", "key")
+_NUMBERS: Final[Mapping[str, tuple[int, str]]] = {
+    "binlog-pos": (2**32, "must be a position: 4 or above, below 2^32"),
+    "server-id": (2**32, "must be above 0 and below 2^32"),
+    "connect-timeout-s": (2**31, "must be seconds, above 0"),
+    "chunk-rows": (2**31, "must be above 0"),
+    "connections": (1025, "must be 1 to 1024"),
+}
+
+
+def replication_server_id(*names: str) -> int:
+    """A stable server ID in [2^31, 2^32) of names such as a changefeed's and a capture's. A server
+    ends the older one of two clients with the same ID, so each connection that reads the binlog
+    must have its own."""
+    return 2**31 + zlib.crc32("\0".join(names).encode()) // 2
+
+
+def check_binlog_parameters(parts: SplitResult, parameters: Mapping[str, str]) -> None:
+    """Raise one SettingError for all parameters that are unknown or not built."""
+    problems = Problems()
+    # The text behind a ? or & in a password looks like the name of a parameter.
+    shown = "@" not in parts.path + parts.query
+    for name in parameters:
+        with problems.noted():
+            require(name in KNOWN, unknown_parameter(name, parameters, KNOWN, is_shown=shown))
+            require(name in PARAMETERS, str(NOT_BUILT.get(name)))
+    problems.refuse()
+
+
+def parse_binlog_uri(parts: SplitResult, parameters: Mapping[str, str]) -> BinlogSettings:
+    """Raises SettingError. No message repeats text that may be part of a password."""
+    require("@" not in parts.path, f"a path has no @: {_IN_A_PASSWORD}")
+    given = {name: text for name, text in parameters.items() if text}
+    problems = Problems()
+    made: dict[str, Any] = {"scheme": parts.scheme}
+    with problems.noted():
+        check_binlog_parameters(parts, parameters)
+    with problems.noted():
+        made |= _server(parts)
+    with problems.noted():
+        made |= _login(parts, given)
+    with problems.noted():
+        made["task_mode"] = _task_mode(given.get("task-mode", "all"))
+    with problems.noted():
+        made |= _begin(given)
+    with problems.noted():
+        made |= _tls(given)
+    for name, (below, form) in _NUMBERS.items():
+        with problems.noted():
+            if (found := number(given, name, below, form)) is not None:
+                made[name.replace("-", "_")] = found
+    problems.refuse()
+    return BinlogSettings(**made)
+
+
+def _server(parts: SplitResult) -> dict[str, Any]:
+    try:
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise SettingError(f"the port must be a number up to 65535; {_IN_A_PASSWORD}") from None
+    require(host != "", f"no host; {FORM}")
+    require("," not in host, f"several hosts: give one server; {FORM}")
+    require(port != 0, "port 0 is no server's")
+    require(
+        parts.path in ("", "/"),
+        f"path {parts.path!r}: databases and tables are chosen by [filter] rules, such as "
+        "rules = ['shop.*'], and not in the path",
+    )
+    return {"host": host, "port": port or 3306}
+
+
+def _login(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str]:
+    user, before = unquote(parts.username or ""), unquote(parts.password or "")
+    require(user != "", f"no user; {FORM}")
+    require(parts.netloc.count("@") == 1, f"several @ before the host: {_IN_A_PASSWORD}")
+    require(
+        not before or "password" not in given,
+        "the password is given twice, before the host and as a parameter: leave one out",
+    )
+    login = {"user": user, "password": before or given.get("password", "")}
+    for name, text in login.items():
+        parse_reference(name, text)
+    return login
+
+
+def _task_mode(text: str) -> TaskMode:
+    built, later = get_args(TaskMode), NOT_BUILT["task-mode"]
+    require(text not in later, f"task-mode={text} is not built yet: use all or incremental")
+    return cast(TaskMode, _choice("task-mode", text, (*built, *later)))
+
+
+def _begin(given: Mapping[str, str]) -> dict[str, str]:
+    name = given.get("binlog-name")
+    wanted = [each for each in ("binlog-name", "binlog-pos") if each in given]
+    require(
+        not wanted or given.get("task-mode") == "incremental",
+        f"{' and '.join(wanted)}: only with task-mode=incremental (a copy knows where it began)",
+    )
+    if name is None:
+        require(not wanted, "binlog-pos without binlog-name: name the file too")
+        return {}
+    require(
+        _BINLOG.fullmatch(name) is not None,
+        f"binlog-name={name} is no binlog file: give a name that SHOW BINARY LOGS shows, such as "
+        "mysql-bin.000001",
+    )
+    position = given.get("binlog-pos", "")
+    require(position not in ("1", "2", "3"), f"binlog-pos={position} {_NUMBERS['binlog-pos'][1]}")
+    return {"binlog_name": name}
+
+
+def _tls(given: Mapping[str, str]) -> dict[str, str | None]:
+    ca, cert, key = (given.get(name) for name in ("ca", "cert", "key"))
+    default = "verify-identity" if ca else "required" if cert else "preferred"
+    tls = _choice("tls", given.get("tls", default), get_args(TlsMode))
+    require((cert is None) == (key is None), "cert and key go together: one of them is missing")
+    require(
+        ca is None or tls.startswith("verify"),
+        f"ca is given, and tls={tls} checks no certificate: use verify-ca or verify-identity",
+    )
+    require(cert is None or tls != "off", "cert and key are given, but tls is off")
+    return {"tls": tls, "ca": ca, "cert": cert, "key": key}
+
+
+def _choice(name: str, text: str, choices: Sequence[str]) -> str:
+    require(text in choices, unknown(name, text, choices, most_listed=5))
+    return text
