@@ -23,7 +23,7 @@ Mask = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CastRules:
     """``time_zone``: that of TIMESTAMP texts, a zone's name or ``+08:00``. ``zero_date``: whether a
-    date that Delta does not have (``casts_dates``) becomes null or is a failure.
+    date that Delta does not have (``casts/dates.py``) becomes null or is a failure.
     ``ddl_time_zone``: that of the sessions which run DDLs; None: nobody has said, and it is taken
     to be ``time_zone``."""
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
-from sinks.types.casts import cast_column
+from sinks.types.casts.columns import cast_column
 from sinks.types.delta_types import INTEGER_BITS, arrow_type, whole_range
 from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, MySQLType
 from sinks.types.table_schema import CURRENT_TIMESTAMP, Column

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import Ts
-from sinks.types.casts_dates import is_storable
+from sinks.types.casts.dates import is_storable
 from sinks.types.delta_types import delta_type
 from sinks.types.table_schema import MOMENTS, Column
 from streaming.apply.row_block import RowBlock

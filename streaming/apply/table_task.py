@@ -11,7 +11,7 @@ from conf.settings import Changefeed
 from coordination.model import TableName, Ts
 from sinks.ddl.past_schemas import PastSchema
 from sinks.target.write_mode import UPSERT, WriteMode
-from sinks.types.casts import CastRules
+from sinks.types.casts.columns import CastRules
 from sinks.types.table_schema import TableSchema
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.types.casts import CastColumn, CastRules, cast_column, key_values
-from sinks.types.casts_dates import is_storable, is_zero_date
+from sinks.types.casts.columns import CastColumn, CastRules, cast_column, key_values
+from sinks.types.casts.dates import is_storable, is_zero_date
 from sinks.types.delta_types import arrow_type
 from sinks.types.table_schema import MOMENTS, Column
 from sinks.types.text_arrays import as_mask

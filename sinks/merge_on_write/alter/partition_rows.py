@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from coordination.errors import TidelakeError
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.table_handle import TableHandle
-from sinks.types.casts_dates import is_zero_date
+from sinks.types.casts.dates import is_zero_date
 from sinks.types.key_hash import Ordinals
 from sinks.types.mysql_type import INTEGER_TYPES, TEXT_TYPES
 from sinks.types.partitioning import Partitioning

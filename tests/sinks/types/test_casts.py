@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sinks.merge_on_write.log import physical_schema
-from sinks.types.casts import CastRules, arrow_type, cast_column, key_values
+from sinks.types.casts.columns import CastRules, arrow_type, cast_column, key_values
 from sinks.types.delta_types import delta_type, log_type
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column

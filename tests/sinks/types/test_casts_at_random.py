@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from sinks.types.casts import CastRules, arrow_type, cast_column
+from sinks.types.casts.columns import CastRules, arrow_type, cast_column
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column
 from tests.sinks.types.cast_oracle import FAILED, value_of, zone_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sinks.types.casts import CastRules, cast_column
+from sinks.types.casts.columns import CastRules, cast_column
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from sinks.types.type_changes import CannotConvert, converted

@@ -47,6 +47,13 @@ def cast_years(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
     return _cast_whole(text, arrow_type(mysql_type), _YEARS)
 
 
+def are_years(numbers: pa.Array) -> bool:
+    """Whether all these whole numbers are years."""
+    found = pc.fill_null(numbers, 0).to_numpy()
+    inside = [(found >= low) & (found <= high) for low, high in _YEARS]
+    return bool(np.logical_or.reduce(inside).all())
+
+
 def cast_index(text: pa.Array, highest: int) -> CastColumn:
     """The index of an enum's element, from 0 to ``highest``, as int32."""
     return _cast_whole(text, pa.int32(), ((0, highest),))

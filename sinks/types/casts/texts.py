@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.types.casts_numbers import cast_index, cast_integers
+from sinks.types.casts.numbers import cast_index, cast_integers
 from sinks.types.delta_types import arrow_type
 from sinks.types.mysql_type import MySQLType
 from sinks.types.text_arrays import (

@@ -33,7 +33,8 @@ _DATE_LENGTH = 10  # 2020-01-02
 _SECONDS_LENGTH = 19  # 2020-01-02 03:04:05
 _FIRST_DAY = -719_162  # 0001-01-01; Arrow also takes the year 0000
 _FIRST_MICRO = _FIRST_DAY * 86_400_000_000
-_END_MICRO = 2_932_897 * 86_400_000_000  # 10000-01-01
+_END_DAY = 2_932_897  # 10000-01-01
+_END_MICRO = _END_DAY * 86_400_000_000
 _MICROS = pa.timestamp("us")
 _MONTH_AND_DAY = (
     "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -71,8 +72,7 @@ def cast_timestamps(text: pa.Array, rules: CastRules) -> CastColumn:
     """The form of a datetime, in the time zone of ``rules``, to microseconds of UTC."""
     local = _cast(text, _MICROS, rules)
     values = to_utc(local.values, rules.time_zone)
-    ends = pc.min_max(values.view(pa.int64()))
-    if (ends["min"].as_py() or 0) >= _FIRST_MICRO and (ends["max"].as_py() or 0) < _END_MICRO:
+    if are_in_years(values):
         return CastColumn(values=values, failed=local.failed)
     micros = values.view(pa.int64())  # the zone's offset has led out of the years 1 to 9999
     is_in = as_mask(pc.and_(pc.greater_equal(micros, _FIRST_MICRO), pc.less(micros, _END_MICRO)))
@@ -80,6 +80,14 @@ def cast_timestamps(text: pa.Array, rules: CastRules) -> CastColumn:
     if rules.zero_date == "null":
         fine = ~as_mask(local.failed) if local.failed is not None else is_valid(text)
     return cast_result(values, text, fine)
+
+
+def are_in_years(values: pa.Array) -> bool:
+    """Whether all these dates or moments are of the years 1 to 9999."""
+    is_date = pa.types.is_date32(values.type)
+    ends = pc.min_max(values.view(pa.int32() if is_date else pa.int64())).as_py()
+    first, end = (_FIRST_DAY, _END_DAY) if is_date else (_FIRST_MICRO, _END_MICRO)
+    return ends["min"] is None or bool(first <= ends["min"] and ends["max"] < end)
 
 
 def is_zero_date(text: pa.Array) -> Mask:
@@ -143,10 +151,7 @@ def _plain(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
     values = try_cast(text, kind)
     if values is None:
         return None
-    numbers = values.view(pa.int32() if is_date else pa.int64())
-    earliest = pc.min(numbers).as_py()
-    first = _FIRST_DAY if is_date else _FIRST_MICRO
-    return values if earliest is None or earliest >= first else None
+    return values if are_in_years(values) else None
 
 
 def _has_times(text: pa.Array) -> bool:

@@ -1,0 +1,6 @@
+"""A source's cells as Delta's values.
+
+texts ──────────► columns ── dates, numbers, texts ──► Arrow
+typed cells ──┬─────┘                                    ▲
+              └─ typed_cells ────────────────────────────┘
+"""
