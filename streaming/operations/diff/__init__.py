@@ -1,0 +1,1 @@
+"""`tidelake diff`: whether each table's cells are the database's."""

@@ -1,0 +1,216 @@
+"""Rows as hashes: 32 bytes for a row of any width, in as many parts as memory asks for.
+
+Both sides are read once, in whatever order they come, so that neither the server's collation nor
+the order of a table's files matters. A row goes into the part that its key's hash names, on either
+side; so the parts can be compared one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sinks.types.key_hash import Mask, Words, keys_of
+
+ROW: Final = np.dtype([("key", "<u8", 2), ("cells", "<u8", 2), ("place", "<i8")])
+MEMORY_BYTES: Final = 64 << 20  # of one side's rows; beyond it they go to files
+PART_ROWS: Final = 2_000_000  # of both sides, of a part that is compared: some 200 MB
+MOST_PARTS: Final = 256  # as many files are open at a time
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
+
+Hashes = npt.NDArray[np.void]  # of dtype ROW
+KeyHash = tuple[int, int]
+CellsHash = tuple[int, int]
+SEVERAL: Final = (-1, -1)  # in the place of one row's hash: it equals none
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """A key whose rows are not equal on both sides. The hash of the cells is None where that side
+    has no such row, and SEVERAL where it has more than one. ``place`` is the database's (`hashed`),
+    -1 where it has no row."""
+
+    key: KeyHash
+    lake: CellsHash | None
+    database: CellsHash | None
+    place: int
+
+
+def hashed(key: Sequence[pa.Array], cells: Sequence[pa.Array], place: int = -1) -> Hashes:
+    """The rows of a batch. ``place``: where the batch stands, for who reads it again."""
+    rows = np.zeros(len(key[0]), ROW)
+    rows["place"] = place
+    for name, arrays in (("key", key), ("cells", cells)):
+        if not arrays:  # a table of key columns alone
+            continue
+        found = keys_of(arrays)
+        rows[name][:, 0] = found.first.view(np.uint64)
+        rows[name][:, 1] = 0 if found.second is None else found.second
+    return rows
+
+
+def parts_for(rows: int) -> int:
+    """How many parts a comparison of about so many rows needs: a power of two."""
+    wanted = max(1, -(-2 * rows // PART_ROWS))
+    return min(MOST_PARTS, 1 << (wanted - 1).bit_length())
+
+
+class Fingerprints:
+    """The rows of one side. A context manager: it may hold files."""
+
+    def __init__(self, parts: int, *, memory_bytes: int = MEMORY_BYTES) -> None:
+        """``parts``: a power of two, the same for both sides."""
+        self.parts = parts
+        self.rows = 0
+        self._memory_bytes = memory_bytes
+        self._held: list[list[Hashes]] = [[] for _ in range(parts)]
+        self._held_bytes = 0
+        self._files: list[IO[bytes]] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Fingerprints:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+    def add(self, rows: Hashes) -> None:
+        """Raises OSError where the disk is full."""
+        self.rows += len(rows)
+        if self.parts == 1:
+            self._held[0].append(rows)
+        else:
+            part = _part(rows, self.parts)
+            order = np.argsort(part, kind="stable")
+            bounds = np.searchsorted(part[order], np.arange(self.parts + 1))
+            for number in range(self.parts):
+                if bounds[number] < bounds[number + 1]:
+                    self._held[number].append(rows[order[bounds[number] : bounds[number + 1]]])
+        self._held_bytes += rows.nbytes
+        if self._held_bytes > self._memory_bytes and self.parts > 1:
+            self._to_files()
+
+    def part(self, number: int) -> Hashes:
+        """Its rows in no order."""
+        held = self._held[number]
+        if self._files:
+            file = self._files[number]
+            file.seek(0)
+            held = [np.frombuffer(file.read(), ROW), *held]
+        return np.concatenate(held) if held else np.empty(0, ROW)
+
+    def _to_files(self) -> None:
+        if not self._files:
+            folder = Path(self._stack.enter_context(TemporaryDirectory(prefix="tidelake-diff-")))
+            self._files = [
+                self._stack.enter_context((folder / str(number)).open("w+b"))
+                for number in range(self.parts)
+            ]
+        for number, held in enumerate(self._held):
+            self._files[number].seek(0, 2)
+            for rows in held:
+                self._files[number].write(rows.tobytes())
+        self._held = [[] for _ in range(self.parts)]
+        self._held_bytes = 0
+
+
+def differing(lake: Fingerprints, database: Fingerprints, most: int) -> tuple[list[Differing], int]:
+    """Keys whose rows differ, up to ``most`` of them, and how many there are in all."""
+    assert lake.parts == database.parts
+    found, total = list[Differing](), 0
+    for number in range(lake.parts):
+        some, count = _differing(lake.part(number), database.part(number), most - len(found))
+        found += some
+        total += count
+    return found, total
+
+
+def _differing(lake: Hashes, database: Hashes, most: int) -> tuple[list[Differing], int]:
+    rows, is_database = _in_order(lake, database)
+    if not len(rows):
+        return [], 0
+    key, cells = rows["key"], rows["cells"]
+    is_first = np.ones(len(rows), np.bool_)
+    is_first[1:] = (key[1:] != key[:-1]).any(axis=1)
+    begin = np.flatnonzero(is_first)
+    end = np.append(begin[1:], len(rows))
+    is_pair = (end - begin == 2) & ~is_database[begin] & is_database[end - 1]
+    is_equal = is_pair & (cells[begin] == cells[end - 1]).all(axis=1)
+    found = []
+    for first, after in zip(begin[~is_equal][:most], end[~is_equal][:most], strict=True):
+        ours = first + int(np.count_nonzero(~is_database[first:after]))
+        found.append(
+            Differing(
+                key=_words(key[first]),
+                lake=_one(cells[first:ours]),
+                database=_one(cells[ours:after]),
+                place=int(rows["place"][ours]) if ours < after else -1,
+            )
+        )
+    return found, int(np.count_nonzero(~is_equal))
+
+
+def _in_order(lake: Hashes, database: Hashes) -> tuple[Hashes, Mask]:
+    """The rows of both by key, the lake's first. Equal rows of the database are one: a table
+    without a key may have them, and its target has all columns as the key."""
+    rows = np.concatenate([lake, database])
+    is_database = np.zeros(len(rows), np.bool_)
+    is_database[len(lake) :] = True
+    key, cells = rows["key"], rows["cells"]
+    order = np.lexsort((cells[:, 1], cells[:, 0], is_database, key[:, 1], key[:, 0]))
+    rows, is_database = rows[order], is_database[order]
+    is_again = np.zeros(len(rows), np.bool_)
+    is_again[1:] = (
+        is_database[1:]
+        & is_database[:-1]
+        & (rows["key"][1:] == rows["key"][:-1]).all(axis=1)
+        & (rows["cells"][1:] == rows["cells"][:-1]).all(axis=1)
+    )
+    return rows[~is_again], is_database[~is_again]
+
+
+def by_key(rows: Hashes) -> dict[KeyHash, CellsHash]:
+    """The hash of each key's cells, as in ``Differing``: for the few rows that are asked again."""
+    found: dict[KeyHash, CellsHash] = {}
+    for row in np.unique(rows[["key", "cells"]]) if len(rows) else ():
+        key = _words(row["key"])
+        found[key] = SEVERAL if key in found else _words(row["cells"])
+    return found
+
+
+def _one(cells: npt.NDArray[np.uint64]) -> CellsHash | None:
+    return None if not len(cells) else SEVERAL if len(cells) > 1 else _words(cells[0])
+
+
+def is_among(rows: Hashes, keys: Collection[KeyHash]) -> Mask:
+    """Which of the rows have one of these keys."""
+    wanted = np.array(sorted(keys), np.uint64).reshape(-1, 2)
+    ours = np.ascontiguousarray(rows["key"]).view(_PAIR).ravel()
+    found: Mask = np.isin(ours, wanted.view(_PAIR).ravel())
+    return found
+
+
+_PAIR: Final = np.dtype([("first", "<u8"), ("second", "<u8")])
+
+
+def key_hashes(rows: Hashes) -> list[KeyHash]:
+    return [_words(each) for each in rows["key"]]
+
+
+def _words(pair: Words) -> tuple[int, int]:
+    return int(pair[0]), int(pair[1])
+
+
+def _part(rows: Hashes, parts: int) -> npt.NDArray[np.uint64]:
+    mixed: npt.NDArray[np.uint64] = (rows["key"][:, 0] * _SPREAD) >> np.uint64(
+        64 - (parts.bit_length() - 1)
+    )
+    return mixed
