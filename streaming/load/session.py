@@ -1,0 +1,141 @@
+"""One connection to the source, that reads rows as they are stored.
+
+PyMySQL shakes hands and sends the statement. Rows are then read off its socket in large pieces,
+since PyMySQL itself takes 7 CPU-µs a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+import pymysql
+from pymysql.constants import COMMAND, ER
+from pymysql.protocol import FieldDescriptorPacket
+
+from coordination.errors import TidelakeError, TryAgain
+from streaming.load.packets import GarbledRows, PacketBuffer
+from streaming.load.text_rows import texts_of
+
+# A PyMySQL connection, whose parts that read rows are not public: it has the version's stubs not.
+Connection = Any
+Connect = Callable[[], Connection]
+BLOCK_BYTES: Final = 8 << 20
+
+# Every value as it is stored: zero dates, TIMESTAMPs in UTC, texts in UTF-8; and a reader that is
+# slow, since it writes files, is not thrown out.
+_SETTINGS: Final = (
+    "SET NAMES utf8mb4",
+    "SET SESSION sql_mode = '', time_zone = '+00:00', net_write_timeout = 3600,"
+    " wait_timeout = 86400, sql_select_limit = 18446744073709551615",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+)
+_NO_TIME_LIMIT: Final = {True: "max_statement_time = 0", False: "max_execution_time = 0"}
+_NO_RIGHT: Final = frozenset(
+    (
+        *(ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR),
+        *(ER.ACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR),
+    )
+)
+_OTHER_TABLE: Final = frozenset(
+    (
+        *(ER.NO_SUCH_TABLE, ER.BAD_TABLE_ERROR, ER.BAD_FIELD_ERROR, ER.TABLE_DEF_CHANGED),
+        *(ER.KEY_DOES_NOT_EXITS, ER.BAD_DB_ERROR),
+    )
+)
+
+
+class SourceRefuses(TidelakeError):
+    """The server does not let this account read."""
+
+
+class TableChanged(TidelakeError):
+    """A table is no longer what it was when its copy began: the copy begins anew."""
+
+
+class SourceAway(TryAgain):
+    """The connection broke, or the server answers with an error that may pass."""
+
+
+class Session:
+    """Open it on the thread that uses it."""
+
+    def __init__(self, connect: Connect) -> None:
+        """``connect`` gives a new PyMySQL connection, in autocommit. Raises as ``query`` does."""
+        try:
+            self._connection = connect()
+        except (pymysql.MySQLError, OSError) as error:
+            raise _sorted(error, "no connection to the source") from error
+        self.is_mariadb = "mariadb" in self._connection.get_server_info().lower()
+        for statement in (*_SETTINGS, f"SET SESSION {_NO_TIME_LIMIT[self.is_mariadb]}"):
+            self.query(statement)
+
+    def close(self) -> None:
+        with suppress(pymysql.MySQLError, OSError):
+            self._connection.close()
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._connection.open)
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a small answer. Raises SourceRefuses, TableChanged or SourceAway."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(statement)
+                return list(cursor.fetchall())
+        except (pymysql.MySQLError, OSError) as error:
+            raise _sorted(error, "the source did not answer") from error
+
+    def blocks(self, statement: str, columns: int) -> Iterator[list[pa.LargeBinaryArray]]:
+        """The columns of some 8 MiB of rows at a time, as texts. Raises as ``query`` does.
+
+        A caller that stops before the end closes the connection by that.
+        """
+        is_whole = False
+        try:
+            buffer = self._ask(statement)
+            receive = self._connection._sock.recv_into
+            while True:
+                while not buffer.is_full and not buffer.is_over:
+                    if not (count := receive(buffer.space())):
+                        raise ConnectionError("the server has closed the connection")
+                    buffer.received(count)
+                if (rows := buffer.take()) is None:
+                    break
+                yield texts_of(rows, columns)
+            if buffer.error is not None:
+                pymysql.err.raise_mysql_exception(buffer.error)
+            self._connection._next_seq_id = 0
+            is_whole = True
+        except (pymysql.MySQLError, OSError, GarbledRows) as error:
+            raise _sorted(error, "the source broke off an answer") from error
+        finally:
+            if not is_whole:
+                self.close()
+
+    def _ask(self, statement: str) -> PacketBuffer:
+        """Send the statement and read the result up to its first row."""
+        connection = self._connection
+        connection._execute_command(COMMAND.COM_QUERY, statement)
+        count = connection._read_packet().read_length_encoded_integer()
+        for _ in range(count):
+            connection._read_packet(FieldDescriptorPacket)
+        connection._read_packet()  # the end of the columns
+        buffer = PacketBuffer(BLOCK_BYTES)
+        read_ahead = connection._rfile.read1(BLOCK_BYTES)  # what the descriptions came with
+        buffer.space()[: len(read_ahead)] = read_ahead
+        buffer.received(len(read_ahead))
+        return buffer
+
+
+def _sorted(error: Exception, what: str) -> TidelakeError:
+    """The error by what is to be done about it."""
+    number, text = error.args[:2] if len(error.args) > 1 else (0, str(error))
+    if number in _NO_RIGHT:
+        return SourceRefuses(f"{what}: {text} ({number}); grant the account what it lacks")
+    if number in _OTHER_TABLE:
+        return TableChanged(f"{what}: {text} ({number})")
+    return SourceAway(f"{what}: {text} ({number or type(error).__name__})")

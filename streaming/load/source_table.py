@@ -1,0 +1,128 @@
+"""What a table of the source is, as a copy needs it: columns, key, and about how large."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from coordination.errors import ConfigError
+from coordination.model import TableName
+from sinks.types.mysql_type import MySQLType
+from streaming.load.cells import cell_type
+
+Query = Callable[[str], list[tuple[Any, ...]]]
+PRIMARY: Final = "PRIMARY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceColumn:
+    """``charset``: the server's name of a text's character set; None for what is no text."""
+
+    name: str
+    type: MySQLType
+    nullable: bool
+    charset: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTable:
+    """A table, with all columns that its row images have: invisible and generated ones too.
+
+    ``key``: the columns of the primary key, or of the first unique one without NULLs; empty: there
+    is none that orders all rows. ``index`` is its name. ``rows`` and ``bytes`` are the server's
+    estimates.
+    """
+
+    name: TableName
+    columns: tuple[SourceColumn, ...]
+    key: tuple[str, ...]
+    index: str
+    rows: int
+    bytes: int
+
+    @property
+    def key_columns(self) -> tuple[SourceColumn, ...]:
+        by_name = {column.name: column for column in self.columns}
+        return tuple(by_name[name] for name in self.key)
+
+
+def read_tables(query: Query, schemas: Sequence[str]) -> list[SourceTable]:
+    """The tables of these schemas, without views and sequences: three statements for all of them.
+
+    Raises ConfigError for a table with a column that cannot be copied.
+    """
+    where = f"TABLE_SCHEMA IN ({', '.join(map(_text, schemas))})"
+    sizes = query(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(TABLE_ROWS, 0), COALESCE(DATA_LENGTH, 0)"
+        f" FROM information_schema.TABLES WHERE {where}"
+        " AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
+    )
+    columns: dict[TableName, list[SourceColumn]] = defaultdict(list)
+    for schema, table, name, text, nullable, charset in query(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME"
+        f" FROM information_schema.COLUMNS WHERE {where}"
+        " ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"
+    ):
+        column = SourceColumn(
+            name=name, type=MySQLType.parse(text), nullable=nullable == "YES", charset=charset
+        )
+        columns[TableName(schema, table)].append(column)
+    indexes: dict[TableName, list[tuple[str, str | None, int | None]]] = defaultdict(list)
+    for schema, table, index, name, prefix in query(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART"
+        f" FROM information_schema.STATISTICS WHERE {where} AND NON_UNIQUE = 0"
+        " ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME = 'PRIMARY' DESC, INDEX_NAME, SEQ_IN_INDEX"
+    ):
+        indexes[TableName(schema, table)].append((index, name, prefix))
+    found = []
+    for schema, table, rows, size in sizes:
+        name = TableName(schema, table)
+        index, key = key_of(indexes[name], columns[name])
+        found.append(
+            SourceTable(
+                name=name,
+                columns=tuple(_copied(name, columns[name])),
+                key=key,
+                index=index,
+                rows=int(rows),
+                bytes=int(size),
+            )
+        )
+    return found
+
+
+def key_of(
+    indexes: Iterable[tuple[str, str | None, int | None]], columns: Iterable[SourceColumn]
+) -> tuple[str, tuple[str, ...]]:
+    """The index by which rows are told apart, and its columns; ("", ()): there is none.
+
+    ``indexes``: (index, column, bytes of a prefix) of unique ones, the primary key first. One
+    with NULLs, with an expression or with a part of a column does not tell all rows apart in an
+    order that a WHERE can name.
+    """
+    nullable = {column.name: column.nullable for column in columns}
+    parts: dict[str, list[tuple[str | None, int | None]]] = defaultdict(list)
+    for index, name, prefix in indexes:
+        parts[index].append((name, prefix))
+    for index, named in parts.items():
+        names = tuple(name for name, prefix in named if name is not None and prefix is None)
+        if len(names) == len(named) and not any(nullable[name] for name in names):
+            return index, names
+    return "", ()
+
+
+def _copied(table: TableName, columns: Iterable[SourceColumn]) -> Iterable[SourceColumn]:
+    for column in columns:
+        if cell_type(column.type) is None:
+            raise ConfigError(
+                f"column {column.name} of {table} has the type {column.type}, which cannot be"
+                " copied: leave the table out with [filter] rules"
+            )
+        yield column
+
+
+def _text(value: str) -> str:
+    """A text as SQL writes it, in whatever sql_mode."""
+    return f"CONVERT(0x{value.encode().hex()} USING utf8mb4)" if value else "''"
