@@ -1,6 +1,8 @@
 """What the bytes of a binlog mean: pure functions on NumPy and Arrow, without I/O.
 
 packets                                     framed bytes of the socket ─► where events begin
-events, control_events, transactions        headers; GTIDs, statements, files; transactions
-blocks ── row_events ── table_map, cells/   a slice ─► blocks of rows
+events, control/                            headers and checksums; GTIDs, statements, files
+blocks ── row_events ── maps_in_force       a slice ─► its row events by table
+inflate                                     compressed events ─► ordinary ones
+block_body ── cells/                        row images ─► Arrow columns ─► a block's body
 """

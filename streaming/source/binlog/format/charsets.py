@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,3 +62,11 @@ CODECS: Final[Mapping[str, str]] = {
     "utf8mb3": UTF_8,
     "utf8mb4": UTF_8,
 }
+
+
+def charsets_of(listed: Iterable[tuple[int, str, int]]) -> dict[int, Charset]:
+    """From what the server lists: the ID of a collation, the name of its character set, and that
+    set's MAXLEN. A character set that Python cannot decode is left out."""
+    return {
+        number: Charset(CODECS[name], width) for number, name, width in listed if name in CODECS
+    }

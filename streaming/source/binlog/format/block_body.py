@@ -1,0 +1,128 @@
+"""The body of a row block: the rows of one table and shape, as the contract has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.protocols.contract import (
+    DATA,
+    ERROR_CLASS,
+    ERROR_MESSAGE,
+    OLD,
+    ROW_FIELDS,
+    Cells,
+    Order,
+    wire_metadata,
+)
+from streaming.source.binlog.format.cells.column import Column, mysql_type
+from streaming.source.binlog.format.cells.layout import Mask
+from streaming.source.binlog.format.cells.moment_cells import as_texts
+from streaming.source.binlog.format.cells.reading import Reading
+from streaming.source.binlog.format.cells.row_cells import row_cells
+from streaming.source.binlog.format.charsets import Charsets
+from streaming.source.binlog.format.events import Bytes, Offsets
+from streaming.source.binlog.format.faults import BAD_CELL
+from streaming.source.binlog.format.row_events import TableRows
+from streaming.source.binlog.format.table_map import TableMap
+
+
+def row_body(
+    data: Bytes,
+    rows: TableRows,
+    table: TableMap,
+    *,
+    commit_ts: Offsets,
+    position: Offsets,
+    charsets: Charsets,
+    key: Sequence[str] | None,
+) -> tuple[pa.Table, int]:
+    """The body, and how many of its rows have an ``old``: with ``key`` those UPDATEs that change
+    it, with its old values; else every UPDATE, with its whole old row. ``commit_ts`` and
+    ``position`` are the rows'."""
+    reading = Reading(data, charsets)
+    cells = row_cells(reading, rows.at, table.columns)
+    columns = [
+        pa.array(rows.op),
+        pa.array(commit_ts),
+        pa.array(position),
+        pa.array(rows.index),
+        _struct(cells),
+    ]
+    fields = [*ROW_FIELDS, pa.field(DATA, columns[-1].type)]
+    errors = reading.faults
+    updates = np.flatnonzero(rows.old_at >= 0)
+    key_changes = 0
+    if len(updates):
+        reading = Reading(data, charsets)
+        old = row_cells(reading, rows.old_at[updates], table.columns, key)
+        if key is not None:
+            is_changed = _differ(old, cells, updates, len(rows.op), table.columns)
+            updates = updates[is_changed]
+            old = {name: cell.filter(pa.array(is_changed)) for name, cell in old.items()}
+            reading = Reading(data, charsets, [(m[is_changed], t) for m, t in reading.faults])
+        key_changes = len(updates)
+        errors = [*errors, *_spread(reading, updates, len(rows.op))]
+    if key_changes:
+        index = np.zeros(len(rows.op), np.int64)
+        is_null = np.ones(len(rows.op), np.bool_)
+        index[updates], is_null[updates] = np.arange(len(updates)), False
+        columns.append(_struct(old).take(pa.array(index, mask=is_null)))
+        fields.append(pa.field(OLD, columns[-1].type))
+    if errors:
+        columns += _error_columns(errors, len(rows.op))
+        fields += [pa.field(ERROR_CLASS, pa.string()), pa.field(ERROR_MESSAGE, pa.string())]
+    types = [(column.name, str(mysql_type(column, charsets))) for column in table.columns]
+    metadata = wire_metadata(types, table.key, order=Order.PLACE, cells=Cells.TYPED)
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata)), key_changes
+
+
+def _struct(cells: Mapping[str, pa.Array]) -> pa.StructArray:
+    return pa.StructArray.from_arrays([*cells.values()], [*cells])
+
+
+def _differ(
+    old: Mapping[str, pa.Array],
+    new: Mapping[str, pa.Array],
+    updates: Offsets,
+    count: int,
+    columns: Sequence[Column],
+) -> Mask:
+    """Which UPDATEs have another value in one of the ``old`` columns."""
+    differ = np.zeros(len(updates), np.bool_)
+    by_name = {column.name: column for column in columns}
+    every = len(updates) == count
+    for name, before in old.items():
+        after = new[name] if every else new[name].take(pa.array(updates))
+        if before.type != after.type:  # one of them has a date that no calendar has
+            before, after = (as_texts(each, by_name[name]) for each in (before, after))
+        found = pc.fill_null(pc.not_equal(before, after), True)
+        differ |= found.to_numpy(zero_copy_only=False)
+    return differ
+
+
+def _spread(reading: Reading, updates: Offsets, count: int) -> list[tuple[Mask, str]]:
+    """The faults of old rows by row."""
+    found = []
+    for is_bad, message in reading.faults:
+        rows = np.zeros(count, np.bool_)
+        rows[updates[is_bad]] = True
+        if rows.any():
+            found.append((rows, message))
+    return found
+
+
+def _error_columns(errors: Sequence[tuple[Mask, str]], count: int) -> list[pa.Array]:
+    """The first error of each row, column by column."""
+    number = np.zeros(count, np.int64)
+    is_good = np.ones(count, np.bool_)
+    for place, (is_bad, _) in enumerate(errors):
+        number[is_bad & is_good] = place
+        is_good &= ~is_bad
+    messages = pa.array([message for _, message in errors], pa.string())
+    chosen = pa.array(number, mask=is_good)
+    classes = pa.array([BAD_CELL] * len(errors), pa.string())
+    return [classes.take(chosen), messages.take(chosen)]

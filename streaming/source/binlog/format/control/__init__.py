@@ -1,0 +1,1 @@
+"""The events that are no rows: names and ends of transactions, statements, files."""

@@ -1,0 +1,166 @@
+"""The names of transactions: GTIDs, and those of XA.
+
+Each function takes one event (`events.event_at`) and raises BadEvent where its body is not what its
+type says.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+from uuid import UUID
+
+from streaming.source.binlog.format.byte_reader import ByteReader
+from streaming.source.binlog.format.events import Event
+from streaming.source.binlog.format.faults import Refused
+from streaming.source.binlog.format.type_codes import EventType
+
+_ORIGINAL_FOLLOWS: Final = 1 << 55  # in MySQL's immediate commit time
+_LOGICAL_CLOCK_BYTES: Final = 17
+
+
+class AlterStep(StrEnum):
+    """MariaDB may log an ALTER TABLE twice (``binlog_alter_two_phase``): it counts at COMMIT."""
+
+    START = "start"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """The name of an XA transaction."""
+
+    format_id: int
+    gtrid: bytes
+    bqual: bytes
+
+    def __str__(self) -> str:
+        return f"X'{self.gtrid.hex()}',X'{self.bqual.hex()}',{self.format_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MariaGtid:
+    """A GTID event of MariaDB. ``time_s``: when the transaction was committed, as its session's
+    clock says."""
+
+    domain: int
+    server_id: int
+    sequence: int
+    time_s: int
+    is_standalone: bool  # one statement, without an event that ends it
+    is_ddl: bool
+    is_transactional: bool
+    xa_prepared: Xid | None = None  # the transaction ends in an XA PREPARE
+    xa_completed: Xid | None = None  # an XA COMMIT or XA ROLLBACK follows
+    alter: AlterStep | None = None
+
+    def __str__(self) -> str:
+        return f"{self.domain}-{self.server_id}-{self.sequence}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MySQLGtid:
+    """A GTID event of MySQL. An anonymous one (``gtid_mode = OFF``) has no ``uuid``. Commit times
+    in microseconds, of the server that committed first; None before MySQL 8.0."""
+
+    uuid: str | None
+    number: int
+    original_us: int | None = None
+    immediate_us: int | None = None
+    length: int | None = None  # bytes of the whole transaction in the file
+
+    def __str__(self) -> str:
+        return f"{self.uuid}:{self.number}" if self.uuid else "anonymous"
+
+
+def maria_gtid(event: Event) -> MariaGtid:
+    body = ByteReader(event.body)
+    sequence, domain, flags = body.number(8), body.number(4), body.number(1)
+    if flags & 0x02:  # of a group commit: its ID
+        body.take(8)
+    prepared = _xid(body) if flags & 0x40 else None
+    completed = _xid(body) if flags & 0x80 else None
+    more = body.number(1) if body.left else 0
+    alter = next(
+        (step for step, bit in zip(AlterStep, (0x02, 0x04, 0x08), strict=True) if more & bit), None
+    )
+    return MariaGtid(
+        domain=domain,
+        server_id=event.server_id,
+        sequence=sequence,
+        time_s=event.time_s,
+        is_standalone=bool(flags & 0x01),
+        is_ddl=bool(flags & 0x20),
+        is_transactional=bool(flags & 0x04),
+        xa_prepared=prepared,
+        xa_completed=completed,
+        alter=alter,
+    )
+
+
+def _xid(body: ByteReader) -> Xid:
+    format_id = int.from_bytes(body.take(4), "little", signed=True)
+    gtrid, bqual = body.number(1), body.number(1)
+    return Xid(format_id, body.take(gtrid), body.take(bqual))
+
+
+def mysql_gtid(event: Event) -> MySQLGtid:
+    """Raises Refused for a tagged GTID (MySQL 8.3 and later)."""
+    if event.kind == EventType.GTID_TAGGED:
+        raise Refused(
+            "the binlog has GTIDs with tags (GTID_NEXT = 'AUTOMATIC:<tag>'), which are not read: "
+            "let no session set a tag, and start behind these transactions"
+        )
+    body = ByteReader(event.body)
+    body.take(1)  # flags
+    uuid, number = body.take(16), body.number(8)
+    name = None if event.kind == EventType.ANONYMOUS_GTID else str(UUID(bytes=uuid))
+    if body.left < _LOGICAL_CLOCK_BYTES + 7:
+        return MySQLGtid(uuid=name, number=number)
+    body.take(_LOGICAL_CLOCK_BYTES)
+    told = body.number(7)
+    immediate = told & ~_ORIGINAL_FOLLOWS
+    original = body.number(7) if told & _ORIGINAL_FOLLOWS else immediate
+    length = body.length_encoded() if body.left else None
+    return MySQLGtid(
+        uuid=name, number=number, original_us=original, immediate_us=immediate, length=length
+    )
+
+
+_XA_STATEMENT: Final = re.compile(
+    rb"\s*XA\s+(?P<verb>COMMIT|ROLLBACK|START|END|PREPARE)\s+"
+    rb"X'(?P<gtrid>[0-9a-f]*)'\s*,\s*X'(?P<bqual>[0-9a-f]*)'\s*,\s*(?P<format>-?\d+)",
+    re.IGNORECASE,
+)
+
+
+def xa_statement(sql: bytes) -> tuple[str, Xid] | None:
+    """COMMIT, ROLLBACK, START, END or PREPARE, and of which transaction; None for another
+    statement. Both servers write the name in hexadecimal digits."""
+    found = _XA_STATEMENT.match(sql)
+    if found is None:
+        return None
+    gtrid, bqual = (bytes.fromhex(found[each].decode()) for each in ("gtrid", "bqual"))
+    return found["verb"].decode().upper(), Xid(int(found["format"]), gtrid, bqual)
+
+
+@dataclass(frozen=True, slots=True)
+class XaPrepare:
+    xid: Xid
+    is_one_phase: bool  # it is a commit
+
+
+def xa_prepare(event: Event) -> XaPrepare:
+    body = ByteReader(event.body)
+    is_one_phase = bool(body.number(1))
+    format_id = int.from_bytes(body.take(4), "little", signed=True)
+    gtrid, bqual = body.number(4), body.number(4)
+    return XaPrepare(Xid(format_id, body.take(gtrid), body.take(bqual)), is_one_phase)
+
+
+def xid(event: Event) -> int:
+    """The number of a transaction in the server; an XID event commits it."""
+    return ByteReader(event.body).number(8)

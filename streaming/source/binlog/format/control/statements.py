@@ -1,0 +1,151 @@
+"""A QUERY event: a statement, and what of its session an event tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from streaming.source.binlog.format.byte_reader import ByteReader
+from streaming.source.binlog.format.charsets import BINARY, UTF_8, Charsets
+from streaming.source.binlog.format.events import Event
+from streaming.source.binlog.format.faults import BadEvent
+from streaming.source.binlog.format.inflate import inflated
+from streaming.source.binlog.format.type_codes import EventType
+
+_SQL_MODE: Final = 1
+_CHARSET: Final = 4
+_TIME_ZONE: Final = 5
+_MANY_SCHEMAS: Final = 254  # so many that their names are left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A statement as a session ran it. What the event does not tell is None."""
+
+    schema: str  # the session's own; empty: none
+    sql: str
+    time_s: int
+    thread_id: int
+    error_code: int  # with which the statement ended on the server; 0: without
+    sql_mode: int | None = None
+    time_zone: str | None = None
+    client_collation: int | None = None  # in whose character set the statement was written
+
+
+def query(event: Event, charsets: Charsets) -> Query:
+    """A QUERY event, or MariaDB's compressed one. Raises BadEvent; also if the statement is not
+    written in its character set."""
+    body = ByteReader(event.body)
+    thread_id, _, schema_size = body.number(4), body.number(4), body.number(1)
+    error_code, status_size = body.number(2), body.number(2)
+    status = _Status()
+    status.read(body.sized(status_size))
+    schema = body.text(schema_size)
+    body.take(1)
+    raw = body.rest()
+    if event.kind == EventType.QUERY_COMPRESSED:
+        raw = inflated(raw)
+    return Query(
+        schema=schema,
+        sql=_text(raw, status.client_collation, charsets),
+        time_s=event.time_s,
+        thread_id=thread_id,
+        error_code=error_code,
+        sql_mode=status.sql_mode,
+        time_zone=status.time_zone,
+        client_collation=status.client_collation,
+    )
+
+
+def _text(raw: bytes, collation: int | None, charsets: Charsets) -> str:
+    charset = charsets.get(collation) if collation is not None else None
+    codec = UTF_8 if charset is None or charset.codec == BINARY else charset.codec
+    try:
+        return raw.decode(codec)
+    except UnicodeDecodeError as error:
+        raise BadEvent(
+            f"a statement is not written in {codec}, the character set of its session: {raw[:80]!r}"
+        ) from error
+
+
+class _Status:
+    """The status variables. A variable of a later server ends the reading: where it ends is not
+    known."""
+
+    def __init__(self) -> None:
+        self.sql_mode: int | None = None
+        self.time_zone: str | None = None
+        self.client_collation: int | None = None
+
+    def read(self, body: ByteReader) -> None:
+        while body.left:
+            code = body.number(1)
+            if code == _SQL_MODE:
+                self.sql_mode = body.number(8)
+            elif code == _CHARSET:
+                self.client_collation = body.number(2)
+                body.take(4)
+            elif code == _TIME_ZONE:
+                self.time_zone = body.text(body.number(1))
+            elif code in _SKIPPED:
+                _SKIPPED[code](body)
+            else:
+                return
+
+
+def _fixed(width: int) -> Callable[[ByteReader], object]:
+    return lambda body: body.take(width)
+
+
+def _sized(body: ByteReader) -> None:
+    body.take(body.number(1))
+
+
+def _catalog(body: ByteReader) -> None:
+    body.take(body.number(1) + 1)
+
+
+def _invoker(body: ByteReader) -> None:
+    _sized(body)
+    _sized(body)
+
+
+def _updated_schemas(body: ByteReader) -> None:
+    count = body.number(1)
+    for _ in range(count if count != _MANY_SCHEMAS else 0):
+        while body.number(1):
+            pass
+
+
+def _alter_flags(body: ByteReader) -> None:
+    if body.number(1) & 0x0C:  # COMMIT or ROLLBACK ALTER: the number of its START
+        body.take(8)
+
+
+def _collations(body: ByteReader) -> None:
+    body.take(4 * body.number(1))
+
+
+_SKIPPED: Final[Mapping[int, Callable[[ByteReader], object]]] = {
+    0: _fixed(4),  # flags
+    2: _catalog,
+    3: _fixed(4),  # auto-increment
+    6: _sized,  # catalog
+    7: _fixed(2),  # lc_time_names
+    8: _fixed(2),  # collation_database
+    9: _fixed(8),  # tables for update
+    10: _fixed(4),  # bytes written
+    11: _invoker,
+    12: _updated_schemas,
+    13: _fixed(3),  # microseconds
+    16: _fixed(1),  # explicit_defaults_for_timestamp
+    17: _fixed(8),  # XID of a DDL
+    18: _fixed(2),  # default_collation_for_utf8mb4
+    19: _fixed(1),  # sql_require_primary_key
+    20: _fixed(1),  # default_table_encryption
+    128: _fixed(3),  # MariaDB: microseconds
+    129: _fixed(8),  # XID
+    130: _alter_flags,
+    131: _collations,
+}

@@ -1,0 +1,200 @@
+"""The row events of a block by table and shape, and where the images of their rows begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from coordination.model import TableName
+from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE
+from streaming.source.binlog.format.cells.layout import Layout, Mask, image_starts, layout_of
+from streaming.source.binlog.format.events import HEADER_BYTES, Events, Offsets, words_of
+from streaming.source.binlog.format.faults import NO_TABLE_MAP, BadEvent, Refused
+from streaming.source.binlog.format.maps_in_force import HEAD_BYTES, Maps, Shape, table_ids
+from streaming.source.binlog.format.table_map import TableMap, table_map
+from streaming.source.binlog.format.type_codes import (
+    DELETES,
+    ROW_EVENTS,
+    UPDATES,
+    EventType,
+)
+
+_NO_ROWS_ID: Final = 0xFFFFFF  # the table ID of an event that ends a statement without rows
+_FIRST_WITH_EXTRA: Final = EventType.WRITE_ROWS  # from this code on an event may have extra data
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Garbage:
+    """An event that means nothing. ``number``: of the block's event; its name where it is sure."""
+
+    number: int
+    fault: BadEvent
+    name: TableName = NO_TABLE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableEvents:
+    """The row events of one shape in a block, by their numbers, which rise."""
+
+    table: TableMap
+    shape: Shape
+    numbers: Offsets
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableRows:
+    """The rows of one shape in a block. ``at``: where each row's image begins: the new one, for a
+    DELETE the old one; ``old_at``: the old one of an UPDATE, else -1."""
+
+    op: npt.NDArray[np.int8]
+    number: Offsets  # of the block's event
+    index: npt.NDArray[np.int32]
+    at: Offsets
+    old_at: Offsets
+
+
+def table_events(
+    events: Events, held: dict[int, Shape], *, is_mariadb: bool
+) -> tuple[list[TableEvents], list[Garbage], dict[int, Shape]]:
+    """By their first event; the garbage among TABLE_MAPs and row events; and the maps that hold
+    behind the block (``held``: before it), by table ID."""
+    garbage: list[Garbage] = []
+    map_numbers = _whole(events, np.flatnonzero(events.kind == EventType.TABLE_MAP), garbage)
+    rows = _whole(events, np.flatnonzero(np.isin(events.kind, ROW_EVENTS)), garbage)
+    maps = Maps.of(events, map_numbers, held)
+    places = maps.places(events, rows)
+    is_unknown = places < 0
+    found = []
+    for place, shape in enumerate(maps.shapes):
+        numbers = rows[places == place]
+        try:
+            table = table_map(shape, is_mariadb=is_mariadb)
+        except BadEvent as fault:
+            at = maps.number[maps.place == place]
+            garbage += [Garbage(number, fault) for number in at[at >= 0].tolist()]
+            is_unknown |= places == place
+            continue
+        if len(numbers):
+            found.append(TableEvents(table, shape, numbers))
+    if is_unknown.any():
+        unknown = rows[is_unknown & (table_ids(events, rows) != _NO_ROWS_ID)]
+        no_map = BadEvent("an event of rows names a table that no TABLE_MAP tells", NO_TABLE_MAP)
+        garbage += [Garbage(number, no_map) for number in unknown.tolist()]
+    found.sort(key=lambda each: int(each.numbers[0]))
+    return found, garbage, maps.held_behind(events, rows)
+
+
+def _whole(events: Events, numbers: Offsets, garbage: list[Garbage]) -> Offsets:
+    """Those that are not shorter than their head."""
+    is_whole = events.end[numbers] - events.at[numbers] >= HEADER_BYTES + HEAD_BYTES
+    if is_whole.all():
+        return numbers
+    fault = BadEvent("the event ends within the head of its body")
+    garbage += [Garbage(number, fault) for number in numbers[~is_whole].tolist()]
+    return numbers[is_whole]
+
+
+def table_rows(
+    events: Events, found: TableEvents, *, is_mariadb: bool
+) -> tuple[TableRows, list[Garbage]]:
+    """Raises Refused where the rows of this table cannot be read, however they come: no names, row
+    images that are not whole, changes of JSON in place of values, a type that is not read."""
+    name = found.table.name
+    if not found.table.has_names:
+        raise Refused(
+            f"the binlog does not name the columns of {name}: SET GLOBAL binlog_row_metadata = "
+            "'FULL' on the server, and start behind the rows that were written before it"
+        )
+    if (events.kind[found.numbers] == EventType.PARTIAL_UPDATE_ROWS).any():
+        raise Refused(
+            f"the binlog has JSON values of {name} by their changes alone: SET GLOBAL "
+            "binlog_row_value_options = '' on the server, let its sessions connect again, and copy "
+            "the table again"
+        )
+    layout = layout_of_shape(found.shape, is_mariadb=is_mariadb)
+    width = layout.bitmap
+    begin = _image_begins(events, found.numbers, len(found.table.columns))
+    is_sure = begin >= 0
+    numbers, begin = found.numbers[is_sure], begin[is_sure]
+    is_update = np.isin(events.kind[numbers], UPDATES)
+    _refuse_partial(events, begin, is_update, found.table, width)
+    starts, owner, is_bad = image_starts(events.data, begin, events.end[numbers], layout)
+    is_odd = np.bincount(owner, minlength=len(numbers)) & 1 == 1
+    is_bad |= is_update & is_odd
+    if is_bad.any():
+        is_kept = ~is_bad[owner]
+        starts, owner = starts[is_kept], owner[is_kept]
+    other = BadEvent(f"an event of rows has another number of columns than the TABLE_MAP of {name}")
+    beyond = BadEvent(f"a row image of {name} ends beyond its event")
+    garbage = [
+        *(Garbage(number, other, name) for number in found.numbers[~is_sure].tolist()),
+        *(Garbage(number, beyond, name) for number in numbers[is_bad].tolist()),
+    ]
+    return _rows(events, numbers, starts, owner, is_update), garbage
+
+
+@lru_cache(maxsize=4096)
+def layout_of_shape(shape: Shape, *, is_mariadb: bool) -> Layout:
+    """Raises Refused."""
+    table = table_map(shape, is_mariadb=is_mariadb)
+    try:
+        return layout_of(table.columns)
+    except Refused as error:
+        raise Refused(f"table {table.name}: {error}") from error
+
+
+def _image_begins(events: Events, numbers: Offsets, count: int) -> Offsets:
+    """Where the first image begins; -1 where the event has not that number of columns."""
+    data, kind, end = events.data, events.kind[numbers], events.end[numbers]
+    at = events.at[numbers] + HEADER_BYTES + HEAD_BYTES
+    extra = words_of(data, "<u2")[at].astype(np.int64)
+    at = np.minimum(at + np.where(kind >= _FIRST_WITH_EXTRA, extra, 0), end)
+    if count < 251:
+        is_same = data[at] == count
+    else:
+        is_same = (data[at] == 252) & (words_of(data, "<u2")[at + 1] == count)
+    bitmaps = np.where(np.isin(kind, UPDATES), 2, 1) * ((count + 7) // 8)
+    begin = at + (1 if count < 251 else 3) + bitmaps
+    return np.where(is_same & (begin <= end), begin, -1)
+
+
+def _refuse_partial(
+    events: Events, begin: Offsets, is_update: Mask, table: TableMap, width: int
+) -> None:
+    """The bitmaps of the columns that are there stand before the first image."""
+    full = (1 << len(table.columns)) - 1
+    for byte in range(width):
+        expected = full >> 8 * byte & 0xFF
+        after = events.data[begin - width + byte]
+        before = events.data[begin[is_update] - 2 * width + byte]
+        if (after & expected != expected).any() or (before & expected != expected).any():
+            raise Refused(
+                f"the binlog has rows of {table.name} without all of their columns: "
+                "SET GLOBAL binlog_row_image = 'FULL' on the server, let its sessions connect "
+                "again, and copy the table again"
+            )
+
+
+def _rows(
+    events: Events, numbers: Offsets, starts: Offsets, owner: Offsets, is_update: Mask
+) -> TableRows:
+    """The images of an UPDATE are the old one and the new one of each row, by turns."""
+    first = np.searchsorted(owner, np.arange(len(numbers)))
+    nth = np.arange(len(starts)) - first[owner]
+    is_paired = is_update[owner]
+    rows = np.flatnonzero(~is_paired | (nth & 1 == 1))
+    op = np.where(np.isin(events.kind[numbers], DELETES), OP_DELETE, OP_INSERT)
+    op = np.where(is_update, OP_UPDATE, op).astype(np.int8)
+    owner, is_paired = owner[rows], is_paired[rows]
+    index = np.where(is_paired, nth[rows] >> 1, nth[rows]) + events.base[numbers][owner]
+    return TableRows(
+        op=op[owner],
+        number=numbers[owner],
+        index=index.astype(np.int32),
+        at=starts[rows],
+        old_at=np.where(is_paired, starts[rows - 1], -1),
+    )
