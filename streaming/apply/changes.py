@@ -62,7 +62,6 @@ from streaming.apply.rows_to_apply import (
     Mask,
     Piece,
     RowNumbers,
-    origins_of,
     pieces_to_apply,
 )
 from streaming.apply.table_task import ChangeRules, TableTask
@@ -113,7 +112,7 @@ def changes(
         last = last_changes([(each.piece, each.row_keys(), each.last) for each in pieces])
     return TableChanges(
         rows=versions(rows, schema.key) if task.form.is_history else rows,
-        errors=error_table(errors, origins_of(blocks)),
+        errors=error_table(errors),
         dropped=_dropped(pieces) if rules.drops else {},
         nulled=dict(sum((each.count_nulled() for each in pieces), Counter())),
         last=last,
