@@ -123,7 +123,7 @@ class _PieceEvents:
 
     def __init__(self, piece: Piece, rules: ChangeRules) -> None:
         schema, delivered = piece.of.schema, piece.of.schema.delivered
-        known = {column.name for column in delivered}
+        known = {column.name for column in schema.columns}  # a binlog has virtual ones too
         self.piece = piece
         self.errors: list[RowErrors] = []
         self.is_good = np.ones(piece.count, np.bool_)

@@ -128,7 +128,7 @@ class _PieceChanges:
         """``schema``: the present one."""
         then = piece.of.schema
         delivered = then.delivered
-        known = {column.name for column in delivered}
+        known = {column.name for column in then.columns}  # a binlog has virtual ones too
         told = piece.error_class
         self.piece = piece
         self.keys = typed_keys(piece, rules)
@@ -287,7 +287,7 @@ def incomplete_rows(piece: Piece) -> Mask:
     is_it = np.zeros(piece.count, np.bool_)
     for errors in _incomplete(piece):
         is_it[errors.rows] = True
-    known = {column.name for column in piece.of.schema.delivered}
+    known = {column.name for column in piece.of.schema.columns}
     return is_it | any(field.name not in known for field in piece.shape)
 
 

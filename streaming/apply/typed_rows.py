@@ -203,5 +203,5 @@ class _Failures:
         if len(at):
             rows = at if self.rows is None else self.rows[at]
             rule = NO_DAY_IN_KEY_MESSAGE if in_key else NO_DAY_MESSAGE
-            text = cell_texts(cells.take(pa.array(at)))
+            text = cell_texts(cells.take(pa.array(at))).cast(pa.string())
             self.errors.append(cast_errors(rows, text, column, rule))
