@@ -6,7 +6,9 @@ TiCDC's streams are at least once. An event is known by its commit-ts, its key, 
 DELETE: within one commit-ts a key has no more than these two. Without a key it is known by all that
 it says: rows that are equal in every column, written at one commit-ts, are one event. An event of a
 binlog is known by its place, with a key or without: it is always at the same one, and a transaction
-may change a key many times (``contract.Order``).
+may change a key many times (``contract.Order``). COMMIT_ORDER tells that order: by the place the
+number of the event, else 0 for a DELETE and 1 for what comes after it. So it depends on the events
+alone.
 
 An UPDATE is two rows, its old values first, where the message has them. Every row that cannot be
 applied is an error by itself, whole.
@@ -29,6 +31,7 @@ from sinks.merge_on_write.files.sorted_files import gathered
 from sinks.target.write_mode import (
     AFTER_UPDATE,
     BEFORE_UPDATE,
+    COMMIT_ORDER,
     COMMIT_TIME,
     COMMIT_TS,
     DELETED,
@@ -42,7 +45,7 @@ from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.key_hash import Keys, keys_of
 from sinks.types.table_schema import MOMENTS, TableSchema
 from streaming.apply.changes import TableChanges
-from streaming.apply.last_change import last_changes, last_entries
+from streaming.apply.last_change import last_changes, last_entries, order_of_pieces
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import (
     NO_COLUMN_MESSAGE,
@@ -233,13 +236,30 @@ def _lost_keys(piece: Piece, key: TypedKeys) -> Iterator[pa.Array]:
 
 def _table(schema: TableSchema, sides: Sequence[_Side]) -> pa.Table:
     types = {column.name: arrow_type(column.type) for column in schema.delivered}
-    types |= {name: arrow_of(kind) for name, kind in LOG_COLUMNS.items()}
+    types |= {name: arrow_of(kind) for name, kind in LOG_COLUMNS.items() if name != COMMIT_ORDER}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in types}
     for side in sides:
         for name, values in {**side.columns, **side.log_columns()}.items():
             chunks[name].append(values)
     table = pa.table({name: pa.chunked_array(chunks[name], of) for name, of in types.items()})
-    if not sides:
-        return table
-    order = [np.concatenate(parts) for parts in zip(*(side.order() for side in sides), strict=True)]
-    return gathered(table, np.lexsort(order[::-1]), table.nbytes)
+    numbers = np.empty(0, np.int32)
+    if sides:
+        order = [
+            np.concatenate(parts) for parts in zip(*(side.order() for side in sides), strict=True)
+        ]
+        rows = np.lexsort(order[::-1])
+        table = gathered(table, rows, table.nbytes)
+        net = order_of_pieces([side.piece for side in sides]) is Order.NET
+        numbers = order[1][rows].astype(np.int32) if net else _event_numbers(order[:-1], rows)
+    return table.append_column(COMMIT_ORDER, pa.array(numbers, arrow_of(LOG_COLUMNS[COMMIT_ORDER])))
+
+
+def _event_numbers(place: Sequence[npt.NDArray[Any]], rows: RowNumbers) -> npt.NDArray[np.int32]:
+    """For each of ``rows``, which are in order, the number of its event among those of its
+    commit-ts, from 0. ``place``: the commit-ts, and what else the event is known by."""
+    is_next = [np.diff(column[rows].astype(np.int64), prepend=-1) != 0 for column in place]
+    begins = np.flatnonzero(is_next[0])
+    numbers = np.cumsum(np.logical_or.reduce(is_next))
+    numbers -= np.repeat(numbers[begins], np.diff(np.append(begins, len(rows))))
+    found: npt.NDArray[np.int32] = numbers.astype(np.int32)
+    return found
