@@ -62,6 +62,7 @@ from streaming.apply.rows_to_apply import (
     Mask,
     Piece,
     RowNumbers,
+    origins_of,
     pieces_to_apply,
 )
 from streaming.apply.table_task import ChangeRules, TableTask
@@ -112,7 +113,7 @@ def changes(
         last = last_changes([(each.piece, each.row_keys(), each.last) for each in pieces])
     return TableChanges(
         rows=versions(rows, schema.key) if task.form.is_history else rows,
-        errors=error_table(errors),
+        errors=error_table(errors, origins_of(blocks)),
         dropped=_dropped(pieces) if rules.drops else {},
         nulled=dict(sum((each.count_nulled() for each in pieces), Counter())),
         last=last,
@@ -128,7 +129,7 @@ class _PieceChanges:
         """``schema``: the present one."""
         then = piece.of.schema
         delivered = then.delivered
-        known = {column.name for column in then.columns}  # a binlog has virtual ones too
+        known = {column.name for column in delivered}
         told = piece.error_class
         self.piece = piece
         self.keys = typed_keys(piece, rules)
@@ -287,7 +288,7 @@ def incomplete_rows(piece: Piece) -> Mask:
     is_it = np.zeros(piece.count, np.bool_)
     for errors in _incomplete(piece):
         is_it[errors.rows] = True
-    known = {column.name for column in piece.of.schema.columns}
+    known = {column.name for column in piece.of.schema.delivered}
     return is_it | any(field.name not in known for field in piece.shape)
 
 

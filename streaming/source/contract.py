@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
+from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Wanted
-from streaming.source.limits import Limits, Marks
+from streaming.source.limits import Limits
 from streaming.source.positions import Positions
 
 if TYPE_CHECKING:
@@ -158,16 +159,13 @@ class Source(Protocol):
     def ends(self, parts: Iterable[str]) -> dict[str, int]:
         """The position after the last message, by part."""
 
-    def limits(self, shape: SourceShape, recorded: Marks) -> Limits:
+    def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Limits:
         """A new object that turns blocks and positions into W (rule 2), before anything is read.
         ``recorded``: watermarks of an earlier reading, which count when reading has passed them."""
 
-    def settled(
-        self, shape: SourceShape, limits: Limits, position: Positions, stored: Marks
-    ) -> Limits:
+    def settled(self, shape: SourceShape, limits: Limits, position: Positions) -> Limits:
         """``limits``, after everything before ``position`` has been read, with what only the source
-        can tell besides: the same object where it can tell nothing. ``stored``: the watermarks that
-        are in the changefeed's row by now."""
+        can tell besides: the same object where it can tell nothing."""
 
     def distance(self, begin: Positions, end: Positions) -> int:
         """How many messages lie between, about. Does not ask."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.recording_uri import RecordingSettings
 from conf.sources.source_uri import SourceSettings
-from streaming.source.binlog.source import BinlogSource
+from coordination.errors import ConfigError
 from streaming.source.contract import Source
 from streaming.source.kafka.source import KafkaSource
 from streaming.source.recording.source import RecordingSource
 
 
 def open_source(settings: SourceSettings) -> Source:
-    """Asks nothing yet."""
+    """Asks nothing yet. Raises ConfigError."""
     if isinstance(settings, BinlogSettings):
-        return BinlogSource(settings)
+        raise ConfigError("source-uri: a database cannot be read yet: use kafka://")
     if isinstance(settings, RecordingSettings):
         return RecordingSource(settings)
     return KafkaSource(settings)

@@ -7,7 +7,7 @@ side; so the parts can be compared one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ ROW: Final = np.dtype([("key", "<u8", 2), ("cells", "<u8", 2), ("place", "<i8")]
 MEMORY_BYTES: Final = 64 << 20  # of one side's rows; beyond it they go to files
 PART_ROWS: Final = 2_000_000  # of both sides, of a part that is compared: some 200 MB
 MOST_PARTS: Final = 256  # as many files are open at a time
+_STRANGE: Final = np.uint64(0xA5A5A5A5A5A5A5A5)
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 Hashes = npt.NDArray[np.void]  # of dtype ROW
@@ -32,11 +33,32 @@ CellsHash = tuple[int, int]
 SEVERAL: Final = (-1, -1)  # in the place of one row's hash: it equals none
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Rows of one side in columns of the table's types: those of the key, and all others.
+    ``place``: where the batch stands, for who reads it again. ``strange``: which rows have a value
+    that the table's type cannot hold (None: none has); they equal no row."""
+
+    key: tuple[pa.Array, ...]
+    cells: tuple[pa.Array, ...]
+    place: int = -1
+    strange: Mask | None = None
+
+    def filtered(self, keep: Mask) -> Batch:
+        mask = pa.array(keep)
+        return Batch(
+            tuple(each.filter(mask) for each in self.key),
+            tuple(each.filter(mask) for each in self.cells),
+            self.place,
+            None if self.strange is None else self.strange[keep],
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Differing:
     """A key whose rows are not equal on both sides. The hash of the cells is None where that side
-    has no such row, and SEVERAL where it has more than one. ``place`` is the database's (`hashed`),
-    -1 where it has no row."""
+    has no such row, and SEVERAL where it has more than one. ``place`` is that of the database's
+    batch, -1 where it has no row."""
 
     key: KeyHash
     lake: CellsHash | None
@@ -44,16 +66,17 @@ class Differing:
     place: int
 
 
-def hashed(key: Sequence[pa.Array], cells: Sequence[pa.Array], place: int = -1) -> Hashes:
-    """The rows of a batch. ``place``: where the batch stands, for who reads it again."""
-    rows = np.zeros(len(key[0]), ROW)
-    rows["place"] = place
-    for name, arrays in (("key", key), ("cells", cells)):
+def hashed(batch: Batch) -> Hashes:
+    rows = np.zeros(len(batch.key[0]), ROW)
+    rows["place"] = batch.place
+    for name, arrays in (("key", batch.key), ("cells", batch.cells)):
         if not arrays:  # a table of key columns alone
             continue
         found = keys_of(arrays)
         rows[name][:, 0] = found.first.view(np.uint64)
         rows[name][:, 1] = 0 if found.second is None else found.second
+    if batch.strange is not None:
+        rows["cells"][batch.strange] ^= _STRANGE
     return rows
 
 
@@ -190,11 +213,15 @@ def _one(cells: npt.NDArray[np.uint64]) -> CellsHash | None:
     return None if not len(cells) else SEVERAL if len(cells) > 1 else _words(cells[0])
 
 
-def is_among(rows: Hashes, keys: Collection[KeyHash]) -> Mask:
+def key_set(keys: Collection[KeyHash]) -> Words:
+    """Keys, for ``is_among``."""
+    return np.array(sorted(keys), np.uint64).reshape(-1, 2)
+
+
+def is_among(rows: Hashes, keys: Words) -> Mask:
     """Which of the rows have one of these keys."""
-    wanted = np.array(sorted(keys), np.uint64).reshape(-1, 2)
     ours = np.ascontiguousarray(rows["key"]).view(_PAIR).ravel()
-    found: Mask = np.isin(ours, wanted.view(_PAIR).ravel())
+    found: Mask = np.isin(ours, keys.view(_PAIR).ravel())
     return found
 
 

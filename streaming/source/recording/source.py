@@ -7,7 +7,7 @@ a run without a target-ts goes to there (`end_ts`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 from conf.sources.recording_uri import RecordingSettings
 from coordination.errors import ConfigError
 from coordination.model import Ts
+from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Kind
 from streaming.protocols.decoders import decoder_of
 from streaming.source.contract import (
@@ -27,7 +28,7 @@ from streaming.source.contract import (
     SourceLost,
     SourceShape,
 )
-from streaming.source.limits import Limits, Marks
+from streaming.source.limits import Limits
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, NoBase64, chunks
@@ -93,16 +94,10 @@ class RecordingSource:
     def ends(self, parts: Iterable[str]) -> dict[str, int]:
         return dict.fromkeys(parts, self._file().lines)
 
-    def limits(self, shape: SourceShape, recorded: Marks) -> Watermarks:
+    def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Watermarks:
         return Watermarks(parts=shape.parts, recorded=recorded)
 
-    def settled(
-        self,
-        shape: SourceShape,
-        limits: Limits,
-        position: Positions,
-        stored: Marks,  # noqa: ARG002
-    ) -> Limits:
+    def settled(self, shape: SourceShape, limits: Limits, position: Positions) -> Limits:
         """Strays get nothing more when they are read to the end."""
         assert isinstance(limits, Watermarks)
         lines = self._file().lines

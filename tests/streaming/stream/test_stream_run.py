@@ -42,9 +42,7 @@ class Mute:
     def ends(self, partitions: Iterable[str]) -> dict[str, int]:
         return dict.fromkeys(partitions, 7)
 
-    def settled(
-        self, _shape: object, limits: Watermarks, _position: object, _stored: object
-    ) -> Watermarks:
+    def settled(self, _shape: object, limits: Watermarks, _position: object) -> Watermarks:
         return limits
 
     distance = staticmethod(counted)

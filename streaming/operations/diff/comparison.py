@@ -1,0 +1,131 @@
+"""All tables of a changefeed, or some, beside the database that it follows."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from conf.settings import DeltaSink
+from coordination.errors import ConfigError, TidelakeError
+from coordination.model import TableName
+from coordination.secrets import revealed_options
+from coordination.trust.clock import Clock, SystemClock
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import DROPPED, ProgressRow
+from sinks.control.warehouse import ControlTables
+from sinks.types.text_arrays import CastRules
+from streaming.load.session import Session
+from streaming.load.source_table import SourceTable, read_tables
+from streaming.operations.diff.database_rows import DatabaseRows
+from streaming.operations.diff.findings import DiffReport, TableFinding
+from streaming.operations.diff.lake_rows import open_newest
+from streaming.operations.diff.passing import LowWaterPassing
+from streaming.operations.diff.table_diff import Told, compare_table
+from streaming.operations.progress_report import changefeed_rows
+from streaming.source.contract import Source
+
+WAIT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffLimits:
+    """``wait_s``: how long a table may take to come to what the database had at a reading.
+    ``rows_per_s``: so many rows are read off the database at most; None: as fast as it gives them.
+    ``chunk_rows`` of a SELECT."""
+
+    wait_s: float = WAIT_S
+    rows_per_s: int | None = None
+    chunk_rows: int = 50_000
+
+
+class Pace:
+    """Holds a reader back to so many rows a second."""
+
+    def __init__(self, rows_per_s: int | None, clock: Clock | None = None) -> None:
+        self._rows_per_s = rows_per_s
+        self._clock = clock or SystemClock()
+        self._never = threading.Event()
+        self._free_at = self._clock.monotonic()
+
+    def __call__(self, rows: int) -> None:
+        """These were read just now. Blocks until the next may be."""
+        if self._rows_per_s is None:
+            return
+        now = self._clock.monotonic()
+        self._free_at = max(self._free_at, now) + rows / self._rows_per_s
+        self._clock.wait(self._never, self._free_at - now)
+
+
+def compare_tables(
+    sink: DeltaSink,
+    changefeed_id: str | None,
+    names: Sequence[str],
+    session: Session,
+    source: Source,
+    *,
+    limits: DiffLimits = DiffLimits(),  # it is frozen
+    told: Callable[[TableName], Told] = lambda _name: lambda _rows: None,
+) -> DiffReport:
+    """``names``: as schema.table; none: all tables of the changefeed. ``told`` is asked for each
+    table, and then told how many more rows were read.
+
+    Raises ConfigError for a name that is not there, TidelakeError where a side cannot be read."""
+    row = _changefeed(sink, changefeed_id)
+    control = ControlTables.of(sink)
+    progress = control.progress.read(row.changefeed_id)
+    wanted = _chosen(progress, names)
+    there = _source_tables(session, sorted({name.schema for name in wanted}))
+    options = revealed_options(sink.storage_options)
+    pace, rules = Pace(limits.rows_per_s), _rules(row)
+
+    def one(name: TableName) -> TableFinding:
+        table = there.get(name)
+        if not isinstance(table, SourceTable):
+            return TableFinding(name=name, problem=table or "the database has no such table")
+
+        def rows() -> tuple[ChangefeedRow | None, ProgressRow | None]:
+            feed = row.changefeed_id
+            return control.changefeeds.read(feed), control.progress.read(feed).get(name)
+
+        return compare_table(
+            name,
+            lambda: open_newest(sink.warehouse, name, options),
+            DatabaseRows(session, table, rules, chunk_rows=limits.chunk_rows, pause=pace),
+            LowWaterPassing(source, rows, patience_s=limits.wait_s),
+            told(name),
+        )
+
+    return DiffReport(tables=tuple(map(one, wanted)))
+
+
+def _changefeed(sink: DeltaSink, changefeed_id: str | None) -> ChangefeedRow:
+    rows = changefeed_rows(sink, changefeed_id)
+    if len(rows) > 1:
+        names = ", ".join(row.changefeed_id for row in rows)
+        raise ConfigError(f"{sink.warehouse} has the changefeeds {names}: say which by -c")
+    return rows[0]
+
+
+def _chosen(progress: Mapping[TableName, ProgressRow], names: Sequence[str]) -> list[TableName]:
+    there = {str(name): name for name, row in progress.items() if row.state != DROPPED}
+    if unknown := [name for name in names if name not in there]:
+        raise ConfigError(
+            f"the changefeed has no table {unknown[0]}, but {', '.join(sorted(there)) or 'none'}"
+        )
+    return sorted(there[name] for name in (dict.fromkeys(names) if names else there))
+
+
+def _source_tables(session: Session, schemas: Sequence[str]) -> dict[TableName, SourceTable | str]:
+    """The database's tables, or why one cannot be read."""
+    found = read_tables(session.query, schemas) if schemas else []
+    return {table.name: table for table in found}
+
+
+def _rules(row: ChangefeedRow) -> CastRules:
+    """The rules by which the changefeed's rows were cast."""
+    if row.row_rules is None:
+        raise TidelakeError(f"changefeed {row.changefeed_id} has not run yet: there is no row")
+    return CastRules(time_zone="UTC", zero_date=json.loads(row.row_rules)["zero_date"])

@@ -1,0 +1,112 @@
+"""The answer of a comparison, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from coordination.model import TableName
+
+Cell = Any  # a value as Arrow gives it to Python
+Kind = Literal["missing", "extra", "changed", "unfit", "several"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFinding:
+    """A row that is not equal. ``missing``: the database alone has it; ``extra``: the table alone;
+    ``unfit``: the database's row has a value that the table's type cannot hold; ``several``: one
+    side has more than one with this key. ``cells``: the columns that differ, with the value of the
+    table and of the database. ``is_settled``: it is no change on its way."""
+
+    key: Mapping[str, Cell]
+    kind: Kind
+    cells: Mapping[str, tuple[Cell, Cell]] = field(default_factory=dict)
+    is_settled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFinding:
+    """One table. ``differing`` rows are not equal for certain. ``open_rows``: they differ too, but
+    may be changes on their way: the table has not passed their reading, or they change again and
+    again. ``not_asked``: differing rows beyond those that are asked again. ``rows`` are the first
+    of all these. ``problem``: why the table cannot be compared; then nothing else is known."""
+
+    name: TableName
+    version: int | None = None  # the table's, as it was read last
+    lake_rows: int = 0
+    database_rows: int = 0
+    differing: int = 0
+    open_rows: int = 0
+    not_asked: int = 0
+    rows: tuple[RowFinding, ...] = ()
+    columns: tuple[str, ...] = ()  # sentences on columns that cannot be compared
+    problem: str | None = None
+
+    @property
+    def is_equal(self) -> bool:
+        return self.problem is None and not (
+            self.differing or self.open_rows or self.not_asked or self.columns
+        )
+
+    @property
+    def result(self) -> str:
+        """One or two words."""
+        if self.problem is not None:
+            return "not compared"
+        if self.is_equal:
+            return "equal"
+        return "differs" if self.differing or self.columns else "not settled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffReport:
+    """The content that `diff` shows. ``tables`` are in the order of their names."""
+
+    tables: tuple[TableFinding, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        return all(each.is_equal for each in self.tables)
+
+    @property
+    def problems(self) -> int:
+        """How many tables could not be compared."""
+        return sum(each.problem is not None for each in self.tables)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"equal": self.is_equal, "tables": [_as_json(each) for each in self.tables]}
+
+
+def _as_json(table: TableFinding) -> dict[str, Any]:
+    return {
+        "table": str(table.name),
+        "result": table.result,
+        "version": table.version,
+        "lake_rows": table.lake_rows,
+        "database_rows": table.database_rows,
+        "differing": table.differing,
+        "not_settled": table.open_rows,
+        "not_asked_again": table.not_asked,
+        "columns": list(table.columns),
+        "problem": table.problem,
+        "rows": [
+            {
+                "kind": row.kind,
+                "is_settled": row.is_settled,
+                "key": {name: shown(value) for name, value in row.key.items()},
+                "cells": {
+                    name: {"table": shown(ours), "database": shown(theirs)}
+                    for name, (ours, theirs) in row.cells.items()
+                },
+            }
+            for row in table.rows
+        ],
+    }
+
+
+def shown(value: Cell) -> str | None:
+    """A value as a text: bytes in hexadecimal."""
+    if value is None:
+        return None
+    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)

@@ -1,0 +1,78 @@
+"""Waits until a table has everything that a database had at a reading.
+
+The source says where its log ends after the reading, and the control tables say how far the table
+is in that log. Both are positions of one log: no clock is asked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from coordination.trust.clock import Clock, SystemClock
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import ProgressRow
+from streaming.source.contract import Source
+from streaming.source.positions import Positions
+
+LOOK_EVERY_S: Final = 0.25
+
+
+class Passing(Protocol):
+    """How far one table is, as its comparison asks."""
+
+    def end(self) -> Positions:
+        """Behind everything that a reading before has seen."""
+
+    def wait(self, end: Positions) -> bool:
+        """Whether the table has come to there, at once or in time."""
+
+
+class LowWaterPassing:
+    """``Passing`` by the low water in the control tables: everything before it is applied."""
+
+    def __init__(
+        self,
+        source: Source,
+        rows: Callable[[], tuple[ChangefeedRow | None, ProgressRow | None]],
+        *,
+        patience_s: float,
+        clock: Clock | None = None,
+    ) -> None:
+        """``rows`` reads those of the changefeed and of the table. ``patience_s``: how long a
+        `wait` lasts if the table does not come to there."""
+        self._source = source
+        self._rows = rows
+        self._patience_s = patience_s
+        self._clock = clock or SystemClock()
+        self._never = threading.Event()
+
+    def end(self) -> Positions:
+        return self._source.ends(self._source.shape().parts)
+
+    def wait(self, end: Positions) -> bool:
+        until = self._clock.monotonic() + self._patience_s
+        while True:
+            row, progress = self._rows()
+            if row is None or not self._is_of_source(row):
+                return False
+            if is_behind(end, row.source_positions, progress):
+                return True
+            left_s = until - self._clock.monotonic()
+            if left_s <= 0 or row.state in ("finished", "stopped", "failed"):
+                return False
+            self._clock.wait(self._never, min(LOOK_EVERY_S, left_s))
+
+    def _is_of_source(self, row: ChangefeedRow) -> bool:
+        """Positions of another server's log mean nothing here."""
+        return dict(row.source_identities) == dict(self._source.shape().identities)
+
+
+def is_behind(end: Positions, changefeed: Mapping[str, int], table: ProgressRow | None) -> bool:
+    """Whether the table has everything before ``end``: by its own low water, or by that of the
+    changefeed, which is at or below every table's."""
+    own = table.source_positions if table is not None else {}
+    return bool(end) and all(
+        max(changefeed.get(part, -1), own.get(part, -1)) >= at for part, at in end.items()
+    )

@@ -1,0 +1,65 @@
+"""Which columns of a table are compared, and what else differs of its two definitions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from sinks.types.delta_types import delta_type
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """``key`` and ``cells``: the columns that both sides have, as the table defines them. Together
+    they are all that is compared. ``differences``: sentences on columns that cannot be."""
+
+    key: tuple[Column, ...]
+    cells: tuple[Column, ...]
+    differences: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (*self.key, *self.cells)
+
+
+class NotComparable(Exception):
+    """The table has no rows that could be compared with the database's: one sentence says why."""
+
+
+def compared(
+    schema: TableSchema, lake: Collection[str], database: Mapping[str, MySQLType]
+) -> Shape:
+    """``lake``: the columns of the Delta table. ``database``: those of the database, with their
+    types. Names are compared as MySQL does, in any case. Raises NotComparable."""
+    theirs = {name.lower(): of for name, of in database.items()}
+    known = {column.name.lower(): column for column in schema.columns if column.name in lake}
+    key = tuple(known[name.lower()] for name in schema.key if name.lower() in known)
+    if not schema.key or len(key) < len(schema.key):
+        raise NotComparable("it has no key, by which rows could be told apart")
+    if missing := [column.name for column in key if column.name.lower() not in theirs]:
+        raise NotComparable(f"its key has the column {missing[0]}, which the database lacks")
+    in_key = {column.name for column in key}
+    cells = tuple(
+        column for name, column in known.items() if column.name not in in_key and name in theirs
+    )
+    virtual = {column.name.lower() for column in schema.columns if column.generated == "virtual"}
+    differences = [
+        f"column {column.name} is in the table alone"
+        for name, column in known.items()
+        if name not in theirs
+    ]
+    differences += [
+        f"column {name} is in the database alone"
+        for name in database
+        if name.lower() not in known and name.lower() not in virtual
+    ]
+    for column in (*key, *cells):
+        ours, other = delta_type(column.type), delta_type(theirs[column.name.lower()])
+        if ours != other:
+            differences.append(
+                f"column {column.name} is {theirs[column.name.lower()]} in the database, and "
+                f"{column.type} ({ours}) in the table"
+            )
+    return Shape(key=key, cells=cells, differences=tuple(differences))

@@ -1,0 +1,253 @@
+"""One table: both sides are read once; what differs is asked again, until it is certain.
+
+database, all rows ─► the table passes that ─► the table, all rows ─► keys that differ
+                                                                         │ (settling)
+       ┌──────────────── these keys: table, then database ◄──────────────┘
+       └─► the table passes that ─► again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from coordination.model import TableName
+from sinks.types.mysql_type import MySQLType
+from streaming.operations.diff.findings import Kind, RowFinding, TableFinding
+from streaming.operations.diff.fingerprints import (
+    SEVERAL,
+    Batch,
+    CellsHash,
+    Differing,
+    Fingerprints,
+    KeyHash,
+    by_key,
+    differing,
+    hashed,
+    is_among,
+    key_hashes,
+    key_set,
+    parts_for,
+)
+from streaming.operations.diff.lake_rows import LakeVersion
+from streaming.operations.diff.passing import Passing
+from streaming.operations.diff.settling import Asked, judged
+from streaming.operations.diff.shape import NotComparable, Shape, compared
+
+MOST_ASKED: Final = 10_000  # keys that are asked again
+MOST_ROUNDS: Final = 8  # a row that changes in each of them is not settled
+MOST_SHOWN: Final = 20
+Told = Callable[[int], None]  # so many more rows were read
+KeyValues = tuple[Any, ...]
+
+
+class DatabaseTable(Protocol):
+    """The database's side of one table."""
+
+    @property
+    def columns(self) -> Mapping[str, MySQLType]: ...
+
+    def batches(self, shape: Shape) -> Iterator[Batch]:
+        """All rows; ``place`` of a batch names the chunk it came in."""
+
+    def chunk(self, shape: Shape, place: int) -> Iterator[Batch]:
+        """The rows that are in that chunk now."""
+
+    def rows(self, shape: Shape, keys: Sequence[KeyValues]) -> Iterator[Batch]:
+        """The rows that have one of these keys, in the order of ``shape.key``; others may come
+        too, which the collation takes for equal."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """Some keys as one side has them."""
+
+    cells: dict[KeyHash, CellsHash] = field(default_factory=dict)
+    keys: dict[KeyHash, KeyValues] = field(default_factory=dict)
+    rows: dict[KeyHash, dict[str, Any]] = field(default_factory=dict)  # of keys that are shown
+    strange: set[KeyHash] = field(default_factory=set)  # see ``Batch``
+
+
+def compare_table(
+    name: TableName,
+    newest: Callable[[], LakeVersion],
+    database: DatabaseTable,
+    passing: Passing,
+    told: Told = lambda _rows: None,
+) -> TableFinding:
+    """Raises TidelakeError where a side cannot be read."""
+    try:
+        return _Comparison(name, newest, database, passing, told).finding()
+    except NotComparable as why:
+        return TableFinding(name=name, problem=str(why))
+
+
+class _Comparison:
+    def __init__(
+        self,
+        name: TableName,
+        newest: Callable[[], LakeVersion],
+        database: DatabaseTable,
+        passing: Passing,
+        told: Told,
+    ) -> None:
+        self._name = name
+        self._newest = newest
+        self._database = database
+        self._passing = passing
+        self._told = told
+        self._version = newest()
+        self._shape = self._compared()
+
+    def finding(self) -> TableFinding:
+        parts = parts_for(self._version.count_rows())
+        with Fingerprints(parts) as lake, Fingerprints(parts) as database:
+            self._gather(database, self._database.batches(self._shape))
+            is_passed = self._passing.wait(self._passing.end())
+            self._look_again()
+            self._gather(lake, self._version.batches(self._shape))
+            found, total = differing(lake, database, MOST_ASKED)
+            settled, still_open, rows = self._asked_again(found, is_passed=is_passed)
+            return TableFinding(
+                name=self._name,
+                version=self._version.number,
+                lake_rows=lake.rows,
+                database_rows=database.rows,
+                differing=settled,
+                open_rows=still_open,
+                not_asked=total - len(found),
+                rows=tuple(rows),
+                columns=self._shape.differences,
+            )
+
+    def _gather(self, into: Fingerprints, batches: Iterable[Batch]) -> None:
+        for batch in batches:
+            rows = hashed(batch)
+            into.add(rows)
+            self._told(len(rows))
+
+    def _compared(self) -> Shape:
+        return compared(
+            self._version.schema, frozenset(self._version.table.types), self._database.columns
+        )
+
+    def _look_again(self) -> None:
+        """The newest version. Raises NotComparable where a DDL has come between."""
+        self._version = self._newest()
+        if self._compared() != self._shape:
+            raise NotComparable("a DDL has changed it while it was compared: compare it again")
+
+    def _asked_again(
+        self, found: Sequence[Differing], *, is_passed: bool
+    ) -> tuple[int, int, list[RowFinding]]:
+        """How many keys differ, how many are not settled, and the first of them."""
+        asked = {each.key: Asked(each.database) for each in found}
+        keys = self._key_values(found)
+        count = 0
+        settled: list[RowFinding] = []
+        last: list[RowFinding] = []  # of the last round, not settled
+        for _ in range(MOST_ROUNDS):
+            if not asked:
+                break
+            examples = _examples(asked, MOST_SHOWN - len(settled))
+            lake = _read(self._version.batches(self._shape), self._shape, asked, examples)
+            keys |= lake.keys
+            wanted = [keys[key] for key in asked if key in keys]
+            rows = self._database.rows(self._shape, wanted) if wanted else iter(())
+            database = _read(rows, self._shape, asked, examples)
+            verdict = judged(asked, lake.cells, database.cells)
+            count += len(verdict.differing)
+            seen = _Seen(self._shape, keys, lake, database)
+            settled += seen.findings(verdict.differing, is_settled=True)
+            last = seen.findings(verdict.again, is_settled=False)
+            asked = dict(verdict.again)
+            if not asked or not is_passed or not self._passing.wait(self._passing.end()):
+                break
+            self._look_again()
+        return count, len(asked), [*settled, *last][:MOST_SHOWN]
+
+    def _key_values(self, found: Sequence[Differing]) -> dict[KeyHash, KeyValues]:
+        """The keys that the database alone has, by their chunks; a row that is gone has none."""
+        wanted = {each.key: each.place for each in found if each.lake is None}
+        reading = Reading()
+        for place in sorted(set(wanted.values())):
+            batches = self._database.chunk(self._shape, place)
+            reading.keys |= _read(batches, self._shape, wanted, ()).keys
+        return reading.keys
+
+
+def _read(
+    batches: Iterable[Batch],
+    shape: Shape,
+    wanted: Collection[KeyHash],
+    examples: Collection[KeyHash],
+) -> Reading:
+    """The rows with a wanted key, out of all these."""
+    found, hashes, keys = Reading(), [], key_set(wanted)
+    for batch in batches:
+        rows = hashed(batch)
+        keep = is_among(rows, keys)
+        if not keep.any():
+            continue
+        rows, part = rows[keep], batch.filtered(keep)
+        hashes.append(rows)
+        of_rows = key_hashes(rows)
+        values = zip(*(column.to_pylist() for column in part.key), strict=True)
+        found.keys |= dict(zip(of_rows, values, strict=True))
+        if part.strange is not None:
+            found.strange |= {of_rows[at] for at in np.flatnonzero(part.strange)}
+        for at, key in enumerate(of_rows):
+            if key in examples:
+                arrays = zip(shape.columns, (*part.key, *part.cells), strict=True)
+                found.rows[key] = {column.name: array[at].as_py() for column, array in arrays}
+    if hashes:
+        found.cells = by_key(np.concatenate(hashes))
+    return found
+
+
+def _examples(asked: Mapping[KeyHash, Asked], most: int) -> frozenset[KeyHash]:
+    """The keys whose rows are kept to be shown: suspects first, which may be found to differ."""
+    suspects = sorted(asked, key=lambda key: (asked[key].suspect is None, key))
+    return frozenset(suspects[: max(0, most)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One round's sight of both sides."""
+
+    shape: Shape
+    keys: Mapping[KeyHash, KeyValues]
+    lake: Reading
+    database: Reading
+
+    def findings(self, keys: Iterable[KeyHash], *, is_settled: bool) -> list[RowFinding]:
+        """The keys whose rows were kept, as they are shown."""
+        names = [column.name for column in self.shape.key]
+        return [
+            RowFinding(
+                key=dict(zip(names, self.keys[key], strict=True)),
+                kind=self._kind(key),
+                cells=self._cells(key),
+                is_settled=is_settled,
+            )
+            for key in keys
+            if key in self.lake.rows or key in self.database.rows
+        ]
+
+    def _kind(self, key: KeyHash) -> Kind:
+        ours, theirs = self.lake.cells.get(key), self.database.cells.get(key)
+        if SEVERAL in (ours, theirs):
+            return "several"
+        if key in self.database.strange:
+            return "unfit"
+        return "missing" if ours is None else "extra" if theirs is None else "changed"
+
+    def _cells(self, key: KeyHash) -> dict[str, tuple[Any, Any]]:
+        if key not in self.lake.rows or key not in self.database.rows:
+            return {}
+        ours, theirs = self.lake.rows[key], self.database.rows[key]
+        names = (column.name for column in self.shape.cells)
+        return {name: (ours[name], theirs[name]) for name in names if ours[name] != theirs[name]}

@@ -1,0 +1,258 @@
+"""A real MariaDB beside a table of the lake: what differs, what is only on its way, and what cannot
+be compared."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordination.errors import ConfigError
+from sinks.target.write_mode import WriteMode
+from streaming.operations.diff import passing
+from tests.services.database_server import DatabaseServer
+from tests.streaming.operations.diff.rig import Rig
+
+pytestmark = pytest.mark.mariadb
+ORDERS = "CREATE TABLE orders (id BIGINT PRIMARY KEY, v VARCHAR(20), n INT)"
+
+
+@pytest.fixture
+def rig(mariadb: DatabaseServer, tmp_path: Path) -> Iterator[Rig]:
+    with mariadb.database("diff_shop") as schema:
+        found = Rig(mariadb, schema, tmp_path / "lake")
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def orders(rig: Rig) -> Rig:
+    rig.sql(ORDERS, "INSERT INTO orders SELECT seq, CONCAT('v', seq), seq FROM seq_1_to_2500")
+    rig.make("orders")
+    rig.copy("orders")
+    return rig
+
+
+def test_equal_tables(orders: Rig) -> None:
+    found = orders.one("orders")
+    assert (found.result, found.lake_rows, found.database_rows) == ("equal", 2500, 2500)
+    assert orders.diff().is_equal
+
+
+def test_rows_that_differ_are_named_with_their_cells(orders: Rig) -> None:
+    orders.put("orders", {"id": 7, "v": "other", "n": 7}, {"id": 9001, "v": "x"})
+    orders.delete("orders", {"id": 8}, {"id": 2500})
+    orders.passed("orders", orders.log.ends(["binlog"]))
+    found = orders.one("orders", chunk_rows=100)
+    rows = {(row.kind, row.key["id"]): row for row in found.rows}
+    assert rows.keys() == {
+        ("changed", 7),
+        ("extra", 9001),
+        ("missing", 8),
+        ("missing", 2500),
+    }
+    assert rows["changed", 7].cells == {"v": ("other", "v7")}
+    assert all(row.is_settled for row in found.rows)
+    assert (found.result, found.differing, found.open_rows) == ("differs", 4, 0)
+
+
+def test_changes_that_come_to_the_table_in_time_are_no_difference(
+    orders: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.sql("UPDATE orders SET v = 'new' WHERE id <= 50", "DELETE FROM orders WHERE id = 60")
+    orders.sql("INSERT INTO orders VALUES (9000, 'more', 1)")
+    follower = _Follower(orders)
+    monkeypatch.setattr(passing, "LOOK_EVERY_S", 0.01)
+    with follower:
+        found = orders.one("orders", wait_s=30)
+    assert found.result == "equal"
+
+
+def test_a_table_that_is_behind_is_not_settled(orders: Rig) -> None:
+    orders.sql("UPDATE orders SET v = 'new' WHERE id = 5")
+    found = orders.one("orders", wait_s=0.2)
+    assert (found.result, found.differing, found.open_rows) == ("not settled", 0, 1)
+    (row,) = found.rows
+    assert (row.kind, row.is_settled, row.cells) == ("changed", False, {"v": ("v5", "new")})
+
+
+def test_positions_of_another_server_settle_nothing(orders: Rig) -> None:
+    orders.put("orders", {"id": 7, "v": "other", "n": 7})
+    orders.passed("orders", orders.log.ends(["binlog"]))
+    orders.log.identity = "its replica"
+    found = orders.one("orders")
+    assert (found.differing, found.open_rows) == (0, 1)
+
+
+def test_a_busy_table_that_follows_is_equal(orders: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer changes rows to and fro while the table follows; one row is wrong all the time."""
+    monkeypatch.setattr(passing, "LOOK_EVERY_S", 0.01)
+    with _Writer(orders), _Follower(orders, but={"id": 6, "v": "wrong", "n": 0}):
+        found = orders.one("orders", wait_s=30)
+    settled = [row for row in found.rows if row.is_settled]
+    assert [row.key for row in settled] == [{"id": 6}]
+    assert found.differing == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("VARCHAR(20) COLLATE utf8mb4_general_ci", ["'a'", "'B'", "'é'", "''", "'A b'", "'ß'"]),
+        ("VARBINARY(20)", ["'a'", "''", "0x00", "0xff00", "'A'"]),
+        ("DECIMAL(30,10)", ["0", "-1.5", "99999999999.0000000001", "1.5"]),
+        ("DATETIME(6)", ["'2020-01-01'", "'9999-12-31 23:59:59.999999'", "'2020-01-01 00:00:01'"]),
+        ("TIMESTAMP(3)", ["'2020-01-01'", "'2038-01-01 00:00:00.123'", "'1990-06-01'"]),
+        ("DATE", ["'2020-01-01'", "'0001-01-01'"]),
+        ("TIME(2)", ["'-838:59:59'", "'00:00:00.01'", "'120:00:00'"]),
+        ("DOUBLE", ["0.1", "-1e300", "3"]),
+        ("BIT(40)", ["1", "255", "1099511627775"]),
+        ("ENUM('z','a')", ["'z'", "'a'"]),
+        ("YEAR", ["0", "1999", "2155"]),
+        ("BIGINT UNSIGNED", ["0", "18446744073709551615"]),
+    ],
+)
+def test_keys_of_any_type_are_found_again(rig: Rig, key: str, values: list[str]) -> None:
+    rig.sql(
+        f"CREATE TABLE t (k {key} PRIMARY KEY, v INT) CHARACTER SET utf8mb4",
+        *(f"INSERT INTO t VALUES ({value}, {at})" for at, value in enumerate(values)),
+    )
+    rig.make("t")
+    rig.copy("t")
+    assert rig.one("t", chunk_rows=1).result == "equal"
+    rig.sql("UPDATE t SET v = v + 100")
+    rig.passed("t", rig.log.ends(["binlog"]))
+    found = rig.one("t", chunk_rows=2)
+    assert (found.differing, found.open_rows) == (len(values), 0)
+    assert {row.kind for row in found.rows} == {"changed"}
+
+
+def test_a_key_of_several_columns(rig: Rig) -> None:
+    rig.sql(
+        "CREATE TABLE t (a INT, b VARCHAR(9), c INT, v INT, PRIMARY KEY (a, b, c))",
+        "INSERT INTO t SELECT seq % 7, CONCAT('k', seq % 5), seq, seq FROM seq_1_to_500",
+    )
+    rig.make("t")
+    rig.copy("t")
+    assert rig.one("t", chunk_rows=13).result == "equal"
+    rig.sql("DELETE FROM t WHERE c IN (3, 500)", "INSERT INTO t VALUES (1, 'k1', 9999, 0)")
+    rig.passed("t", rig.log.ends(["binlog"]))
+    found = rig.one("t", chunk_rows=13)
+    assert sorted((row.kind, row.key["c"]) for row in found.rows) == [
+        ("extra", 3),
+        ("extra", 500),
+        ("missing", 9999),
+    ]
+
+
+def test_a_table_by_all_its_columns(rig: Rig) -> None:
+    rig.sql(
+        "CREATE TABLE t (a INT, b VARCHAR(9))",
+        "INSERT INTO t VALUES (1, 'x'), (1, 'x'), (NULL, 'y'), (2, NULL)",
+    )
+    rig.make("t", form=WriteMode(all_columns=True))
+    rig.copy("t")
+    assert rig.one("t").result == "equal"
+    rig.sql("DELETE FROM t WHERE a IS NULL", "INSERT INTO t VALUES (NULL, NULL)")
+    rig.passed("t", rig.log.ends(["binlog"]))
+    found = rig.one("t")
+    assert {(row.kind, row.key["a"], row.key["b"]) for row in found.rows} == {
+        ("extra", None, "y"),
+        ("missing", None, None),
+    }
+
+
+def test_a_value_that_the_table_cannot_hold(rig: Rig) -> None:
+    rig.sql("CREATE TABLE t (id INT PRIMARY KEY, v BIGINT)", "INSERT INTO t VALUES (1, 5000000000)")
+    rig.make("t", v="int")
+    rig.put("t", {"id": 1, "v": None})
+    rig.passed("t", rig.log.ends(["binlog"]))
+    found = rig.one("t")
+    (row,) = found.rows
+    assert (row.kind, found.differing) == ("unfit", 1)
+    assert found.columns == ("column v is bigint(20) in the database, and int (int) in the table",)
+
+
+def test_columns_that_one_side_lacks(orders: Rig) -> None:
+    orders.sql("ALTER TABLE orders ADD COLUMN more INT, DROP COLUMN n")
+    found = orders.one("orders", wait_s=0.1)
+    assert found.columns == (
+        "column n is in the table alone",
+        "column more is in the database alone",
+    )
+    assert (found.result, found.rows) == ("differs", ())
+
+
+def test_what_cannot_be_compared_is_a_sentence(rig: Rig) -> None:
+    rig.sql("CREATE TABLE log (id INT PRIMARY KEY)", "CREATE TABLE gone (id INT PRIMARY KEY)")
+    rig.sql("CREATE TABLE bare (id INT)")
+    rig.make("log", form=WriteMode(mode="append"))
+    rig.make("gone")
+    rig.make("bare")
+    rig.sql("DROP TABLE gone")
+    found = {each.name.table: each.problem or "" for each in rig.diff().tables}
+    assert found["gone"] == "the database has no such table"
+    assert "it has the events" in found["log"]
+    assert found["bare"] == "it has no key, by which rows could be told apart"
+    with pytest.raises(ConfigError, match=r"has no table diff_shop\.orders, but diff_shop\.bare"):
+        rig.diff("orders")
+
+
+def test_the_pace_is_kept(orders: Rig) -> None:
+    report = orders.one("orders", chunk_rows=500, rows_per_s=5000)
+    assert report.result == "equal"
+
+
+class _Thread:
+    """Runs ``step`` again and again beside a test."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._thread.join()
+        assert self._error is None, self._error
+
+    def _run(self) -> None:
+        try:
+            while not self._over.wait(0.01):
+                self.step()
+        except BaseException as error:  # noqa: BLE001  # the test's thread raises it
+            self._error = error
+
+    def step(self) -> None:
+        raise NotImplementedError
+
+
+class _Writer(_Thread):
+    """Changes rows to and fro."""
+
+    count = 0
+
+    def step(self) -> None:
+        self.count += 1
+        self._rig.sql(
+            f"UPDATE orders SET v = 'v{self.count % 2}' WHERE id % 50 = {self.count % 5}",
+            f"REPLACE INTO orders VALUES ({10000 + self.count % 3}, 'x', {self.count})",
+            f"DELETE FROM orders WHERE id = {10000 + (self.count + 1) % 3}",
+        )
+
+
+class _Follower(_Thread):
+    """Brings the table to the database's rows: all of them, also those that are gone."""
+
+    def __init__(self, rig: Rig, but: dict[str, Any] | None = None) -> None:
+        super().__init__(rig)
+        self._but = but
+
+    def step(self) -> None:
+        self._rig.follow("orders", self._but)

@@ -1,0 +1,59 @@
+"""Which columns are compared."""
+
+from __future__ import annotations
+
+import pytest
+
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
+from streaming.operations.diff.shape import NotComparable, compared
+
+
+def column(name: str, of: str, **more: object) -> Column:
+    return Column(name=name, type=MySQLType.parse(of), **more)  # type: ignore[arg-type]
+
+
+SCHEMA = TableSchema(
+    columns=(
+        column("Id", "bigint"),
+        column("v", "varchar(20)"),
+        column("twice", "int", generated="virtual"),
+    ),
+    key=("Id",),
+)
+THERE = {"id": "bigint(20)", "v": "varchar(30)", "twice": "int"}
+
+
+def types(texts: dict[str, str]) -> dict[str, MySQLType]:
+    return {name: MySQLType.parse(text) for name, text in texts.items()}
+
+
+def test_names_are_equal_in_any_case_and_virtual_columns_are_left_out() -> None:
+    shape = compared(SCHEMA, {"Id", "v"}, types(THERE))
+    assert [each.name for each in shape.key] == ["Id"]
+    assert [each.name for each in shape.cells] == ["v"]
+    assert shape.differences == ()
+
+
+def test_a_virtual_column_that_the_table_has_is_compared() -> None:
+    shape = compared(SCHEMA, {"Id", "v", "twice"}, types(THERE))
+    assert [each.name for each in shape.cells] == ["v", "twice"]
+
+
+def test_other_types_are_told() -> None:
+    shape = compared(SCHEMA, {"Id", "v"}, types({**THERE, "v": "datetime"}))
+    assert shape.differences == (
+        "column v is datetime in the database, and varchar(20) (string) in the table",
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "there", "says"),
+    [
+        (TableSchema(columns=SCHEMA.columns, key=()), THERE, "it has no key"),
+        (SCHEMA, {"v": "int"}, "its key has the column Id, which the database lacks"),
+    ],
+)
+def test_what_cannot_be_compared(schema: TableSchema, there: dict[str, str], says: str) -> None:
+    with pytest.raises(NotComparable, match=says):
+        compared(schema, {"Id", "v"}, types(there))
