@@ -48,7 +48,6 @@ from conf.settings import (
     TransportSettings,
 )
 from conf.sink_uri import parse_sink_uri
-from conf.sources.binlog_uri import BinlogSettings, replication_server_id
 from conf.sources.kafka_security import FALSE, TRUE
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.source_parameters import check_names
@@ -244,9 +243,8 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     made = _given(Changefeed, values)
     sink = _given(DeltaSink, values)
     with problems.noted():
-        source = _source(document, values)
+        made["source"] = source = _source(document, values)
         made["id"] = _changefeed_id(values.get("changefeed-id"), source)
-        made["source"] = _known_to_its_server(source, made["id"])
     with problems.noted():
         sink["warehouse"] = warehouse_of(values.get("sink-uri"))
     with problems.noted():
@@ -320,12 +318,6 @@ def _parameters(document: Document, uri: str) -> dict[str, str]:
     sink = document.get("sink", {})
     protocol = {"protocol": sink["protocol"]} if "protocol" in sink else {}
     return {**as_parameters(sink.get("kafka-config", {})), **protocol}
-
-
-def _known_to_its_server(source: SourceSettings, changefeed_id: str) -> SourceSettings:
-    if not isinstance(source, BinlogSettings) or source.server_id is not None:
-        return source
-    return replace(source, server_id=replication_server_id(changefeed_id))
 
 
 def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:

@@ -20,6 +20,7 @@ election revision  leaders of one etcd (create-revision)        a won election  
 launch             owners of a changefeed, for its agents       an owner takes it    yes
 term               owners of a changefeed, for Delta            a claim              yes, ever
 fence              writers of a span: ``term << 32 | n``        an assignment        yes, ever
+worker ID          workers of a task (jobmaster/)               a creation           yes, ever
 incarnation        a changefeed's contents                      a rewind             yes, ever
 generation         tables of one name: 1, they share a log     nothing              no
 """
@@ -39,6 +40,9 @@ ProcessorEpoch = NewType("ProcessorEpoch", str)
 Revision = NewType("Revision", int)
 LeaseID = NewType("LeaseID", int)
 TermNumber = NewType("TermNumber", int)
+JobID = NewType("JobID", str)
+TaskID = NewType("TaskID", str)
+WorkerID = NewType("WorkerID", int)
 
 NO_TS: Final = Ts(0)  # below every commit-ts
 TSO_LOGICAL_BITS = 18

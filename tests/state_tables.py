@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
+from coordination.jobmaster.stages import OPERATIONS, WORKER_STAGES, TaskStage, When, WorkerStage
 from coordination.metadata.feed_state import NEW_EPOCH, TRANSITIONS
 from coordination.metadata.records import FeedState
 from coordination.scheduler.replication_set import OUTSIDE, ROWS
@@ -21,7 +22,7 @@ REPORTS = [state for state in TableState if state is not TableState.UNKNOWN]
 
 def page() -> str:
     """The page, without its last line break."""
-    return "\n".join((HEAD, *_changefeed(), *_replication_set()))
+    return "\n".join((HEAD, *_changefeed(), *_worker(), *_task(), *_replication_set()))
 
 
 def _changefeed() -> Iterator[str]:
@@ -33,6 +34,34 @@ def _changefeed() -> Iterator[str]:
         new = " (new epoch)" if event in NEW_EPOCH else ""
         places = (str(ways[state].value) if state in ways else "" for state in STATES)
         yield _row(event.value + new, *places)
+
+
+def _worker() -> Iterator[str]:
+    yield "\n## A worker of a job\n"
+    yield "`coordination/jobmaster/stages.py`: what a report makes of a worker's stage. Empty: the"
+    yield "report is late, and changes nothing.\n"
+    yield _row("", *(each.value for each in WorkerStage))
+    yield _line(len(WorkerStage))
+    for stage, after in WORKER_STAGES.items():
+        yield _row(stage.value, *(each.value if each in after else "" for each in WorkerStage))
+
+
+def _task() -> Iterator[str]:
+    yield "\n## A task of a job\n"
+    yield "`coordination/jobmaster/stages.py`: what its worker is told, by the expected stage and"
+    yield "the one that the worker reports. Empty: nothing.\n"
+    yield _row("", *(each.value for each in TaskStage))
+    yield _line(len(TaskStage))
+    for expected in dict.fromkeys(pair[0] for pair in OPERATIONS):
+        cells = (_order(expected, reported) for reported in TaskStage)
+        yield _row(f"expected {expected.value}", *cells)
+
+
+def _order(expected: TaskStage, reported: TaskStage) -> str:
+    found = OPERATIONS.get((expected, reported))
+    if found is None:
+        return ""
+    return f"{found.op.value}, if set since" if found.when is When.SET_SINCE else found.op.value
 
 
 def _replication_set() -> Iterator[str]:

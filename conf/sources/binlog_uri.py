@@ -7,7 +7,6 @@ server itself says which it is. Databases and tables are chosen by ``[filter] ru
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, TypeVar, cast, get_args
@@ -25,6 +24,7 @@ TlsMode = Literal["off", "preferred", "required", "verify-ca", "verify-identity"
 NOT_BUILT: Final = {
     "task-mode": ("full", "dump", "load&sync"),
     "binlog-gtid": "binlog-gtid is not built yet: give binlog-name and binlog-pos",
+    "server-id": "server-id: each connection takes one of its own, from 2^31 on",
     "time-zone": "time-zone is of texts that TiCDC made: a database tells moments. Leave it out "
     "(ddl-time-zone is the zone of the sessions that run DDLs)",
 }
@@ -59,11 +59,6 @@ class BinlogSettings:
     )
     binlog_pos: int = setting(
         "binlog-pos", FIRST_POSITION, "the position in that file: the start of an event"
-    )
-    server_id: Above0 | None = setting(
-        "server-id",
-        says="the ID by which the server knows this client, unlike those of all its replicas; "
-        "without it, a number from 2^31 on that is made of the changefeed's ID",
     )
     tls: TlsMode = setting(
         "tls",
@@ -123,22 +118,14 @@ class BinlogSettings:
 PARAMETERS: Final = tuple(
     each.metadata["key"] for each in fields(BinlogSettings) if "key" in each.metadata
 )
-KNOWN: Final = (*PARAMETERS, "binlog-gtid", "time-zone")
+KNOWN: Final = (*PARAMETERS, "binlog-gtid", "server-id", "time-zone")
 _TEXTS: Final = ("password", "ca", "cert", "key")
 _NUMBERS: Final[Mapping[str, tuple[int, str]]] = {
     "binlog-pos": (2**32, "must be a position: 4 or above, below 2^32"),
-    "server-id": (2**32, "must be above 0 and below 2^32"),
     "connect-timeout-s": (2**31, "must be seconds, above 0"),
     "chunk-rows": (2**31, "must be above 0"),
     "connections": (1025, "must be 1 to 1024"),
 }
-
-
-def replication_server_id(*names: str) -> int:
-    """A stable server ID in [2^31, 2^32) of names such as a changefeed's and a capture's. A server
-    ends the older one of two clients with the same ID, so each connection that reads the binlog
-    must have its own."""
-    return 2**31 + zlib.crc32("\0".join(names).encode()) // 2
 
 
 def check_binlog_parameters(parts: SplitResult, parameters: Mapping[str, str]) -> None:

@@ -15,6 +15,8 @@ them. Other keys are under our own root: TiCDC's tools refuse unknown keys under
     /tidelake/<cluster>/etcd-incarnation                       which etcd this is
                        /changefeed-epoch                       the last epoch that was given out
                        /<ns>/changefeed/schedule/<changefeed>  who owns it
+                       /data-flow/dm/job/<job>                 DM's Job: its tasks, their stages
+                       /data-flow/dm/unit-state/<job>          UnitState: its workers, what ended
     /tidelake/<cluster>/run-<changefeed>/cdc/…, …/own/…        the scope of a changefeed's `run`s:
                                                                all of the above but the incarnation
 """
@@ -29,7 +31,7 @@ from typing import Final, NamedTuple
 
 from conf.forms import is_id
 from coordination.errors import ConfigError
-from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
+from coordination.model import CaptureID, CaptureInfo, ChangefeedID, JobID, LeaseID
 
 TICDC_ROOT = "/tidb/cdc"
 OWN_ROOT = "/tidelake"
@@ -153,6 +155,27 @@ def epoch_key(cluster_id: str) -> str:
 
 def schedule_key(cluster_id: str, name: ChangefeedName) -> str:
     return f"{own_prefix(cluster_id)}{name.namespace}/changefeed/schedule/{name.id}"
+
+
+def job_key(cluster_id: str, job_id: JobID) -> str:
+    return f"{_jobs_prefix(cluster_id)}job/{job_id}"
+
+
+def unit_state_key(cluster_id: str, job_id: JobID) -> str:
+    return f"{_jobs_prefix(cluster_id)}unit-state/{job_id}"
+
+
+def job_of_key(cluster_id: str, key: str) -> JobID | None:
+    """The job that one of these two keys belongs to; None for any other key."""
+    prefix = _jobs_prefix(cluster_id)
+    found = re.fullmatch(r"(?:job|unit-state)/([^/]+)", key.removeprefix(prefix))
+    if not key.startswith(prefix) or found is None or not is_id(found[1]):
+        return None
+    return JobID(found[1])
+
+
+def _jobs_prefix(cluster_id: str) -> str:
+    return f"{own_prefix(cluster_id)}data-flow/dm/"
 
 
 # ---- from a key back to what it says

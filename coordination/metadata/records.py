@@ -51,7 +51,8 @@ class AdminJobType(IntEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """A JSON object: the known fields, in the order of the class, and in `unknown` the fields that
-    are passed on as they were read."""
+    are passed on as they were read. A class may say in ``JSON_NAMES`` how fields are named in JSON,
+    and in ``READ`` how values of JSON become values of fields."""
 
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=True)
 
@@ -280,13 +281,23 @@ def _to_json(record: Record) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return _to_json(value) if isinstance(value, Record) else value
+    if isinstance(value, Record):
+        return _to_json(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def record_reader(kind: type[R]) -> Callable[[Any], R]:
+    """A function for ``READ``: a JSON object becomes a record of that kind."""
+    return lambda found: _from_json(kind, found)
 
 
 def _from_json(kind: type[R], found: Mapping[str, Any]) -> R:
     names = _json_names(kind)
+    read: Mapping[str, Callable[[Any], Any]] = {**_READ, **getattr(kind, "READ", {})}
     known = {
-        name: _READ.get(name, _same)(found[json_name])
+        name: read.get(name, _same)(found[json_name])
         for name, json_name in names.items()
         if found.get(json_name) is not None
     }

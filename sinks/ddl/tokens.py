@@ -34,6 +34,8 @@ class Dialect(Enum):
 
 TYPED: Final = "/* tidelake ddl apply */ "
 """What an operator types in a DDL's place begins with it wherever it is kept: it is ``WRITTEN``."""
+LOGGED: Final = "/* tidelake binlog */ "
+"""A statement of a binlog begins with it: its session wrote it, and so it is ``WRITTEN`` too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +184,12 @@ class _Tokenizer(MySQL.Tokenizer):
 
 def read_words(query: str, dialect: Dialect | None = None) -> tuple[Word, ...]:
     """Cut one statement into words. Comments are dropped, or opened if SQL is in them. ``dialect``
-    None: TiCDC's, or ``TYPED``.
+    None: TiCDC's, or what ``TYPED`` and ``LOGGED`` say.
 
     Raises ValueError, whose text is a reason for operators.
     """
     if dialect is None:
-        dialect = Dialect.WRITTEN if query.startswith(TYPED) else Dialect.RESTORED
+        dialect = Dialect.WRITTEN if query.startswith((TYPED, LOGGED)) else Dialect.RESTORED
     plain = _QUOTED_OR_COMMENT[dialect].sub(
         _open_comment if dialect is Dialect.RESTORED else _restored, query
     )

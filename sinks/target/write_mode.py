@@ -20,7 +20,13 @@ EVENT = "_op"
 BEFORE_UPDATE, AFTER_UPDATE = "update_preimage", "update_postimage"
 COMMIT_TS = "_commit_ts"  # TiDB's TSO
 COMMIT_TIME = "_commit_time"  # the same as a moment, to the millisecond
-LOG_COLUMNS = {EVENT: "string", COMMIT_TS: "bigint", COMMIT_TIME: "timestamp"}  # in Spark SQL
+COMMIT_ORDER = "_commit_order"  # of the event among those of its commit-ts
+LOG_COLUMNS: Final = {  # in Spark SQL
+    EVENT: "string",
+    COMMIT_TS: "bigint",
+    COMMIT_TIME: "timestamp",
+    COMMIT_ORDER: "int",
+}
 
 
 WRITE_MODE: Final = "tidelake.write-mode"  # none: upsert

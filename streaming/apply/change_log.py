@@ -4,7 +4,11 @@
 
 TiCDC's streams are at least once. An event is known by its commit-ts, its key, and whether it is a
 DELETE: within one commit-ts a key has no more than these two. Without a key it is known by all that
-it says: rows that are equal in every column, written at one commit-ts, are one event.
+it says: rows that are equal in every column, written at one commit-ts, are one event. An event of a
+binlog is known by its place, with a key or without: it is always at the same one, and a transaction
+may change a key many times (``contract.Order``). COMMIT_ORDER tells that order: by the place the
+number of the event, else 0 for a DELETE and 1 for what comes after it. So it depends on the events
+alone.
 
 An UPDATE is two rows, its old values first, where the message has them. Every row that cannot be
 applied is an error by itself, whole.
@@ -27,6 +31,7 @@ from sinks.merge_on_write.files.sorted_files import gathered
 from sinks.target.write_mode import (
     AFTER_UPDATE,
     BEFORE_UPDATE,
+    COMMIT_ORDER,
     COMMIT_TIME,
     COMMIT_TS,
     DELETED,
@@ -35,11 +40,12 @@ from sinks.target.write_mode import (
     LOG_COLUMNS,
     moment_us,
 )
+from sinks.types.casts.typed_cells import cell_texts
 from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.key_hash import Keys, keys_of
 from sinks.types.table_schema import MOMENTS, TableSchema
 from streaming.apply.changes import TableChanges
-from streaming.apply.last_change import last_changes, last_entries
+from streaming.apply.last_change import last_changes, last_entries, order_of_pieces
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import (
     NO_COLUMN_MESSAGE,
@@ -50,10 +56,10 @@ from streaming.apply.row_errors import (
     told_errors,
     unknown_column_errors,
 )
-from streaming.apply.rows_to_apply import Mask, Piece, RowNumbers, origins_of, pieces_to_apply
+from streaming.apply.rows_to_apply import Mask, Piece, RowNumbers, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedKeys, TypedValues, typed_keys, typed_values
-from streaming.protocols.contract import DATA, OLD, OP_DELETE, OP_UPDATE
+from streaming.protocols.contract import DATA, OLD, OP_DELETE, OP_UPDATE, Order
 
 _EVENTS: Final = pa.array([DELETED, INSERTED, AFTER_UPDATE])  # by OP_DELETE, OP_INSERT, OP_UPDATE
 
@@ -80,7 +86,7 @@ def change_log_rows(
     told = [(e.piece, e.identities(), rows) for e, rows in zip(pieces, once, strict=True)]
     return TableChanges(
         rows=_table(schema, sides),
-        errors=error_table(errors, origins_of(blocks)),
+        errors=error_table(errors),
         dropped=dict(dropped),
         nulled=dict(nulled),
         last=last_changes(told) if task.tells_last else None,
@@ -100,9 +106,9 @@ class _Side:
         """The weightiest first."""
         piece, rows = self.piece, self.rows
         is_after = np.full(len(rows), not self.is_before)
-        is_delete = piece.op[rows] == OP_DELETE
+        is_later = (piece.op[rows] != OP_DELETE) & (piece.order is Order.NET)
         position, index = piece.position[rows], piece.index[rows]
-        return [piece.commit_ts[rows], ~is_delete, piece.origin[rows], position, index, is_after]
+        return [piece.commit_ts[rows], is_later, piece.origin[rows], position, index, is_after]
 
     def log_columns(self) -> dict[str, pa.Array]:
         piece, rows = self.piece, self.rows
@@ -120,7 +126,7 @@ class _PieceEvents:
 
     def __init__(self, piece: Piece, rules: ChangeRules) -> None:
         schema, delivered = piece.of.schema, piece.of.schema.delivered
-        known = {column.name for column in delivered}
+        known = {column.name for column in schema.columns}  # a binlog has virtual ones too
         self.piece = piece
         self.errors: list[RowErrors] = []
         self.is_good = np.ones(piece.count, np.bool_)
@@ -203,6 +209,10 @@ class _PieceEvents:
 
 def event_identities(piece: Piece, key: TypedKeys | None) -> Keys:
     """For every row the values that make it one event. ``key``: None if the table has none."""
+    if piece.order is Order.PLACE:
+        parts = pa.array([hash(part) for part in piece.parts], pa.int64())
+        at = map(pa.array, (piece.commit_ts, piece.position, piece.index))
+        return keys_of([*at, parts.take(pa.array(piece.origin))])
     stamps = [pa.array(piece.commit_ts), pa.array(piece.op == OP_DELETE)]
     if key is not None:
         return keys_of([*key.columns.values(), *_lost_keys(piece, key), *stamps])
@@ -211,7 +221,7 @@ def event_identities(piece: Piece, key: TypedKeys | None) -> Keys:
     for side in (DATA, OLD):
         values = piece.values(np.arange(piece.count), side)
         for place in places:  # the order of columns is the message's
-            text = pc.struct_field(values, [place])
+            text = cell_texts(pc.struct_field(values, [place]))
             said += [pc.fill_null(text, ""), text.is_valid()]
     return keys_of([*said, *stamps])
 
@@ -219,20 +229,37 @@ def event_identities(piece: Piece, key: TypedKeys | None) -> Keys:
 def _lost_keys(piece: Piece, key: TypedKeys) -> Iterator[pa.Array]:
     """The texts of dates in the key that are NULL now: they tell events apart, as other values
     do."""
-    for name, text in zip(piece.of.schema.key, piece.keys, strict=True):
+    for name, cells in zip(piece.of.schema.key, piece.keys, strict=True):
         if piece.of.schema.column(name).type.name in MOMENTS:
-            yield pc.if_else(key.columns[name].is_null(), text, None)
+            yield pc.if_else(key.columns[name].is_null(), cell_texts(cells), None)
 
 
 def _table(schema: TableSchema, sides: Sequence[_Side]) -> pa.Table:
     types = {column.name: arrow_type(column.type) for column in schema.delivered}
-    types |= {name: arrow_of(kind) for name, kind in LOG_COLUMNS.items()}
+    types |= {name: arrow_of(kind) for name, kind in LOG_COLUMNS.items() if name != COMMIT_ORDER}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in types}
     for side in sides:
         for name, values in {**side.columns, **side.log_columns()}.items():
             chunks[name].append(values)
     table = pa.table({name: pa.chunked_array(chunks[name], of) for name, of in types.items()})
-    if not sides:
-        return table
-    order = [np.concatenate(parts) for parts in zip(*(side.order() for side in sides), strict=True)]
-    return gathered(table, np.lexsort(order[::-1]), table.nbytes)
+    numbers = np.empty(0, np.int32)
+    if sides:
+        order = [
+            np.concatenate(parts) for parts in zip(*(side.order() for side in sides), strict=True)
+        ]
+        rows = np.lexsort(order[::-1])
+        table = gathered(table, rows, table.nbytes)
+        net = order_of_pieces([side.piece for side in sides]) is Order.NET
+        numbers = order[1][rows].astype(np.int32) if net else _event_numbers(order[:-1], rows)
+    return table.append_column(COMMIT_ORDER, pa.array(numbers, arrow_of(LOG_COLUMNS[COMMIT_ORDER])))
+
+
+def _event_numbers(place: Sequence[npt.NDArray[Any]], rows: RowNumbers) -> npt.NDArray[np.int32]:
+    """For each of ``rows``, which are in order, the number of its event among those of its
+    commit-ts, from 0. ``place``: the commit-ts, and what else the event is known by."""
+    is_next = [np.diff(column[rows].astype(np.int64), prepend=-1) != 0 for column in place]
+    begins = np.flatnonzero(is_next[0])
+    numbers = np.cumsum(np.logical_or.reduce(is_next))
+    numbers -= np.repeat(numbers[begins], np.diff(np.append(begins, len(rows))))
+    found: npt.NDArray[np.int32] = numbers.astype(np.int32)
+    return found

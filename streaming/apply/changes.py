@@ -62,7 +62,6 @@ from streaming.apply.rows_to_apply import (
     Mask,
     Piece,
     RowNumbers,
-    origins_of,
     pieces_to_apply,
 )
 from streaming.apply.table_task import ChangeRules, TableTask
@@ -113,7 +112,7 @@ def changes(
         last = last_changes([(each.piece, each.row_keys(), each.last) for each in pieces])
     return TableChanges(
         rows=versions(rows, schema.key) if task.form.is_history else rows,
-        errors=error_table(errors, origins_of(blocks)),
+        errors=error_table(errors),
         dropped=_dropped(pieces) if rules.drops else {},
         nulled=dict(sum((each.count_nulled() for each in pieces), Counter())),
         last=last,
@@ -129,7 +128,7 @@ class _PieceChanges:
         """``schema``: the present one."""
         then = piece.of.schema
         delivered = then.delivered
-        known = {column.name for column in delivered}
+        known = {column.name for column in then.columns}  # a binlog has virtual ones too
         told = piece.error_class
         self.piece = piece
         self.keys = typed_keys(piece, rules)
@@ -288,7 +287,7 @@ def incomplete_rows(piece: Piece) -> Mask:
     is_it = np.zeros(piece.count, np.bool_)
     for errors in _incomplete(piece):
         is_it[errors.rows] = True
-    known = {column.name for column in piece.of.schema.delivered}
+    known = {column.name for column in piece.of.schema.columns}
     return is_it | any(field.name not in known for field in piece.shape)
 
 

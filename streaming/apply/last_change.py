@@ -1,13 +1,19 @@
 """Find the last change of each key, with arrays of numbers only.
 
-The order is ``(commit_ts, delete before insert, position, index)``: TiCDC's streams are at least
-once and may swap keys within one commit-ts (rule 4). The key is a number or a hash (``key_hash``).
+The order is that of the source (``contract.Order``, rule 4):
+
+- NET ``(commit_ts, delete before insert, position, index)``: TiCDC's streams are at least once and
+  may swap keys within one commit-ts.
+- PLACE ``(commit_ts, position, index, delete before insert)``: a transaction of a binlog may change
+  a key many times. Only the halves of an UPDATE that changes its key are at one place.
+
+The key is a number or a hash (``key_hash``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,27 +34,47 @@ from sinks.types.delta_types import arrow_of
 from sinks.types.key_hash import Keys, keys_of
 from sinks.types.last_per_key import joined_keys, last_per_key
 from streaming.apply.rows_to_apply import Piece, RowNumbers
-from streaming.protocols.contract import OP_DELETE
+from streaming.protocols.contract import OP_DELETE, Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LastChanges:
-    """Changes with their keys; within one commit-ts a DELETE comes before an INSERT."""
+    """Changes with their keys."""
 
     keys: Keys
+    order: Order
     commit_ts: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
+    index: npt.NDArray[np.int32]
     is_put: npt.NDArray[np.bool_]
+
+    def at(self, positions: npt.NDArray[np.int64]) -> LastChanges:
+        """The same at the positions of which theirs are the numbers."""
+        return replace(self, position=positions[self.position])
 
 
 def last_changes(pieces: Sequence[tuple[Piece, Keys, RowNumbers]]) -> LastChanges:
     """The last changes among these entries of the pieces, whose keys come with them."""
-    no_ts: list[npt.NDArray[Any]] = [np.empty(0, np.int64)]
-    ops = [_of(piece.op, rows) for piece, _, rows in pieces]
+
+    def joined(column: str, kind: type) -> npt.NDArray[Any]:
+        parts = [_of(getattr(piece, column), rows) for piece, _, rows in pieces]
+        return np.concatenate([np.empty(0, kind), *parts])
+
     return LastChanges(
         keys=joined_keys([_picked(keys, rows) for _, keys, rows in pieces]),
-        commit_ts=np.concatenate(no_ts + [_of(p.commit_ts, rows) for p, _, rows in pieces]),
-        is_put=np.concatenate([np.empty(0, np.int8), *ops]) != OP_DELETE,
+        order=order_of_pieces([piece for piece, _, _ in pieces]),
+        commit_ts=joined("commit_ts", np.int64),
+        position=joined("position", np.int64),
+        index=joined("index", np.int32),
+        is_put=joined("op", np.int8) != OP_DELETE,
     )
+
+
+def order_of_pieces(pieces: Sequence[Piece]) -> Order:
+    """The order of all of them: they come from one source."""
+    orders = {piece.order for piece in pieces} or {Order.NET}
+    assert len(orders) == 1, "changes that are ordered in two ways"
+    return orders.pop()
 
 
 def last_entries(pieces: Sequence[tuple[Piece, Keys, RowNumbers]]) -> list[RowNumbers]:
@@ -62,8 +88,9 @@ def last_entries(pieces: Sequence[tuple[Piece, Keys, RowNumbers]]) -> list[RowNu
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     keys = joined_keys([_picked(keys, rows) for _, keys, rows in pieces])
-    order = [joined("commit_ts"), (joined("op") != OP_DELETE).view(np.int8)]
-    order += map(joined, ("position", "index"))
+    is_put, place = (joined("op") != OP_DELETE).view(np.int8), map(joined, ("position", "index"))
+    is_net = order_of_pieces([piece for piece, _, _ in pieces]) is Order.NET
+    order = [joined("commit_ts"), *((is_put, *place) if is_net else (*place, is_put))]
     order.append(joined("origin"))  # the part, so that the result is unique
     last = last_per_key(keys, order)
     found, begin = [], 0

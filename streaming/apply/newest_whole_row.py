@@ -4,7 +4,7 @@ The newest whole row tells them. DELETEs are not used, since they may have the k
 rows that TiCDC cut to their key, or in which a column has no type.
 
 A type such as ``datetime`` does not tell its digits of a fraction of a second, but a value does:
-TiCDC writes all of them.
+TiCDC writes all of them. Types of typed cells tell theirs, but for M and D of a FLOAT or DOUBLE.
 """
 
 from __future__ import annotations
@@ -15,10 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.model import Ts
-from sinks.types.mysql_type import TIMED_TYPES
+from sinks.types.mysql_type import TIMED_TYPES, MySQLType
 from streaming.apply.row_block import RowBlock
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
-from streaming.protocols.contract import DATA, ERROR_CLASS, OP_DELETE, key_names, wire_types
+from streaming.protocols.contract import (
+    DATA,
+    ERROR_CLASS,
+    OP_DELETE,
+    Cells,
+    cells_of,
+    key_names,
+    wire_types,
+)
 
 _MOST_DIGITS = 6
 Place = tuple[int, int, int]  # commit-ts, position, index: the greater one is the newer row
@@ -87,10 +95,25 @@ def _told(batch: pa.RecordBatch, row: int) -> WholeRow:
     """If a column is NULL in this row, an older row tells nothing about it: it may have been
     another column."""
     types = wire_types(batch.schema)
-    found = {}
-    for name, text in batch.column(DATA)[row].as_py().items():
-        found[name] = types[name]
-        if types[name] in TIMED_TYPES and text is not None:
-            digits = len(text.partition(".")[2])
-            found[name] += f"({digits})" if digits <= _MOST_DIGITS else ""
+    if cells_of(batch.schema) is Cells.TYPED:
+        found = {each.name: _full(types[each.name]) for each in batch.schema.field(DATA).type}
+    else:
+        values = batch.column(DATA)[row].as_py()
+        found = {name: _with_digits(types[name], text) for name, text in values.items()}
     return WholeRow(found, key_names(batch.schema) or (), Ts(_place(batch, row)[0]))
+
+
+def _with_digits(told: str, text: str | None) -> str:
+    """A type, with the digits of a fraction of a second that a value of it has."""
+    if told not in TIMED_TYPES or text is None:
+        return told
+    digits = len(text.partition(".")[2])
+    return f"{told}({digits})" if digits <= _MOST_DIGITS else told
+
+
+def _full(told: str) -> str:
+    """A full type, in which digits that it leaves out are none."""
+    of = MySQLType.parse(told)
+    if of.name in TIMED_TYPES:
+        return f"{of.name}({of.length or 0})"
+    return str(of.as_untold()) if of.name in ("float", "double") else told

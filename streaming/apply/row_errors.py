@@ -16,7 +16,7 @@ from sinks.types.casts.dates import is_storable
 from sinks.types.delta_types import delta_type
 from sinks.types.table_schema import MOMENTS, Column
 from streaming.apply.row_block import RowBlock
-from streaming.apply.rows_to_apply import Piece, RowNumbers, origins_of, pieces_to_apply
+from streaming.apply.rows_to_apply import Piece, RowNumbers, pieces_to_apply
 from streaming.apply.table_task import TableTask
 
 CAST: Final = "cast"  # error classes
@@ -135,20 +135,19 @@ def keyless_errors(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> pa
         (piece, told_errors(piece, np.arange(piece.count), reason))
         for piece in pieces_to_apply(task, blocks, limit)
     ]
-    return error_table(errors, origins_of(blocks))
+    return error_table(errors)
 
 
-def error_table(found: Sequence[tuple[Piece, RowErrors]], origins: Sequence[str]) -> pa.Table:
+def error_table(found: Sequence[tuple[Piece, RowErrors]]) -> pa.Table:
     """The errors of all pieces as one table of schema ``ERRORS``, in no particular order."""
     if not found:
         return _NO_ERRORS
-    parts = pa.array(origins, pa.string())
     batches = []
     for piece, errors in found:
         at = errors.rows
         origin = pa.array(piece.origin[at])
         arrays = [
-            parts.take(origin),
+            pa.array(piece.parts, pa.string()).take(origin),
             pa.array(piece.position[at]),
             pa.array(piece.index[at]),
             pa.array(piece.commit_ts[at]),

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from coordination.model import Ts
 from sinks.ddl.past_schemas import PastSchema
+from sinks.types.casts.typed_cells import of_one_type
 from sinks.types.table_schema import TableSchema
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import TableTask
@@ -29,6 +30,10 @@ from streaming.protocols.contract import (
     OP_DELETE,
     OP_INSERT,
     OP_UPDATE,
+    Cells,
+    Order,
+    cells_of,
+    order_of,
 )
 
 # Decompressed bytes that are kept in memory; further blocks are read again for their other values.
@@ -91,6 +96,8 @@ class Piece:
     """
 
     of: PastSchema
+    order: Order
+    cells: Cells
     shape: pa.StructType  # of data
     batches: tuple[DueBatch, ...]
     count: int
@@ -99,14 +106,15 @@ class Piece:
     commit_ts: npt.NDArray[np.int64]
     position: npt.NDArray[np.int64]
     index: npt.NDArray[np.int32]
-    origin: npt.NDArray[np.int32]  # the part, as its place in ``origins_of`` the blocks
-    keys: tuple[pa.Array, ...]  # texts, one array for each key column of ``of``
+    parts: tuple[str, ...]  # of all blocks
+    origin: npt.NDArray[np.int32]  # the part, as its place in ``parts``
+    keys: tuple[pa.Array, ...]  # cells, one array for each key column of ``of``
     error_class: pa.Array | None  # from the decoder; None: no row has an error
     error_message: pa.Array | None
 
     def values(self, rows: RowNumbers, side: str = DATA) -> pa.StructArray:
         """The columns of ``shape`` of these rows; ``rows`` rises. With ``side`` OLD the old values,
-        null for a row that has none."""
+        null for a row that has none. A column that has several types there is a text."""
         found = []
         bounds = np.searchsorted(rows, np.cumsum([due.count for due in self.batches]))
         begin = low = 0
@@ -115,11 +123,12 @@ class Piece:
                 values = due.values(side, rows[low:high] - begin)
                 found.append(_shaped(values, self.shape, high - low))
             begin, low = begin + due.count, high
-        return found[0] if len(found) == 1 else pa.concat_arrays(found or [pa.nulls(0, self.shape)])
+        return found[0] if len(found) == 1 else _joined_values(found or [pa.nulls(0, self.shape)])
 
 
 def _shaped(values: pa.StructArray | None, shape: pa.StructType, count: int) -> pa.StructArray:
-    """The values by the columns of ``shape``; NULL for a missing column."""
+    """The values by the columns of ``shape``, in whatever type they are; NULL for a missing
+    column."""
     if values is None:
         return pa.nulls(count, shape)
     if values.type == shape:
@@ -129,18 +138,30 @@ def _shaped(values: pa.StructArray | None, shape: pa.StructType, count: int) -> 
         values.field(places[field.name]) if field.name in places else pa.nulls(count, field.type)
         for field in shape
     ]
-    return pa.StructArray.from_arrays(columns, fields=list(shape), mask=values.is_null())
+    return _struct(columns, shape.names, values.is_null())
 
 
-def origins_of(blocks: Sequence[RowBlock]) -> list[str]:
-    """The parts of the blocks, sorted."""
-    return sorted({block.part for block in blocks})
+def _joined_values(found: Sequence[pa.StructArray]) -> pa.StructArray:
+    """Values of the same columns, one after the other."""
+    if all(each.type == found[0].type for each in found):
+        return pa.concat_arrays(found)
+    names = found[0].type.names
+    columns = [
+        pa.concat_arrays(of_one_type([each.field(place) for each in found]))
+        for place in range(len(names))
+    ]
+    return _struct(columns, names, pa.concat_arrays([each.is_null() for each in found]))
+
+
+def _struct(columns: Sequence[pa.Array], names: Sequence[str], is_null: pa.Array) -> pa.StructArray:
+    fields = [pa.field(name, each.type) for name, each in zip(names, columns, strict=True)]
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=is_null)
 
 
 def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> Iterator[Piece]:
     """The rows in ``(checkpoint, limit]`` whose events are not ignored, in pieces by shape and
     size. No piece is empty."""
-    numbers = {part: number for number, part in enumerate(origins_of(blocks))}
+    parts = tuple(sorted({block.part for block in blocks}))
     held_bytes = 0
     for above, last, of in task.ranges(limit):
         waiting: list[_Waiting] = []  # to compare shapes takes less than to hash one
@@ -167,9 +188,9 @@ def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> I
                 here.size += size
                 if here.size >= PIECE_BYTES:
                     waiting.remove(here)
-                    yield _piece(of, shape, here.batches, task, numbers)
+                    yield _piece(of, shape, here.batches, task, parts)
         for here in waiting:
-            yield _piece(of, here.shape, here.batches, task, numbers)
+            yield _piece(of, here.shape, here.batches, task, parts)
 
 
 def _due(
@@ -191,29 +212,33 @@ def _piece(
     shape: pa.StructType,
     batches: _Batches,
     task: TableTask,
-    numbers: Mapping[str, int],
+    parts: tuple[str, ...],
 ) -> Piece:
-    schema = of.schema
+    schema, told = of.schema, batches[0][1].schema
     counts = [due.count for due, _ in batches]
-    origins = np.array([numbers[due.block.part] for due, _ in batches], np.int32)
+    origins = np.array([parts.index(due.block.part) for due, _ in batches], np.int32)
     entries = {
         name: _joined([due.of(batch.column(name)).to_numpy() for due, batch in batches])
         for name in ("op", "commit_ts", "position", "index")
     }
     entries["origin"] = np.repeat(origins, counts)
     places = {field.name: number for number, field in enumerate(shape)}
-    keys = [_key_text(batches, places.get(name)) for name in schema.key]
+    keys = [_key_cells(batches, places.get(name)) for name in schema.key]
     moved, old_keys = (NO_ROWS, []) if task.is_log else _old_keys(batches, schema, places)
     if len(moved):
-        keys = [pa.concat_arrays(both) for both in zip(keys, old_keys, strict=True)]
+        both = zip(keys, old_keys, strict=True)
+        keys = [pa.concat_arrays(of_one_type(each)) for each in both]
         entries = {name: np.append(column, column[moved]) for name, column in entries.items()}
         entries["op"][-len(moved) :] = OP_DELETE
     return Piece(
         of=of,
+        order=order_of(told),
+        cells=cells_of(told),
         shape=shape,
         batches=tuple(due for due, _ in batches),
         count=sum(counts),
         moved=moved,
+        parts=parts,
         **entries,
         keys=tuple(keys),
         error_class=_errors(batches, ERROR_CLASS),
@@ -225,7 +250,7 @@ def _joined(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
-def _key_text(batches: _Batches, place: int | None) -> pa.Array:
+def _key_cells(batches: _Batches, place: int | None) -> pa.Array:
     found = [
         pa.nulls(due.count, pa.string())
         if place is None
@@ -249,7 +274,7 @@ def _errors(batches: _Batches, name: str) -> pa.Array | None:
 def _old_keys(
     batches: _Batches, schema: TableSchema, places: Mapping[str, int]
 ) -> tuple[RowNumbers, list[pa.Array]]:
-    """The rows whose ``old`` has another key than ``data``, and the texts of the old keys. A key
+    """The rows whose ``old`` has another key than ``data``, and the cells of the old keys. A key
     column that ``old`` lacks has the same value as in ``data``; where all columns are the key, the
     old row is whole, and its NULLs are values."""
     moved: list[RowNumbers] = []
@@ -262,9 +287,10 @@ def _old_keys(
             differs = np.zeros(due.count, np.bool_)
             keys = []
             for name in schema.key:
-                now = before = _key_text([(due, batch)], places.get(name))
+                now = before = _key_cells([(due, batch)], places.get(name))
                 if name in old_places:  # a field of ``old`` is null where there is no old row
                     before = due.of(pc.struct_field(old, [old_places[name]]))
+                    before, now = of_one_type([before, now])
                     changed = pc.fill_null(pc.not_equal(before, now), False)
                     if schema.key_is_row:
                         changed = pc.or_(changed, pc.xor(before.is_null(), now.is_null()))
@@ -277,8 +303,9 @@ def _old_keys(
             rows = np.flatnonzero(differs)
             if len(rows):
                 moved.append(rows + begin)
-                found.append([text.take(pa.array(rows)) for text in keys])
+                found.append([cells.take(pa.array(rows)) for cells in keys])
         begin += due.count
     if not moved:
         return NO_ROWS, []
-    return np.concatenate(moved), [pa.concat_arrays(each) for each in zip(*found, strict=True)]
+    columns = zip(*found, strict=True)
+    return np.concatenate(moved), [pa.concat_arrays(of_one_type(each)) for each in columns]

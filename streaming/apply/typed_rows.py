@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from sinks.types.casts.columns import CastColumn, CastRules, cast_column, key_values
 from sinks.types.casts.dates import is_storable, is_zero_date
+from sinks.types.casts.typed_cells import cell_texts
 from sinks.types.delta_types import arrow_type
 from sinks.types.table_schema import MOMENTS, Column
 from sinks.types.text_arrays import as_mask
@@ -24,7 +25,7 @@ from streaming.apply.row_errors import (
     cast_errors,
 )
 from streaming.apply.rows_to_apply import Mask, Piece, RowNumbers
-from streaming.protocols.contract import DATA
+from streaming.protocols.contract import DATA, Cells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,26 +109,30 @@ def typed_keys(piece: Piece, rules: CastRules, *, finds_rows: bool = True) -> Ty
     is_unread = np.zeros(len(piece.op), np.bool_)
     typed: dict[str, pa.Array] = {}
     nulled: dict[str, Mask] = {}
-    text_of = dict(zip(schema.key, piece.keys, strict=True))
+    are_typed = piece.cells is Cells.TYPED
+    cells_of = dict(zip(schema.key, piece.keys, strict=True))
     for column in schema.delivered:
-        if column.name in text_of:
-            text = text_of[column.name]
-            cast = cast_column(text, column, rules)
+        if column.name in cells_of:
+            cells = cells_of[column.name]
+            cast = cast_column(cells, column, rules, are_typed=are_typed)
             typed[column.name] = key_values(cast.values)
-            is_nulled = _nulled(text, cast)
+            is_nulled = _nulled(cells, cast)
             if is_nulled is not None:
                 nulled[column.name] = is_nulled
             failed = cast.failed
             if not schema.key_is_row and cast.values.null_count:
                 failed = cast.values.is_null()
                 if is_nulled is not None:
-                    is_value = is_nulled & is_zero_date(text) if finds_rows else is_nulled
-                    failed = pc.and_(failed, pa.array(~is_value))
+                    if finds_rows:
+                        is_nulled = is_nulled & is_zero_date(cell_texts(cells))
+                    failed = pc.and_(failed, pa.array(~is_nulled))
             if failed is not None:
-                in_key = is_nulled is not None and not schema.key_is_row
-                failures.add(failed, text, column, in_key=in_key)
+                in_key = column.name in nulled and not schema.key_is_row
+                failures.add(failed, cells, column, in_key=in_key)
                 is_no_day = column.type.name in MOMENTS and not schema.key_is_row
-                is_unread |= as_mask(failed) & (~is_storable(text) if is_no_day else True)
+                is_unread |= as_mask(failed) & (
+                    ~is_storable(cell_texts(cells)) if is_no_day else True
+                )
     return TypedKeys(
         columns={name: typed[name] for name in schema.key},
         is_bad=failures.mask,
@@ -152,13 +157,13 @@ def typed_values(
     nulled = {}
     for column in columns:
         place = places.get(column.name)
-        text = pa.nulls(len(rows), pa.string()) if place is None else data.field(place)
-        cast = cast_column(text, column, rules)
+        cells = pa.nulls(len(rows), pa.string()) if place is None else data.field(place)
+        cast = cast_column(cells, column, rules, are_typed=piece.cells is Cells.TYPED)
         typed[column.name] = cast.values
-        if (is_nulled := _nulled(text, cast)) is not None:
+        if (is_nulled := _nulled(cells, cast)) is not None:
             nulled[column.name] = is_nulled
         if cast.failed is not None:
-            failures.add(cast.failed, text, column)
+            failures.add(cast.failed, cells, column)
     return TypedValues(
         rows=rows,
         columns=typed,
@@ -168,12 +173,12 @@ def typed_values(
     )
 
 
-def _nulled(text: pa.Array, cast: CastColumn) -> Mask | None:
-    """The texts that have become null without having failed; None: there is none."""
+def _nulled(cells: pa.Array, cast: CastColumn) -> Mask | None:
+    """The cells that have become null without having failed; None: there is none."""
     failed = 0 if cast.failed is None else cast.failed.true_count
-    if cast.values.null_count == text.null_count + failed:
+    if cast.values.null_count == cells.null_count + failed:
         return None
-    found = pc.and_(cast.values.is_null(), text.is_valid())
+    found = pc.and_(cast.values.is_null(), cells.is_valid())
     if cast.failed is not None:
         found = pc.and_(found, pc.invert(cast.failed))
     return np.asarray(found.to_numpy(zero_copy_only=False))
@@ -188,7 +193,7 @@ class _Failures:
     errors: list[RowErrors] = field(default_factory=list)
 
     def add(
-        self, is_bad: pa.BooleanArray, text: pa.Array, column: Column, *, in_key: bool = False
+        self, is_bad: pa.BooleanArray, cells: pa.Array, column: Column, *, in_key: bool = False
     ) -> None:
         """``in_key``: by another rule a date that Delta does not have would be NULL."""
         mask = np.asarray(pc.fill_null(is_bad, False).to_numpy(zero_copy_only=False))
@@ -198,4 +203,5 @@ class _Failures:
         if len(at):
             rows = at if self.rows is None else self.rows[at]
             rule = NO_DAY_IN_KEY_MESSAGE if in_key else NO_DAY_MESSAGE
-            self.errors.append(cast_errors(rows, text.take(pa.array(at)), column, rule))
+            text = cell_texts(cells.take(pa.array(at))).cast(pa.string())
+            self.errors.append(cast_errors(rows, text, column, rule))

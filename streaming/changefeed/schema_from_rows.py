@@ -77,7 +77,12 @@ def unlike(schema: TableSchema, types: Mapping[str, str], key: Sequence[str]) ->
             found.append(f"column {column.name} ({column.type}) is in the file alone")
         elif not _fits(column.type, text):
             found.append(f"column {column.name} is {column.type} in the file and {text} there")
-    found += [f"column {name} ({text}) is there alone" for name, text in told.items()]
+    virtual = {column.name.lower() for column in schema.columns if column.generated == "virtual"}
+    found += [
+        f"column {name} ({text}) is there alone"
+        for name, text in told.items()
+        if name not in virtual  # a binlog has them
+    ]
     primary = () if schema.key_index is not None else schema.key
     if {name.lower() for name in primary} != {name.lower() for name in key}:
         shown, other = (", ".join(each) or "none" for each in (primary, key))
@@ -86,8 +91,8 @@ def unlike(schema: TableSchema, types: Mapping[str, str], key: Sequence[str]) ->
 
 
 def _fits(file: MySQLType, text: str) -> bool:
-    """Messages tell a length, or the names of an enum, only with ``content-compatible=true``. The
-    display width of an integer says nothing."""
+    """canal-json tells a length, or the names of an enum, only with ``content-compatible=true``.
+    The display width of an integer says nothing."""
     try:
         told = MySQLType.parse(text)
     except ValueError:
@@ -98,4 +103,4 @@ def _fits(file: MySQLType, text: str) -> bool:
         return False
     if "(" not in text or told.name not in _LENGTH_COUNTS:
         return True
-    return (told.length, told.scale or 0) == (file.length or 0, file.scale or 0)
+    return (told.length or 0, told.scale or 0) == (file.length or 0, file.scale or 0)

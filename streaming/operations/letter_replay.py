@@ -212,7 +212,8 @@ class TableReplay:
         self._refused = {ids[n]: text for n, text in why.items() if text is not None}
         if not found.rows.num_rows or found.last is None:
             return None
-        met = keys.meet(found.last)
+        positions = np.array([letter.position for letter in keys.letters], np.int64)
+        met = keys.meet(found.last.at(positions))
         letters.note_passed(keys, met, self._operator)
         self._noted = letters, keys, met
         return found.rows

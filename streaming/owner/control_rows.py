@@ -38,8 +38,8 @@ from streaming.owner.progress_rows import (
     with_blocked,
     with_letters,
 )
+from streaming.source.limits import Marks
 from streaming.stream.backlog import Backlog
-from streaming.stream.read import Marks
 
 logger = logging.getLogger(__name__)
 

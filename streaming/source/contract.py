@@ -20,9 +20,8 @@ import pyarrow as pa
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
-from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Wanted
-from streaming.source.limits import Limits
+from streaming.source.limits import Limits, Marks
 from streaming.source.positions import Positions
 
 if TYPE_CHECKING:
@@ -159,13 +158,16 @@ class Source(Protocol):
     def ends(self, parts: Iterable[str]) -> dict[str, int]:
         """The position after the last message, by part."""
 
-    def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Limits:
+    def limits(self, shape: SourceShape, recorded: Marks) -> Limits:
         """A new object that turns blocks and positions into W (rule 2), before anything is read.
         ``recorded``: watermarks of an earlier reading, which count when reading has passed them."""
 
-    def settled(self, shape: SourceShape, limits: Limits, position: Positions) -> Limits:
+    def settled(
+        self, shape: SourceShape, limits: Limits, position: Positions, stored: Marks
+    ) -> Limits:
         """``limits``, after everything before ``position`` has been read, with what only the source
-        can tell besides: the same object where it can tell nothing."""
+        can tell besides: the same object where it can tell nothing. ``stored``: the watermarks that
+        are in the changefeed's row by now."""
 
     def distance(self, begin: Positions, end: Positions) -> int:
         """How many messages lie between, about. Does not ask."""

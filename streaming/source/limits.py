@@ -8,6 +8,8 @@ from typing import Final, Protocol, Self
 
 from sinks.control.changefeeds import RecordedWatermark
 
+Marks = Mapping[str, RecordedWatermark]  # by part
+
 
 class Limits(Protocol):
     """Immutable; ``advance`` returns the next ones. `watermarks.Watermarks` are those of a source
@@ -24,7 +26,7 @@ class Limits(Protocol):
     def all_at(self, ts: int) -> bool:
         """Whether every part's watermark is exactly ``ts``."""
 
-    def advance(self, seen: Mapping[str, RecordedWatermark], positions: Mapping[str, int]) -> Self:
+    def advance(self, seen: Marks, positions: Mapping[str, int]) -> Self:
         """The limits after a read. ``seen``: by part the greatest watermark in the read, with the
         position of its last watermark; ``positions``: the next position of each part."""
 
@@ -48,7 +50,7 @@ class _NothingRead:
 
     def advance(
         self,
-        seen: Mapping[str, RecordedWatermark],  # noqa: ARG002
+        seen: Marks,  # noqa: ARG002
         positions: Mapping[str, int],  # noqa: ARG002
     ) -> Self:
         return self

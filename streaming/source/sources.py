@@ -5,16 +5,16 @@ from __future__ import annotations
 from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.recording_uri import RecordingSettings
 from conf.sources.source_uri import SourceSettings
-from coordination.errors import ConfigError
+from streaming.source.binlog.source import BinlogSource
 from streaming.source.contract import Source
 from streaming.source.kafka.source import KafkaSource
 from streaming.source.recording.source import RecordingSource
 
 
 def open_source(settings: SourceSettings) -> Source:
-    """Asks nothing yet. Raises ConfigError."""
+    """Asks nothing yet."""
     if isinstance(settings, BinlogSettings):
-        raise ConfigError("source-uri: a database cannot be read yet: use kafka://")
+        return BinlogSource(settings)
     if isinstance(settings, RecordingSettings):
         return RecordingSource(settings)
     return KafkaSource(settings)

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from coordination.model import TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
-from streaming.source.limits import NOTHING_READ, Limits
+from streaming.source.limits import NOTHING_READ, Limits, Marks
 from streaming.source.positions import Positions
-
-Marks = Mapping[str, RecordedWatermark]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,7 +76,7 @@ def reached(blocks: Iterable[Block]) -> dict[str, int]:
     return {block.part: block.last for block in blocks if block.kind is Kind.DONE}
 
 
-def marks_of(blocks: tuple[Block, ...]) -> dict[str, RecordedWatermark]:
+def marks_of(blocks: tuple[Block, ...]) -> Marks:
     """The greatest watermark of each part, with the position of its last one."""
     marks: dict[str, RecordedWatermark] = {}
     for block in blocks:

@@ -14,7 +14,7 @@ from pyspark import SparkContext
 
 from streaming.protocols.contract import Wanted
 from streaming.source.contract import Reader, Source, SourceShape
-from streaming.source.limits import Limits
+from streaming.source.limits import Limits, Marks
 from streaming.source.positions import Positions
 from streaming.stream.idle_time import IdleTime
 from streaming.stream.read import Read, marks_of, nothing_read, reached
@@ -43,6 +43,7 @@ class Reading:
         self._beside_reader: Reader | None = None
         self._idle = IdleTime()
         self.place = begin
+        self.stored: Marks = {}  # the watermarks in the changefeed's row; any thread sets it
 
     def connect(self, jobs: SparkContext) -> None:
         """Spark can run jobs now."""
@@ -155,7 +156,7 @@ class Reading:
         place = self.place
         limits = place.limits if read is None else read.watermarks
         position = place.position if read is None else read.position
-        known = self._source.settled(place.shape, limits, position)
+        known = self._source.settled(place.shape, limits, position, self.stored)
         if known == limits:
             return read
         return replace(read or nothing_read(position), watermarks=known)

@@ -22,11 +22,11 @@ from coordination.errors import TryAgain
 from coordination.model import Ts
 from streaming.protocols.contract import Wanted
 from streaming.source.contract import Identities, SourceShape
-from streaming.source.limits import NOTHING_READ, Limits
+from streaming.source.limits import NOTHING_READ, Limits, Marks
 from streaming.source.positions import Distance, Positions
 from streaming.source.sources import open_source
 from streaming.stream.backlog_watch import BacklogWatch
-from streaming.stream.read import Marks, Read
+from streaming.stream.read import Read
 from streaming.stream.reading import Place
 from streaming.stream.role import StreamContext, StreamRole
 from streaming.stream.stream_run import StreamRun
@@ -158,6 +158,12 @@ class SharedStream:
         run = self._run
         if run is not None:
             run.wake()
+
+    def stored(self, marks: Marks) -> None:
+        """The owner has stored these watermarks in the changefeed's row. Any thread."""
+        run = self._run
+        if run is not None:
+            run.stored(marks)
 
     def get_on(self) -> None:
         """A commit has ended: the watchdog counts the applying thread's step anew, so that a batch

@@ -27,7 +27,7 @@ from coordination.model import TableName
 from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Wanted, WantedTable
 from streaming.source.contract import SourceChanged, SourceShape
-from streaming.source.limits import Limits
+from streaming.source.limits import Limits, Marks
 from streaming.source.positions import Positions
 from streaming.source.sources import open_source
 from streaming.spark.session import CONTEXT_GONE
@@ -112,6 +112,10 @@ class StreamRun:
 
     def wake(self) -> None:
         self._handover.wake()
+
+    def stored(self, marks: Marks) -> None:
+        """These watermarks are in the changefeed's row. Any thread."""
+        self._reading.stored = marks
 
     def get_on(self) -> None:
         """The watchdog counts the applying thread's step anew."""

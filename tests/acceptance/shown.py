@@ -46,7 +46,8 @@ def _events(rows: Sequence[Row], changes: Iterable[Change], ts: int) -> list[Row
         sides = [(said[change.op], change.row)]
         if change.old is not None:
             sides.append(("update_preimage", change.old))
-        told = {"_commit_ts": ts, "_commit_time": _time(ts)}
+        order = 0 if change.op == "DELETE" else 1
+        told = {"_commit_ts": ts, "_commit_time": _time(ts), "_commit_order": order}
         found += [{**row, "_op": op, **told} for op, row in sides]
     return found
 
@@ -96,7 +97,7 @@ UPSERTED = Shown(takes_other_keys=True)
 BY_ALL_COLUMNS = Shown(settings={"key": "all-columns"}, has_key=False)
 LOGGED = Shown(
     settings={"write_mode": "append"},
-    columns=("_op", "_commit_ts", "_commit_time"),
+    columns=("_op", "_commit_ts", "_commit_time", "_commit_order"),
     key=(ID, "_commit_ts", "_op"),
     takes_other_keys=True,
     fills_columns=False,

@@ -175,7 +175,7 @@ class SourceContract(ABC):
         assert limits.global_ts == 0
         marks = {part: RecordedWatermark(ts=50, position=1) for part in shape.parts}
         assert limits.advance(marks, {}).global_ts == 50
-        assert source.settled(shape, limits, source.ends(shape.parts)) is limits
+        assert source.settled(shape, limits, source.ends(shape.parts), {}) is limits
         recorded = source.limits(shape, marks)
         assert recorded.global_ts == 0
         assert recorded.advance({}, dict.fromkeys(shape.parts, 2)).global_ts == 50

@@ -22,7 +22,7 @@ from streaming.source.contract import (
     SourceLost,
     SourceShape,
 )
-from streaming.source.limits import Limits
+from streaming.source.limits import Limits, Marks
 from streaming.source.positions import Positions, counted
 from streaming.source.watermarks import Watermarks
 
@@ -83,6 +83,7 @@ class MemorySource:
         shape: SourceShape,  # noqa: ARG002
         limits: Limits,
         position: Positions,  # noqa: ARG002
+        stored: Marks,  # noqa: ARG002
     ) -> Limits:
         return limits
 

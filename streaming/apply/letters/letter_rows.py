@@ -6,8 +6,8 @@ letters ──decode──► blocks, whose positions are the letters' numbers �
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,12 @@ from sinks.types.key_hash import Keys, keys_of
 from sinks.types.last_per_key import joined_keys
 from streaming.apply.change_log import event_identities
 from streaming.apply.changes import incomplete_rows
+from streaming.apply.last_change import order_of_pieces
 from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import Piece, RowNumbers, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import typed_keys
-from streaming.protocols.contract import OP_DELETE, Block, Kind, Messages, WantedTable
+from streaming.protocols.contract import OP_DELETE, Block, Kind, Messages, Order, WantedTable
 from streaming.protocols.decoders import CANAL_JSON, decoder_of
 
 FOREVER = Ts((1 << 62) - 1)
@@ -82,16 +83,40 @@ def _told(block: Block) -> Iterator[tuple[int, str]]:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LetterEntries:
     """The keys of letters: one of each row, and for an UPDATE that changes the key its old one too.
-    In a change log the values that make each letter one event."""
+    In a change log the values that make each letter one event. ``letter``: by number, and
+    ``position`` where it was in its part."""
 
     keys: Keys
+    order: Order
     commit_ts: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
+    index: npt.NDArray[np.int32]
     is_put: npt.NDArray[np.bool_]
     letter: npt.NDArray[np.int64]
     is_old: npt.NDArray[np.bool_]
 
 
-def letter_entries(task: TableTask, blocks: list[RowBlock], rules: ChangeRules) -> LetterEntries:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Places:
+    """Where letters were, by their numbers."""
+
+    part: Sequence[str]
+    position: npt.NDArray[np.int64]
+
+    def of(self, piece: Piece) -> Piece:
+        """The same rows at the places from which their letters came."""
+        parts, origins = np.unique(np.array(self.part, np.str_), return_inverse=True)
+        return replace(
+            piece,
+            parts=tuple(parts.tolist()),
+            origin=origins[piece.position].astype(np.int32),
+            position=self.position[piece.position],
+        )
+
+
+def letter_entries(
+    task: TableTask, blocks: list[RowBlock], rules: ChangeRules, places: Places
+) -> LetterEntries:
     """The entries of those letters whose keys can be read: by the shape of their commit-ts, else by
     the next shape that can read them."""
     found: list[tuple[Keys, Piece, RowNumbers]] = []
@@ -101,7 +126,7 @@ def letter_entries(task: TableTask, blocks: list[RowBlock], rules: ChangeRules) 
             break
         bad = []
         for piece in pieces_to_apply(task.by_later_shapes(later), blocks, FOREVER):
-            keys, is_good = _keys(task, piece, rules)
+            keys, is_good = _keys(task, places.of(piece), rules)
             wanted = (
                 np.ones(len(piece.op), np.bool_) if is_left is None else is_left[piece.position]
             )
@@ -112,7 +137,7 @@ def letter_entries(task: TableTask, blocks: list[RowBlock], rules: ChangeRules) 
         last = max((each.last for each in blocks), default=-1)
         is_left = np.zeros(last + 1, np.bool_)
         is_left[np.concatenate([np.empty(0, np.int64), *bad])] = True
-    return _entries(found)
+    return _entries(found, places)
 
 
 def _keys(task: TableTask, piece: Piece, rules: ChangeRules) -> tuple[Keys, npt.NDArray[np.bool_]]:
@@ -135,7 +160,7 @@ def _keys(task: TableTask, piece: Piece, rules: ChangeRules) -> tuple[Keys, npt.
     return keys_of([columns[name] for name in present.key]), is_good
 
 
-def _entries(found: list[tuple[Keys, Piece, RowNumbers]]) -> LetterEntries:
+def _entries(found: list[tuple[Keys, Piece, RowNumbers]], places: Places) -> LetterEntries:
     def joined(column: Callable[[Piece], npt.NDArray[np.generic]], kind: type) -> npt.NDArray[Any]:
         return np.concatenate([np.empty(0, kind), *(column(p)[rows] for _, p, rows in found)])
 
@@ -146,7 +171,10 @@ def _entries(found: list[tuple[Keys, Piece, RowNumbers]]) -> LetterEntries:
     one = np.flatnonzero(rows_of[letter] == 1)
     return LetterEntries(
         keys=_of(joined_keys([_of(keys, rows) for keys, _, rows in found]), one),
+        order=order_of_pieces([piece for _, piece, _ in found]),
         commit_ts=joined(lambda piece: piece.commit_ts, np.int64)[one],
+        position=places.position[letter[one]],
+        index=joined(lambda piece: piece.index, np.int32)[one],
         is_put=joined(lambda piece: piece.op != OP_DELETE, np.bool_)[one],
         letter=letter[one],
         is_old=is_old[one],

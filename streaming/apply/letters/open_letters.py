@@ -29,8 +29,14 @@ from sinks.control.letter_states import LETTER, OPEN, PASSED_NEW, PASSED_OLD, RE
 from sinks.control.letter_states import SCHEMA as STATES
 from sinks.ddl.past_schemas import PastSchema
 from streaming.apply.last_change import LastChanges
-from streaming.apply.letters.letter_rows import LetterEntries, letter_entries, letter_rows
+from streaming.apply.letters.letter_rows import (
+    LetterEntries,
+    Places,
+    letter_entries,
+    letter_rows,
+)
 from streaming.apply.table_task import ChangeRules, TableTask
+from streaming.protocols.contract import Order
 
 Shapes = Callable[[TableName], tuple[PastSchema, ...]]
 _WORD: Final = [("first", np.int64), ("second", np.uint64)]
@@ -67,7 +73,9 @@ class LetterKeys:
         self._is_log = is_log
         self._new: list[tuple[LetterEntries, npt.NDArray[np.bool_]]] = []
         self._words = np.empty(0, _WORD)
-        self._commit_ts = self._letter = np.empty(0, np.int64)
+        self._order = Order.NET
+        self._commit_ts = self._position = self._letter = np.empty(0, np.int64)
+        self._index = np.empty(0, np.int32)
         self._is_put = self._is_old = self._is_left = np.empty(0, np.bool_)
 
     def add(
@@ -82,6 +90,7 @@ class LetterKeys:
         shifted = replace(entries, letter=entries.letter + len(self.letters))
         self.letters += letters
         if len(entries.letter):
+            self._order = entries.order
             self._new.append((shifted, is_left))
 
     def commit_ts(self) -> dict[int, int]:
@@ -102,17 +111,23 @@ class LetterKeys:
                 int(np.searchsorted(self._words["first"], words["first"][hit], side))
                 for side in ("left", "right")
             )
-            change = int(last.commit_ts[hit]), bool(last.is_put[hit])
+            change = self._when(hit, last.commit_ts, last.position, last.index, last.is_put)
             for at in range(low, high):
                 if not self._is_left[at] or self._words[at] != words[hit]:
                     continue
-                own = int(self._commit_ts[at]), bool(self._is_put[at])
+                own = self._when(at, self._commit_ts, self._position, self._index, self._is_put)
                 if own == change:
                     brought.add(at)
                 elif own < change and not self._is_log:
                     passed[at] = change[0]
         self._is_left[[*passed, *brought]] = False
         return self._met(passed, brought)
+
+    def _when(self, at: int, *columns: npt.NDArray[Any]) -> tuple[int, ...]:
+        """When an entry of these columns (commit-ts, position, index, is_put) comes among the
+        changes of its key. Where the order is NET, a change may come again at another place."""
+        commit_ts, *place, is_put = (int(column[at]) for column in columns)
+        return (commit_ts, *(place if self._order is Order.PLACE else ()), is_put)
 
     def _met(self, passed: Mapping[int, int], brought: set[int]) -> Met:
         over, halves, came = {}, {}, set()
@@ -136,7 +151,7 @@ class LetterKeys:
         words = np.concatenate([self._words, *map(_words, parts)])
         order = np.argsort(words["first"], kind="stable")
         self._words = words[order]
-        for name in ("commit_ts", "is_put", "letter", "is_old"):
+        for name in ("commit_ts", "position", "index", "is_put", "letter", "is_old"):
             joined = np.concatenate([getattr(self, f"_{name}"), *(getattr(e, name) for e in parts)])
             setattr(self, f"_{name}", joined[order])
         self._is_left = np.concatenate([self._is_left, *(left for _, left in self._new)])[order]
@@ -214,7 +229,10 @@ class OpenLetters:
             for each in letters.drop_columns(["value"]).to_pylist()
         ]
         passed = letters["passed"].to_pylist() if "passed" in names else ()
-        known.keys.add(found, letter_entries(known.task, rows.blocks, self._rules), passed)
+        position = np.array([each.position for each in found], np.int64)
+        places = Places(part=[each.part for each in found], position=position)
+        entries = letter_entries(known.task, rows.blocks, self._rules, places)
+        known.keys.add(found, entries, passed)
 
     def note_passed(self, keys: LetterKeys, met: Met, by: str | None = None) -> None:
         """Call it before the commit of the changes that have met the letters. ``by``: a replay's

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import TidelakeError
-from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.decoders import decoder_of
 from streaming.source.contract import (
     Identities,
@@ -29,7 +28,7 @@ from streaming.source.kafka.message_bytes import values_at
 from streaming.source.kafka.retention import kept
 from streaming.source.kafka.strays import past_strays, tell_of_strays
 from streaming.source.kafka.topic_partition import TopicPartition
-from streaming.source.limits import Limits
+from streaming.source.limits import Limits, Marks
 from streaming.source.positions import Positions, counted
 from streaming.source.watermarks import Watermarks
 
@@ -96,10 +95,16 @@ class KafkaSource:
     def ends(self, parts: Iterable[str]) -> dict[str, int]:
         return _positions(self._broker.ends(_parsed(parts)))
 
-    def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Watermarks:
+    def limits(self, shape: SourceShape, recorded: Marks) -> Watermarks:
         return Watermarks(parts=shape.parts, recorded=recorded)
 
-    def settled(self, shape: SourceShape, limits: Limits, position: Positions) -> Limits:
+    def settled(
+        self,
+        shape: SourceShape,
+        limits: Limits,
+        position: Positions,
+        stored: Marks,  # noqa: ARG002
+    ) -> Limits:
         assert isinstance(limits, Watermarks)
         return past_strays(self, shape, limits, position)
 

@@ -7,7 +7,7 @@ a run without a target-ts goes to there (`end_ts`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,6 @@ import pyarrow as pa
 from conf.sources.recording_uri import RecordingSettings
 from coordination.errors import ConfigError
 from coordination.model import Ts
-from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Kind
 from streaming.protocols.decoders import decoder_of
 from streaming.source.contract import (
@@ -28,7 +27,7 @@ from streaming.source.contract import (
     SourceLost,
     SourceShape,
 )
-from streaming.source.limits import Limits
+from streaming.source.limits import Limits, Marks
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, NoBase64, chunks
@@ -94,10 +93,16 @@ class RecordingSource:
     def ends(self, parts: Iterable[str]) -> dict[str, int]:
         return dict.fromkeys(parts, self._file().lines)
 
-    def limits(self, shape: SourceShape, recorded: Mapping[str, RecordedWatermark]) -> Watermarks:
+    def limits(self, shape: SourceShape, recorded: Marks) -> Watermarks:
         return Watermarks(parts=shape.parts, recorded=recorded)
 
-    def settled(self, shape: SourceShape, limits: Limits, position: Positions) -> Limits:
+    def settled(
+        self,
+        shape: SourceShape,
+        limits: Limits,
+        position: Positions,
+        stored: Marks,  # noqa: ARG002
+    ) -> Limits:
         """Strays get nothing more when they are read to the end."""
         assert isinstance(limits, Watermarks)
         lines = self._file().lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from conf.sources.binlog_uri import (
     NOT_BUILT,
     PARAMETERS,
     BinlogSettings,
-    replication_server_id,
 )
 from conf.sources.source_uri import parse_source_uri
 
@@ -45,7 +43,7 @@ def test_the_usual_uri() -> None:
 def test_every_parameter() -> None:
     source = parse_source_uri(
         "mysql://u:p%40%2F%3A@[::1]/?task-mode=incremental&binlog-name=mysql-bin.000007"
-        "&binlog-pos=1234&server-id=4711&tls=verify-ca&ca=/ca.pem&cert=/c.pem&key=/k.pem"
+        "&binlog-pos=1234&tls=verify-ca&ca=/ca.pem&cert=/c.pem&key=/k.pem"
         "&connect-timeout-s=3&chunk-rows=1000&connections=8"
     )
     assert source == BinlogSettings(
@@ -55,7 +53,6 @@ def test_every_parameter() -> None:
         task_mode="incremental",
         binlog_name="mysql-bin.000007",
         binlog_pos=1234,
-        server_id=4711,
         tls="verify-ca",
         ca="/ca.pem",
         cert="/c.pem",
@@ -97,23 +94,9 @@ def test_tls(parameters: str, tls: str) -> None:
     assert source.tls == tls
 
 
-def test_a_changefeed_is_named_after_the_scheme_and_has_a_server_id_of_its_own() -> None:
-    changefeed = load(GOOD).changefeed
-    assert changefeed.id == "mysql"
+def test_a_changefeed_is_named_after_the_scheme() -> None:
+    assert load(GOOD).changefeed.id == "mysql"
     assert load(GOOD.replace("mysql", "mariadb")).changefeed.id == "mariadb"
-    assert changefeed.source == replace(
-        parse_source_uri(GOOD), server_id=replication_server_id("mysql")
-    )
-    other = load(GOOD, **{"changefeed-id": "orders"}).changefeed.source
-    assert other != changefeed.source
-    assert load(f"{GOOD}?server-id=7").changefeed.source == replace(other, server_id=7)
-
-
-def test_server_ids_are_stable_and_leave_the_lower_half_to_others() -> None:
-    assert replication_server_id("shop") == 3593807441
-    ids = {replication_server_id("shop", str(number)) for number in range(1000)}
-    assert len(ids) == 1000
-    assert all(2**31 <= each < 2**32 for each in ids)
 
 
 def test_a_file_gives_parameters_and_those_of_the_uri_win(tmp_path: Path) -> None:
@@ -130,7 +113,6 @@ def test_a_file_gives_parameters_and_those_of_the_uri_win(tmp_path: Path) -> Non
         password="${env:SHOP}",
         chunk_rows=10,
         connections=3,
-        server_id=replication_server_id("shop"),
     )
     file.write_text("[mysql]\nchunk-row = 10\n")
     assert "did you mean chunk-rows?" in refused(GOOD, file)
@@ -171,7 +153,7 @@ def test_other_modes_are_not_built_yet(mode: str) -> None:
         (FROM_A_PLACE.replace(".000007", ""), "binlog-name=mysql-bin is no binlog file"),
         (f"{FROM_A_PLACE}&binlog-pos=3", "binlog-pos=3 must be a position: 4 or above"),
         (f"{FROM_A_PLACE}&binlog-pos=4294967296", "must be a position"),
-        (f"{GOOD}?server-id=4294967296", "server-id=4294967296 must be above 0 and below 2^32"),
+        (f"{GOOD}?server-id=7", "server-id: each connection takes one of its own"),
         (f"{GOOD}?connections=0", "connections=0 must be 1 to 1024"),
         (f"{GOOD}?chunk-rows=-1", "chunk-rows=-1 must be above 0"),
         (f"{GOOD}?connect-timeout-s=1.5", "connect-timeout-s=1.5 must be seconds"),

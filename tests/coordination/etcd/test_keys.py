@@ -7,7 +7,7 @@ import pytest
 from coordination.errors import ConfigError
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName, KeyKind, ParsedKey
-from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
+from coordination.model import CaptureID, CaptureInfo, ChangefeedID, JobID, LeaseID
 
 INFO = CaptureInfo(
     id=CaptureID("c1"), address="10.0.0.1:8300", version="0.1.0", start_timestamp=1700000000
@@ -203,3 +203,29 @@ def test_capture_info_has_ticdcs_field_names_and_comes_back() -> None:
 def test_an_old_capture_info_without_a_start_time_is_read() -> None:
     old = keys.load_capture_info(b'{"id":"c1","address":"a","version":"v5.0.0","more":1}')
     assert old.start_timestamp == 0
+
+
+def test_a_job_lies_under_our_own_root_and_is_read_back() -> None:
+    job_id = JobID("copy")
+    assert keys.job_key("c", job_id) == "/tidelake/c/data-flow/dm/job/copy"
+    assert keys.unit_state_key("c", job_id) == "/tidelake/c/data-flow/dm/unit-state/copy"
+    for key in (keys.job_key("c", job_id), keys.unit_state_key("c", job_id)):
+        assert keys.job_of_key("c", key) == job_id
+        assert keys.parse_key("c", key) is None
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "/tidelake/c2/data-flow/dm/job/copy",
+        "/tidelake/c/data-flow/dm/job/",
+        "/tidelake/c/data-flow/dm/job/a/b",
+        "/tidelake/c/data-flow/dm/job/a b",
+        "/tidelake/c/data-flow/dm/info/copy",
+        "/tidelake/c/run-x/own/data-flow/dm/job/copy",
+        "job/copy",
+        "/tidb/cdc/c/default/changefeed/info/copy",
+    ],
+)
+def test_a_key_that_is_no_jobs_is_none(key: str) -> None:
+    assert keys.job_of_key("c", key) is None

@@ -15,7 +15,7 @@ from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.target.target_table import seal
-from sinks.target.write_mode import COMMIT_TIME, COMMIT_TS, EVENT, WriteMode
+from sinks.target.write_mode import COMMIT_ORDER, COMMIT_TIME, COMMIT_TS, EVENT, WriteMode
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from tests.services.delta_rows import read_rows
@@ -60,6 +60,7 @@ def log_write(
         EVENT: pa.array(["insert"] * len(due), pa.string()),
         COMMIT_TS: pa.array([ts for ts, _, _ in due], pa.int64()),
         COMMIT_TIME: times.cast(pa.timestamp("us", tz="UTC")),
+        COMMIT_ORDER: pa.array([1] * len(due), pa.int32()),
     }
     return TableWrite(
         target=target,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -28,26 +29,34 @@ from streaming.protocols.contract import (
 
 A = TableName("shop", "a")
 Text = Mapping[str, str | None]
+Kinds = Mapping[str, pa.DataType]
 OPS = {"DELETE": OP_DELETE, "INSERT": OP_INSERT, "UPDATE": OP_UPDATE}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """As in a message. ``old`` where the key may have changed."""
+    """As in a message. ``old`` where the key may have changed. ``kinds``: the Arrow types of typed
+    cells, and ``old_kinds`` those that are others in ``old``."""
 
     op: str
     ts: int
-    data: Text
-    old: Text | None = None
+    data: Mapping[str, Any]
+    old: Mapping[str, Any] | None = None
     part: str = "shop/0"
     position: int = 0
     index: int = 0
     error: tuple[str, str] | None = None
     types: Mapping[str, str] = field(default_factory=dict)
     key: Sequence[str] | None = ("id",)
+    order: Order = Order.NET
+    kinds: Kinds = field(default_factory=dict)
+    old_kinds: Kinds = field(default_factory=dict)
+
+    def struct(self, names: Iterable[str], kinds: Kinds) -> pa.StructType:
+        return pa.struct([(name, kinds.get(name, pa.string())) for name in names])
 
 
-def block_of(rows: Sequence[Row], name: TableName = A, order: Order = Order.NET) -> Block:
+def block_of(rows: Sequence[Row], name: TableName = A) -> Block:
     """Rows of one shape and part."""
     first = rows[0]
     names = list(first.data)
@@ -60,12 +69,12 @@ def block_of(rows: Sequence[Row], name: TableName = A, order: Order = Order.NET)
     }
     columns = [pa.array(arrays[each.name], each.type) for each in ROW_FIELDS]
     fields = list(ROW_FIELDS)
-    text = pa.struct([(each, pa.string()) for each in names])
-    columns.append(pa.array([row.data for row in rows], text))
-    fields.append(pa.field(DATA, text))
+    data = first.struct(names, first.kinds)
+    columns.append(pa.array([row.data for row in rows], data))
+    fields.append(pa.field(DATA, data))
     if any(row.old is not None for row in rows):
         old_names = list(dict.fromkeys(each for row in rows for each in row.old or ()))
-        old = pa.struct([(each, pa.string()) for each in old_names])
+        old = first.struct(old_names, {**first.kinds, **first.old_kinds})
         columns.append(pa.array([row.old for row in rows], old))
         fields.append(pa.field(OLD, old))
     if any(row.error for row in rows):
@@ -74,7 +83,8 @@ def block_of(rows: Sequence[Row], name: TableName = A, order: Order = Order.NET)
             columns.append(pa.array(texts, pa.string()))
             fields.append(pa.field(each, pa.string()))
     types = [*(first.types or dict.fromkeys(names, "varchar")).items()]
-    metadata = wire_metadata(types, first.key, order=order, cells=Cells.TEXT)
+    cells = Cells.TYPED if first.kinds else Cells.TEXT
+    metadata = wire_metadata(types, first.key, order=first.order, cells=cells)
     stamps, positions = [row.ts for row in rows], [row.position for row in rows]
     return Block(
         kind=Kind.ROW,
@@ -96,10 +106,11 @@ def _in_batches(rows: pa.Table) -> pa.Table:
     return pa.concat_tables([rows.slice(0, middle), rows.slice(middle)]) if middle else rows
 
 
-def blocks_of(rows: Iterable[Row], name: TableName = A, order: Order = Order.NET) -> list[RowBlock]:
+def blocks_of(rows: Iterable[Row], name: TableName = A) -> list[RowBlock]:
     """One block per part and shape, as one decoded chunk makes them."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        shape = (row.part, *row.data, "|", *row.types.items())
+        kinds = map(str, (row.kinds, row.old_kinds))
+        shape = (row.part, *row.data, "|", *row.types.items(), *kinds)
         groups.setdefault(shape, []).append(row)
-    return [RowBlock.of(block_of(group, name, order)) for group in groups.values()]
+    return [RowBlock.of(block_of(group, name)) for group in groups.values()]

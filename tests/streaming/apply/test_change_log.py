@@ -69,6 +69,8 @@ def test_every_event_is_a_row_and_an_update_two() -> None:
         (30, "delete", 1, "b"),
         (30, "insert", 2, "x"),
     ]
+    orders = logged(numbered(rows)).rows["_commit_order"].to_pylist()
+    assert orders == [1, 1, 1, 1, 0, 1]
 
 
 def test_the_commit_time_is_the_tso_s() -> None:

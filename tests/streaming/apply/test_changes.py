@@ -9,10 +9,12 @@ from itertools import count, permutations
 import pytest
 
 from sinks.target.write_mode import ROW_DELETED, ROW_OP, ROW_TS, WriteMode
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column
 from streaming.apply import rows_to_apply
 from streaming.apply.row_block import RowBlock
 from tests.streaming.apply.blocks import Row, Text, block_of
-from tests.streaming.apply.resolved import by_key, errors, numbered, resolved, row, schema
+from tests.streaming.apply.resolved import PLAIN, by_key, errors, numbered, resolved, row, schema
 
 
 def arrivals(orders: Iterable[Sequence[tuple[str, int, str]]]) -> Iterable[Row]:
@@ -206,3 +208,15 @@ def test_more_than_memory_holds_is_read_again_and_comes_out_the_same(
     monkeypatch.setattr(rows_to_apply, "HELD_BYTES", 3000)
     monkeypatch.setattr(rows_to_apply, "PIECE_BYTES", 2000)
     assert by_key(resolved(blocks, limit=30)) == whole
+
+
+def test_a_virtual_column_that_a_row_has_is_left_out() -> None:
+    """A binlog has them, TiCDC sends none."""
+    virtual = Column(name="g", type=MySQLType.parse("int"), generated="virtual")
+    of = replace(PLAIN, columns=(*PLAIN.columns, virtual))
+    rows = [row("INSERT", 10, {"id": "1", "v": "a", "g": "2"})]
+    found = resolved(numbered(rows), of)
+    assert (found.errors.num_rows, by_key(found)) == (0, {1: "a"})
+    assert found.dropped == {}
+    by_row = resolved(numbered(rows), of.by_all_columns(), form=WriteMode(all_columns=True))
+    assert (by_row.errors.num_rows, by_key(by_row)) == (0, {1: "a"})

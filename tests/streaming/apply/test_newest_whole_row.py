@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from coordination.model import Ts
 from streaming.apply.newest_whole_row import newest_whole_row
 from streaming.apply.row_block import RowBlock
-from streaming.changefeed.schema_from_rows import Untold, WholeRow
-from tests.streaming.apply.blocks import Row, block_of, blocks_of
+from streaming.changefeed.schema_from_rows import Untold, WholeRow, schema_of_row, unlike
+from tests.streaming.apply.blocks import A, Row, block_of, blocks_of
 
 CUT = ("handle-key-only", "only the key")
 
@@ -91,3 +92,40 @@ def test_a_value_tells_the_digits_of_its_fraction_where_it_is_not_null() -> None
     found = newest_whole_row(blocks_of([odd]), Ts(100))
     assert isinstance(found, WholeRow)
     assert found.types == {"id": "bigint", "t": "time"}
+
+
+def test_types_of_typed_cells_are_full() -> None:
+    types = {
+        "id": "bigint unsigned", "d": "datetime", "s": "timestamp(6)", "t": "time",
+        "n": "decimal(12,2)", "e": "enum('it''s','b')", "b": "bit(12)", "v": "varchar(30)",
+        "f": "float", "g": "double unsigned", "y": "date",
+    }  # fmt: skip
+    kinds = {"id": pa.uint64(), "d": pa.timestamp("us"), "y": pa.date32(), "t": pa.duration("us")}
+    data = dict.fromkeys(types, None) | {"id": 1, "y": -719_528}  # a day that Python has not
+    found = newest_whole_row(
+        blocks_of([Row(op="INSERT", ts=20, data=data, types=types, kinds=kinds)]), Ts(100)
+    )
+    assert isinstance(found, WholeRow)
+    schema = schema_of_row(A, found)
+    assert [str(column.type) for column in schema.columns] == [
+        "bigint unsigned", "datetime", "timestamp(6)", "time", "decimal(12,2)",
+        "enum('it''s','b')", "bit(12)", "varchar(30)", "float(?)", "double(?) unsigned", "date",
+    ]  # fmt: skip
+    assert [schema.column(name).type.digits for name in "dst"] == [0, 6, 0]
+    assert unlike(schema, found.types, ["id"]) == []
+    assert len(unlike(schema, {**found.types, "d": "datetime(3)"}, ["id"])) == 1
+
+
+def test_where_only_some_types_have_something_to_tell_all_are_full() -> None:
+    types = {"id": "bigint", "d": "datetime", "f": "float"}
+    row = Row(
+        op="INSERT",
+        ts=20,
+        data={"id": 1, "d": None, "f": None},
+        types=types,
+        kinds={"id": pa.int64()},
+    )
+    found = newest_whole_row(blocks_of([row]), Ts(100))
+    assert isinstance(found, WholeRow)
+    told = [str(column.type) for column in schema_of_row(A, found).columns]
+    assert told == ["bigint", "datetime", "float(?)"]

@@ -164,7 +164,7 @@ def test_the_old_row_of_a_recorded_update_is_the_row_before(
     updates = 0
     for row in log_of(carry, name).to_pylist():
         what = row.pop("_op")
-        del row["_commit_ts"], row["_commit_time"]
+        del row["_commit_ts"], row["_commit_time"], row["_commit_order"]
         at = tuple(row[column] for column in key)
         if what in ("update_preimage", "delete"):
             updates += what == "update_preimage"

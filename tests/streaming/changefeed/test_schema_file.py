@@ -201,6 +201,27 @@ def test_messages_that_tell_less_fit() -> None:
     assert unlike(schema(DUMP, "elsewhere.log"), {"x": "int", "y": "datetime"}, []) == []
 
 
+def test_digits_that_a_value_has_are_compared() -> None:
+    of = everything("CREATE TABLE a.t (id int PRIMARY KEY, d datetime, t time(3))").schema(
+        TableName("a", "t")
+    )
+    assert of is not None
+    told = {"id": "int", "d": "datetime(0)", "t": "time(3)"}
+    assert unlike(of, told, ["id"]) == []
+    (difference,) = unlike(of, {**told, "d": "datetime(3)"}, ["id"])
+    assert difference == "column d is datetime in the file and datetime(3) there"
+    (difference,) = unlike(of, {**told, "t": "time(0)"}, ["id"])
+    assert difference == "column t is time(3) in the file and time(0) there"
+
+
+def test_a_virtual_column_may_be_in_the_rows() -> None:
+    sql = "CREATE TABLE a.t (id int PRIMARY KEY, v int AS (id + 1) VIRTUAL)"
+    of = everything(sql).schema(TableName("a", "t"))
+    assert of is not None
+    assert unlike(of, {"id": "int"}, ["id"]) == []
+    assert unlike(of, {"id": "int", "V": "int"}, ["id"]) == []
+
+
 @pytest.mark.parametrize(
     ("types", "key", "says"),
     [

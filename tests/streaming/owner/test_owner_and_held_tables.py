@@ -87,6 +87,8 @@ class Stream:
 
     def leave(self, reader: Any) -> None: ...
 
+    def stored(self, marks: Any) -> None: ...
+
     def wake(self) -> None:
         threading.Thread(target=self._apply, daemon=True).start()
 

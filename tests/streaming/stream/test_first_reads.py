@@ -101,7 +101,9 @@ class Ground:
 
     def tell_of(self, *_: object) -> None: ...
 
-    def settled(self, _shape: object, limits: Watermarks, _position: object) -> Watermarks:
+    def settled(
+        self, _shape: object, limits: Watermarks, _position: object, _stored: object
+    ) -> Watermarks:
         return limits
 
     def ends(self, _: object) -> dict[str, int]:

@@ -42,7 +42,9 @@ class Mute:
     def ends(self, partitions: Iterable[str]) -> dict[str, int]:
         return dict.fromkeys(partitions, 7)
 
-    def settled(self, _shape: object, limits: Watermarks, _position: object) -> Watermarks:
+    def settled(
+        self, _shape: object, limits: Watermarks, _position: object, _stored: object
+    ) -> Watermarks:
         return limits
 
     distance = staticmethod(counted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 UTF_8: Final = "utf-8"
@@ -25,7 +26,7 @@ Charsets = Mapping[int, Charset]  # by the ID of a collation, as the server list
 # By the name of the character set. Python has no codec for armscii8, dec8, geostd8, keybcs2, swe7
 # and eucjpms: a text in one of these is an error of its row.
 CODECS: Final[Mapping[str, str]] = {
-    "ascii": UTF_8,
+    "ascii": "ascii",
     "big5": "big5",
     "binary": BINARY,
     "cp1250": "cp1250",
@@ -62,6 +63,54 @@ CODECS: Final[Mapping[str, str]] = {
     "utf8mb3": UTF_8,
     "utf8mb4": UTF_8,
 }
+
+# By codec: where Python has another character than the servers have for the same bytes.
+_OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "cp1256": dict.fromkeys("\u0679\u0688\u06a9\u0691\u06ba\u06be\u06c1\u06d2", "?"),
+    "cp866": {"\u2116": "\u207f", "\u00a4": "\u00b2"},
+    "euc_jp": {"\uff3c": "\\"},
+    "gb18030": {"\ue7c7": "\u1e3f"},
+    "iso8859-7": {
+        "\u2018": "\u02bd",
+        "\u2019": "\u02bc",
+        "\u20ac": "?",
+        "\u20af": "?",
+        "\u037a": "?",
+    },
+    "iso8859-8": {"\u00af": "\u203e"},
+    "koi8-u": {"\u2219": "\u2022"},
+    "shift_jis": {"\uff3c": "\\"},
+}
+_NONE: Final[Mapping[str, str]] = {"tis-620": "\ufffd"}  # of a byte without a character; else ?
+
+
+def text_of(value: bytes, codec: str) -> str:
+    """The text as the servers take it. Raises UnicodeDecodeError."""
+    single = characters(codec)
+    if single is not None:
+        return "".join([single[byte] for byte in value])
+    return _replaced(value.decode(codec), codec)
+
+
+def _replaced(text: str, codec: str) -> str:
+    others = _OTHERS.get(codec)
+    return text.translate({ord(one): other for one, other in others.items()}) if others else text
+
+
+@lru_cache(maxsize=64)
+def characters(codec: str) -> tuple[str, ...] | None:
+    """The character of each byte in a character set of single bytes; None for another one. In
+    latin1 the bytes that cp1252 leaves out are control characters."""
+    every = bytes(range(256))
+    if codec.startswith("utf") or len(every.decode(codec, "replace")) != len(every):
+        return None
+    found = []
+    for byte in every:
+        try:
+            found.append(_replaced(bytes([byte]).decode(codec), codec))
+        except UnicodeDecodeError:
+            found.append(chr(byte) if codec == "cp1252" else _NONE.get(codec, "?"))
+    return tuple(found)
 
 
 def charsets_of(listed: Iterable[tuple[int, str, int]]) -> dict[int, Charset]:

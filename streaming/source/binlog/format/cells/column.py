@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sinks.types.mysql_type import BINARY_FORM, MySQLType
-from streaming.source.binlog.format.charsets import BINARY, Charset, Charsets
+from streaming.source.binlog.format.charsets import BINARY, UTF_8, Charset, Charsets, text_of
 from streaming.source.binlog.format.type_codes import ColumnType
 
 BINARY_COLLATION: Final = 63
@@ -103,8 +103,8 @@ def labels(column: Column, charset: Charset | None) -> tuple[str, ...]:
     written in it."""
     if charset is None:
         return ()
-    codec = "utf-8" if charset.codec == BINARY else charset.codec
+    codec = UTF_8 if charset.codec == BINARY else charset.codec
     try:
-        return tuple(label.decode(codec) for label in column.labels)
+        return tuple(text_of(label, codec) for label in column.labels)
     except UnicodeDecodeError:
         return ()

@@ -16,7 +16,7 @@ from streaming.source.binlog.format.cells.column import Column, labels
 from streaming.source.binlog.format.cells.json_text import json_text
 from streaming.source.binlog.format.cells.layout import Mask, lengths, width_of
 from streaming.source.binlog.format.cells.reading import Reading
-from streaming.source.binlog.format.charsets import BINARY, UTF_8, Charset
+from streaming.source.binlog.format.charsets import BINARY, UTF_8, Charset, characters, text_of
 from streaming.source.binlog.format.events import Bytes, Offsets, words_of
 from streaming.source.binlog.format.type_codes import ColumnType
 
@@ -200,7 +200,7 @@ def _decoded(reading: Reading, values: pa.Array, column: Column, charset: Charse
     if charset.codec != UTF_8:
         points = _code_points(charset.codec)
         if points is not None:
-            return _single_bytes(reading, values, column, points)
+            return _single_bytes(values, points)
         return _by_value(reading, values, column, charset.codec)
     try:
         return values.cast(pa.string())
@@ -213,7 +213,7 @@ def _by_value(reading: Reading, values: pa.Array, column: Column, codec: str) ->
 
     def decode(value: bytes) -> str:
         try:
-            return value.decode(codec)
+            return text_of(value, codec)
         except UnicodeDecodeError as error:
             raise ValueError(f"{value[:80]!r} is not written in {codec}") from error
 
@@ -229,36 +229,17 @@ def _by_value(reading: Reading, values: pa.Array, column: Column, codec: str) ->
 
 @lru_cache(maxsize=64)
 def _code_points(codec: str) -> npt.NDArray[np.int64] | None:
-    """The character of each byte in a character set of single bytes, -1 where there is none; None
-    for another character set."""
-    every = bytes(range(256))
-    if len(every.decode(codec, "replace")) != 256 or codec.startswith("utf"):
-        return None
-    points = np.full(256, -1, np.int64)
-    for byte in every:
-        try:
-            points[byte] = ord(bytes([byte]).decode(codec))
-        except UnicodeDecodeError:
-            if codec == "cp1252":  # MySQL's latin1 has a control character there
-                points[byte] = byte
-    return points
+    """The character of each byte in a character set of single bytes; None for another one."""
+    found = characters(codec)
+    return None if found is None else np.array([*map(ord, found)], np.int64)
 
 
-def _single_bytes(
-    reading: Reading, values: pa.Array, column: Column, points: npt.NDArray[np.int64]
-) -> pa.Array:
+def _single_bytes(values: pa.Array, points: npt.NDArray[np.int64]) -> pa.Array:
     """Every byte becomes one to three bytes of UTF-8."""
     offsets, data = _buffers(values)
     if not len(data) or (int(data.max()) < 0x80 and (points[:128] == np.arange(128)).all()):
         return values.cast(pa.string())
     point = points[data]
-    if (point < 0).any():
-        row = np.searchsorted(offsets, np.flatnonzero(point < 0) + offsets[0], side="right") - 1
-        is_bad = np.zeros(len(values), np.bool_)
-        is_bad[row] = True
-        reading.fault(is_bad, None, f"column {column.name} has a byte without a character")
-        point = np.maximum(point, 0)
-        values = pc.if_else(pa.array(~is_bad), values, None)
     width = 1 + (point >= 0x80) + (point >= 0x800)
     ends = np.concatenate([[0], np.cumsum(width)])
     out = np.empty(int(ends[-1]), np.uint8)

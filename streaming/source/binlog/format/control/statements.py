@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streaming.source.binlog.format.byte_reader import ByteReader
-from streaming.source.binlog.format.charsets import BINARY, UTF_8, Charsets
+from streaming.source.binlog.format.charsets import BINARY, UTF_8, Charsets, text_of
 from streaming.source.binlog.format.events import Event
 from streaming.source.binlog.format.faults import BadEvent
 from streaming.source.binlog.format.inflate import inflated
@@ -62,7 +62,7 @@ def _text(raw: bytes, collation: int | None, charsets: Charsets) -> str:
     charset = charsets.get(collation) if collation is not None else None
     codec = UTF_8 if charset is None or charset.codec == BINARY else charset.codec
     try:
-        return raw.decode(codec)
+        return text_of(raw, codec)
     except UnicodeDecodeError as error:
         raise BadEvent(
             f"a statement is not written in {codec}, the character set of its session: {raw[:80]!r}"

@@ -1,0 +1,122 @@
+"""One step of a table's copy on one connection: it asks the server, and writes what comes.
+
+A chunk is one SELECT, by itself a consistent read. Chunks of a table are of different moments; the
+binlog since before the first of them makes the table exact again, key by key (rule 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.load.cells import UnreadableCells, cells_of
+from streaming.load.chunk_files import ChunkFiles, StagedFile
+from streaming.load.chunks import (
+    ChunkPlan,
+    Measure,
+    Measured,
+    Outcome,
+    Read,
+    WasRead,
+    chunk_rows,
+    integer_plan,
+    measured_plan,
+    no_rows,
+    whole_table,
+)
+from streaming.load.key_ranges import (
+    Bound,
+    bound_statement,
+    first_statement,
+    is_integer_key,
+    last_statement,
+    rows_statement,
+)
+from streaming.load.moment import one_moment
+from streaming.load.session import Connect, Session, TableChanged
+from streaming.load.source_table import SourceColumn, SourceTable
+
+Counted = Callable[[int, int], None]  # rows and bytes of texts that have come
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """``note``: the SnapshotPosition of a read in one moment, as a dict."""
+
+    outcome: Outcome
+    files: tuple[StagedFile, ...] = ()
+    note: Mapping[str, Any] | None = None
+
+
+class TableReader:
+    """Takes steps of one table on a session. All methods raise as ``Session.query`` does."""
+
+    def __init__(self, session: Session, connect: Connect, table: SourceTable) -> None:
+        """``connect``: for a second connection, where MySQL needs one for an instant."""
+        self._session = session
+        self._connect = connect
+        self._table = table
+
+    def begin(self, rows_per_chunk: int | None, *, in_one_moment: bool) -> ChunkPlan:
+        """The plan by the table's first and last key now."""
+        table = self._table
+        if in_one_moment:
+            return whole_table()
+        last = self._key(last_statement(table))
+        if last is None:
+            return no_rows()
+        rows = rows_per_chunk or chunk_rows(table)
+        if not is_integer_key(table):
+            return measured_plan(last, rows)
+        first = self._key(first_statement(table)) or last
+        return integer_plan(int(first[0]), int(last[0]), table.rows, rows)
+
+    def measure(self, step: Measure) -> StepDone:
+        bound = self._key(bound_statement(self._table, step.range, step.rows))
+        return StepDone(Measured(step.range, bound))
+
+    def read(self, step: Read, files: ChunkFiles, counted: Counted) -> StepDone:
+        """The rows in files. Raises StagingFull and StagingFailed too."""
+        rows, ends = 0, list[int]()
+        with files:
+            for chunk in self._tables(step, counted):
+                files.write(chunk)
+                rows += len(chunk)
+                if step.limit is not None:
+                    key = chunk.column(self._table.key[0])
+                    ends += [key[0].as_py(), key[-1].as_py()]
+            staged = tuple(files.finish())
+        is_cut = step.limit is not None and rows >= step.limit
+        return StepDone(WasRead(step.range, (ends[0], ends[-1]) if is_cut else None), staged)
+
+    def read_at_once(self, step: Read, files: ChunkFiles, counted: Counted) -> StepDone:
+        """The whole table at one position of the binlog, which is the note."""
+        with one_moment(self._session, self._connect, self._table) as position:
+            done = self.read(step, files, counted)
+        return StepDone(done.outcome, done.files, asdict(position))
+
+    def _tables(self, step: Read, counted: Counted) -> Iterator[pa.Table]:
+        columns = self._table.columns
+        names = [column.name for column in columns]
+        statement = rows_statement(self._table, step.range, step.limit)
+        for texts in self._session.blocks(statement, len(names)):
+            cells = [self._cells(*each) for each in zip(columns, texts, strict=True)]
+            counted(len(texts[0]), sum(text.nbytes for text in texts))
+            yield pa.table(cells, names)
+
+    def _cells(self, column: SourceColumn, texts: pa.LargeBinaryArray) -> pa.Array:
+        try:
+            return cells_of(texts, column.type)
+        except UnreadableCells as error:
+            raise TableChanged(
+                f"column {column.name} of {self._table.name}: {error}; if the table was altered"
+                " meanwhile, its copy begins anew"
+            ) from error
+
+    def _key(self, statement: str) -> Bound | None:
+        """The one key that a statement answers with."""
+        rows = self._session.query(statement)
+        return tuple(map(str, rows[0])) if rows else None

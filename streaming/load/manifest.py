@@ -1,0 +1,93 @@
+"""The manifest of a table's copy: what its lines say, and how they are written and read.
+
+The first line has the table and the plan with which its copy began, each other one an outcome. A
+line is written whole or not at all, and what a kill has cut off at the end is taken away.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from streaming.load.chunks import ChunkPlan, Measured, Outcome, WasRead
+from streaming.load.key_ranges import KeyRange
+from streaming.load.source_table import SourceTable
+
+
+def append(path: Path, line: Mapping[str, Any], *, wait: bool) -> None:
+    """``wait``: until it is on the disk. Raises OSError; then the file is as it was."""
+    text = (json.dumps(line, ensure_ascii=False) + "\n").encode()
+    with path.open("ab", buffering=0) as manifest:
+        size = manifest.tell()
+        try:
+            if manifest.write(text) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301
+            if wait:
+                os.fsync(manifest.fileno())
+        except OSError:
+            with suppress(OSError):
+                manifest.truncate(size)
+            raise
+
+
+def whole_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Nothing where there is no manifest."""
+    if not path.exists():
+        return
+    text = path.read_bytes()
+    end = text.rfind(b"\n") + 1
+    if end < len(text):
+        os.truncate(path, end)
+    for line in text[:end].split(b"\n")[:-1]:
+        yield json.loads(line)
+
+
+def described(table: SourceTable) -> dict[str, Any]:
+    columns = [[each.name, str(each.type), each.nullable, each.charset] for each in table.columns]
+    return {
+        "name": [table.name.schema, table.name.table],
+        "columns": columns,
+        "key": list(table.key),
+        "index": table.index,
+    }
+
+
+def plan_to_json(plan: ChunkPlan) -> dict[str, Any]:
+    return {
+        "chunk_rows": plan.chunk_rows,
+        "limit": plan.limit,
+        "todo": [each.to_json() for each in plan.todo],
+        "unmeasured": plan.unmeasured and plan.unmeasured.to_json(),
+    }
+
+
+def plan_from_json(fields: Mapping[str, Any]) -> ChunkPlan:
+    behind = fields["unmeasured"]
+    return ChunkPlan(
+        chunk_rows=fields["chunk_rows"],
+        limit=fields["limit"],
+        todo=tuple(map(KeyRange.from_json, fields["todo"])),
+        unmeasured=behind and KeyRange.from_json(behind),
+    )
+
+
+def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+    if isinstance(outcome, Measured):
+        return {"measured": outcome.range.to_json(), "bound": outcome.bound}
+    return {"read": outcome.range.to_json(), "cut": outcome.cut}
+
+
+def outcome_from_json(fields: Mapping[str, Any]) -> Outcome:
+    if "measured" in fields:
+        return Measured(KeyRange.from_json(fields["measured"]), _bound(fields["bound"]))
+    cut = fields["cut"]
+    return WasRead(KeyRange.from_json(fields["read"]), cut and (cut[0], cut[1]))
+
+
+def _bound(texts: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if texts is None else tuple(texts)

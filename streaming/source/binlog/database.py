@@ -1,0 +1,259 @@
+"""The server whose binlog is read, asked by SQL. One connection, opened when it is needed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.constants import CR, ER
+
+from conf.sources.binlog_uri import BinlogSettings
+from coordination.errors import ConfigError, TidelakeError
+from coordination.secrets import revealed
+from streaming.source.binlog.format.charsets import CODECS, Charset, Charsets
+from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition, file_name, file_number
+from streaming.source.contract import SourceAway, SourceLost
+
+logger = logging.getLogger(__name__)
+
+ANSWER_S: Final = 30.0  # for an answer to a question here: none of them reads a table
+# Codes with which the server, or the way to it, is away; the same question may be answered later.
+_AWAY: Final = frozenset(
+    {
+        *(CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR),
+        *(CR.CR_SERVER_LOST, ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.NORMAL_SHUTDOWN),
+        *(
+            ER.NEW_ABORTING_CONNECTION,
+            ER.ABORTING_CONNECTION,
+            ER.QUERY_INTERRUPTED,
+            1927,
+            4031,
+            4052,
+        ),
+    }
+)
+_REFUSED: Final = frozenset(
+    {
+        *(ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.HOST_IS_BLOCKED),
+        *(ER.HOST_NOT_PRIVILEGED, ER.NOT_SUPPORTED_AUTH_MODE, CR.CR_SSL_CONNECTION_ERROR),
+    }
+)
+_DENIED: Final = ER.SPECIFIC_ACCESS_DENIED_ERROR
+RIGHTS: Final = "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user"
+# What a server must write into its binlog: (variable, value, the statement that sets it).
+_WANTED: Final = (
+    ("log_bin", "ON", "start the server with --log-bin"),
+    ("binlog_format", "ROW", "SET GLOBAL binlog_format = 'ROW'"),
+    ("binlog_row_image", "FULL", "SET GLOBAL binlog_row_image = 'FULL'"),
+    ("binlog_row_metadata", "FULL", "SET GLOBAL binlog_row_metadata = 'FULL'"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """``charsets``: by collation ID; one that Python lacks is not there. ``identity``: of the
+    server's log, as far as it can be told."""
+
+    is_mariadb: bool
+    version: str
+    identity: str
+    base_name: str  # of its binlog files
+    charsets: Charsets
+
+    @property
+    def major(self) -> int:
+        return int(self.version.partition(".")[0])
+
+
+class Database:
+    """Thread-safe. Every call may block; raises SourceAway where the server does not answer, and
+    ConfigError where it refuses the login or lacks a right."""
+
+    def __init__(self, settings: BinlogSettings) -> None:
+        self._settings = settings
+        self._connection: Connection[Any] | None = None
+        self._facts: ServerFacts | None = None
+        self._base_name = ""  # the last that was told
+        self._lock = threading.RLock()
+
+    @property
+    def address(self) -> str:
+        return self._settings.address
+
+    def close(self) -> None:
+        connection, self._connection, self._facts = self._connection, None, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()
+
+    def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """The rows of an answer. A connection that has ended is made anew, once."""
+        with self._lock:
+            return self._asked(sql, values)
+
+    def _asked(self, sql: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        for is_again in (False, True):
+            is_fresh = self._connection is None
+            try:
+                if self._connection is None:
+                    self._connection = connected(self._settings)
+                with self._connection.cursor() as cursor:
+                    cursor.execute(sql, values or None)
+                    return list(cursor.fetchall())
+            except (pymysql.err.MySQLError, OSError) as error:
+                self.close()
+                if is_again or is_fresh or not is_away(error):
+                    raise refusal(error, self._settings) from error
+        raise AssertionError("an answer or an error")
+
+    def variables(self, *names: str) -> dict[str, str]:
+        """Global variables by their names, in lower case; one that the server lacks is missing."""
+        marks = ", ".join(["%s"] * len(names))
+        rows = self.ask(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", *names)
+        return {str(name).lower(): str(value) for name, value in rows}
+
+    def facts(self) -> ServerFacts:
+        """Asked once."""
+        if self._facts is None:
+            told = self.variables(
+                *("version", "server_uuid", "server_uid", "hostname", "port", "server_id"),
+                "log_bin_basename",
+            )
+            is_mariadb = "mariadb" in told["version"].lower()
+            own = told.get("server_uuid") or told.get("server_uid")
+            named = f"{told.get('hostname')}:{told.get('port')}/{told.get('server_id')}"
+            self._base_name = told.get("log_bin_basename", "").rpartition("/")[2]
+            self._facts = ServerFacts(
+                is_mariadb=is_mariadb,
+                version=told["version"],
+                identity=own or named,
+                base_name=self._base_name,
+                charsets=self._charsets(is_mariadb=is_mariadb),
+            )
+        return self._facts
+
+    def check_binlog(self) -> None:
+        """Raise one ConfigError for all settings with which the binlog does not tell whole rows."""
+        told = self.variables(*(name for name, _, _ in _WANTED))
+        wrong = [
+            f"{name} is {told.get(name, 'not there')}: {statement}"
+            for name, wanted, statement in _WANTED
+            if told.get(name, "").upper() != wanted
+        ]
+        if wrong:
+            raise ConfigError(
+                f"the binlog of {self.address} does not tell whole rows. {'; '.join(wrong)}. What "
+                "was written before stays as it is: begin behind it"
+            )
+
+    def end(self) -> BinlogPosition:
+        """Where the next event will be written."""
+        for sql in ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"):
+            try:
+                rows = self.ask(sql)
+            except ServerSays as error:
+                if error.errno != ER.PARSE_ERROR:
+                    raise
+                continue
+            if rows:
+                return BinlogPosition(file_number(str(rows[0][0])), int(rows[0][1]))
+        raise ConfigError(f"{self.address} writes no binlog: start it with --log-bin")
+
+    def files(self) -> list[tuple[str, int]]:
+        """Names and sizes of the binlog files, oldest first."""
+        return [(str(row[0]), int(row[1])) for row in self.ask("SHOW BINARY LOGS")]
+
+    def beginning(self) -> BinlogPosition:
+        """The first position that the server still has."""
+        files = self.files()
+        if not files:
+            raise SourceLost(f"{self.address} has no binlog file")
+        return BinlogPosition(file_number(files[0][0]), FIRST_OFFSET)
+
+    def name_of(self, position: int) -> str:
+        number, offset = BinlogPosition.of(position)
+        base = self._base_name or "binlog"
+        return f"{file_name(base, number)} position {offset}"
+
+    def _charsets(self, *, is_mariadb: bool) -> Charsets:
+        table = "COLLATION_CHARACTER_SET_APPLICABILITY" if is_mariadb else "COLLATIONS"
+        rows = self.ask(
+            f"SELECT c.ID, s.CHARACTER_SET_NAME, s.MAXLEN FROM information_schema.{table} c "
+            "JOIN information_schema.CHARACTER_SETS s USING (CHARACTER_SET_NAME) "
+            "WHERE c.ID IS NOT NULL"
+        )
+        return {
+            int(number): Charset(CODECS[str(name)], int(width))
+            for number, name, width in rows
+            if str(name) in CODECS
+        }
+
+
+class ServerSays(TidelakeError):
+    """The server's own error, with its number."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.errno = code
+
+
+def connected(settings: BinlogSettings, *, read_timeout_s: float = ANSWER_S) -> Connection[Any]:
+    """A new connection. Raises pymysql's errors, and ConfigError for a secret that is not there."""
+    tls: dict[str, Any] = {
+        "ssl_ca": settings.ca,
+        "ssl_cert": settings.cert,
+        "ssl_key": settings.key,
+    }
+    if settings.tls == "off":
+        tls = {"ssl_disabled": True}
+    elif settings.tls in ("preferred", "required") and not settings.cert:
+        is_must = settings.tls == "required"
+        tls = {"ssl": {"check_hostname": False, "verify_mode": False}} if is_must else {}
+    else:
+        tls["ssl_verify_cert"] = settings.tls.startswith("verify")
+        tls["ssl_verify_identity"] = settings.tls == "verify-identity"
+    return pymysql.connect(
+        host=settings.host,
+        port=settings.port,
+        user=revealed("user", settings.user),
+        password=revealed("password", settings.password),
+        autocommit=True,
+        charset="utf8mb4",
+        connect_timeout=settings.connect_timeout_s,
+        read_timeout=read_timeout_s,
+        write_timeout=ANSWER_S,
+        program_name="tidelake",
+        **tls,
+    )
+
+
+def is_away(error: BaseException) -> bool:
+    return isinstance(error, OSError) or (
+        isinstance(error, pymysql.err.MySQLError) and _code(error) in _AWAY
+    )
+
+
+def refusal(error: BaseException, settings: BinlogSettings) -> TidelakeError:
+    """The error in one sentence: SourceAway, ConfigError, or what the server said."""
+    said = str(error.args[-1]) if error.args else str(error)
+    code = _code(error)
+    if is_away(error) or code == 0:
+        return SourceAway(f"the database at {settings.address} does not answer: {said}")
+    if code in _REFUSED:
+        return ConfigError(
+            f"source-uri: the database at {settings.address} refuses the login: {said}. Check "
+            "user, password and tls"
+        )
+    if code == _DENIED:
+        return ConfigError(f"source-uri: {said}. The user needs: {RIGHTS}")
+    return ServerSays(code, f"the database at {settings.address} says: {said} (error {code})")
+
+
+def _code(error: BaseException) -> int:
+    first = error.args[0] if error.args else 0
+    return first if isinstance(first, int) else 0

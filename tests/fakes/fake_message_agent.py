@@ -1,0 +1,84 @@
+"""Messages about workers in memory: lost, doubled and late by chance, in a time that is set.
+
+They travel as bytes. Without chances it is a `MessageAgent` as its contract wants it."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from coordination.jobmaster.messages import (
+    WorkerMessage,
+    decode_worker_message,
+    encode_worker_message,
+)
+from coordination.model import CaptureID
+
+
+class FakeNetwork:
+    def __init__(self, rng: random.Random) -> None:
+        self.loss = self.double = self.late = 0.0
+        self.late_s = 4.0
+        self.cuts: set[frozenset[str]] = set()  # pairs of nodes
+        self.now_s = 0.0
+        self.agents: dict[CaptureID, FakeMessageAgent] = {}
+        self.rng = rng
+        self._under_way: list[tuple[float, int, str, CaptureID, bytes]] = []
+        self._order = count()
+
+    def advance_to(self, now_s: float) -> None:
+        self.now_s = now_s
+        while self._under_way and self._under_way[0][0] <= now_s:
+            _, _, node, to, data = heapq.heappop(self._under_way)
+            receiver = self.agents.get(to)
+            if receiver is not None and frozenset((node, receiver.node)) not in self.cuts:
+                receiver.inbox.append(decode_worker_message(data))
+                receiver.wake()
+
+    def carry(self, node: str, message: WorkerMessage) -> None:
+        rng = self.rng
+        if rng.random() < self.loss:
+            return
+        data = encode_worker_message(message)
+        for _ in range(1 + (rng.random() < self.double)):
+            late_s = rng.random() * self.late_s if rng.random() < self.late else 0.0
+            at = self.now_s + late_s
+            heapq.heappush(self._under_way, (at, next(self._order), node, message.to, data))
+
+
+class FakeMessageAgent:
+    """`MessageAgent` on a FakeNetwork."""
+
+    def __init__(self, network: FakeNetwork, node: str, wake: Callable[[], None]) -> None:
+        self.node = node
+        self.wake = wake
+        self.inbox: list[WorkerMessage] = []
+        self._network = network
+        self._self: CaptureID | None = None
+
+    def set_self(self, capture_id: CaptureID) -> None:
+        self.close()
+        self._self = capture_id
+        self.inbox.clear()
+        self._network.agents[capture_id] = self
+
+    def send(self, messages: Sequence[WorkerMessage]) -> None:
+        for message in messages:
+            if message.sender != self._self:
+                continue
+            if message.to == self._self:
+                self.inbox.append(message)
+                self.wake()
+            else:
+                self._network.carry(self.node, message)
+
+    def receive(self) -> list[WorkerMessage]:
+        inbox, self.inbox = self.inbox, []
+        return inbox
+
+    def close(self) -> None:
+        if self._self is not None:
+            self._network.agents.pop(self._self, None)
+            self._self = None
