@@ -33,7 +33,8 @@ def test_a_text_is_decoded_as_the_server_does(server: DatabaseServer):
         for value, told in shown(server, name, every_value(size)).items():
             if told and not (size > 1 and UNTOLD & set(told)):
                 found = text_or_none(value, codec)
-                assert found == told or (found is None and size > 1), (name, value)
+                is_cut = size > 1 and (found or told).startswith(told)  # where it is no text
+                assert found == told or is_cut, (name, value)
 
 
 def text_or_none(value: bytes, codec: str) -> str | None:
