@@ -21,6 +21,7 @@ from streaming.source.binlog.format.type_codes import INFLATED, UPDATES, WRITES,
 
 PIECE_BYTES: Final = 32 << 20  # of inflated events
 _MOST_INFLATED: Final = 1 << 30  # bytes of one event: max_allowed_packet is no larger
+_FIRST_READ_BYTES: Final = 1 << 12  # often the first event is all that is asked for
 _READ_BYTES: Final = 1 << 20
 _MOST_PAYLOAD: Final = (
     1 << 31
@@ -117,7 +118,7 @@ def _events_in(events: Events, number: int) -> Iterator[tuple[bytes, int]]:
     """The whole events that one event holds, without checksums, and where the numbers of their
     rows begin."""
     if events.kind[number] == EventType.TRANSACTION_PAYLOAD:
-        yield from _payload_events(events.body(number))
+        yield from payload_events(events.body(number))
     else:
         yield _inflated_rows(events, number), int(events.base[number])
 
@@ -141,8 +142,11 @@ def _inflated_rows(events: Events, number: int) -> bytes:
     return bytes(head) + rows
 
 
-def _payload_events(body: bytes) -> Iterator[tuple[bytes, int]]:
-    """The numbers of an event's rows begin with the bytes before it, which are more than the rows
+def payload_events(body: bytes) -> Iterator[tuple[bytes, int]]:
+    """The events in the body of a TRANSACTION_PAYLOAD, and where the numbers of their rows begin.
+    They are inflated as they are asked for. Raises BadEvent.
+
+    The numbers of an event's rows begin with the bytes before it, which are more than the rows
     before it: so they rise over the whole payload, whoever looks at whichever of its tables."""
     reader = ByteReader(body)
     compression, size = _ZSTD, 0
@@ -168,15 +172,16 @@ def _payload_events(body: bytes) -> Iterator[tuple[bytes, int]]:
 
 def _zstd(raw: bytes, size: int) -> Iterator[bytes]:
     with pa.CompressedInputStream(pa.BufferReader(raw), "zstd") as stream:
-        left = size
+        left, most = size, _FIRST_READ_BYTES
         while left > 0:
             try:
-                chunk = stream.read(min(left, _READ_BYTES))
+                chunk = stream.read(min(left, most))
             except (OSError, pa.ArrowException) as error:
                 raise BadEvent(f"a transaction cannot be inflated: {error}") from error
             if not chunk:
                 return
             left -= len(chunk)
+            most = _READ_BYTES
             yield chunk
 
 

@@ -1,4 +1,4 @@
-"""The names of transactions: GTIDs, and those of XA.
+"""The names of transactions.
 
 Each function takes one event (`events.event_at`) and raises BadEvent where its body is not what its
 type says.
@@ -6,13 +6,13 @@ type says.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
 from streaming.source.binlog.format.byte_reader import ByteReader
+from streaming.source.binlog.format.control.xa import Xid
 from streaming.source.binlog.format.events import Event
 from streaming.source.binlog.format.faults import Refused
 from streaming.source.binlog.format.type_codes import EventType
@@ -27,18 +27,6 @@ class AlterStep(StrEnum):
     START = "start"
     COMMIT = "commit"
     ROLLBACK = "rollback"
-
-
-@dataclass(frozen=True, slots=True)
-class Xid:
-    """The name of an XA transaction."""
-
-    format_id: int
-    gtrid: bytes
-    bqual: bytes
-
-    def __str__(self) -> str:
-        return f"X'{self.gtrid.hex()}',X'{self.bqual.hex()}',{self.format_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +69,8 @@ def maria_gtid(event: Event) -> MariaGtid:
     sequence, domain, flags = body.number(8), body.number(4), body.number(1)
     if flags & 0x02:  # of a group commit: its ID
         body.take(8)
-    prepared = _xid(body) if flags & 0x40 else None
-    completed = _xid(body) if flags & 0x80 else None
+    prepared = Xid.read(body) if flags & 0x40 else None
+    completed = Xid.read(body) if flags & 0x80 else None
     more = body.number(1) if body.left else 0
     alter = next(
         (step for step, bit in zip(AlterStep, (0x02, 0x04, 0x08), strict=True) if more & bit), None
@@ -99,12 +87,6 @@ def maria_gtid(event: Event) -> MariaGtid:
         xa_completed=completed,
         alter=alter,
     )
-
-
-def _xid(body: ByteReader) -> Xid:
-    format_id = int.from_bytes(body.take(4), "little", signed=True)
-    gtrid, bqual = body.number(1), body.number(1)
-    return Xid(format_id, body.take(gtrid), body.take(bqual))
 
 
 def mysql_gtid(event: Event) -> MySQLGtid:
@@ -128,37 +110,6 @@ def mysql_gtid(event: Event) -> MySQLGtid:
     return MySQLGtid(
         uuid=name, number=number, original_us=original, immediate_us=immediate, length=length
     )
-
-
-_XA_STATEMENT: Final = re.compile(
-    rb"\s*XA\s+(?P<verb>COMMIT|ROLLBACK|START|END|PREPARE)\s+"
-    rb"X'(?P<gtrid>[0-9a-f]*)'\s*,\s*X'(?P<bqual>[0-9a-f]*)'\s*,\s*(?P<format>-?\d+)",
-    re.IGNORECASE,
-)
-
-
-def xa_statement(sql: bytes) -> tuple[str, Xid] | None:
-    """COMMIT, ROLLBACK, START, END or PREPARE, and of which transaction; None for another
-    statement. Both servers write the name in hexadecimal digits."""
-    found = _XA_STATEMENT.match(sql)
-    if found is None:
-        return None
-    gtrid, bqual = (bytes.fromhex(found[each].decode()) for each in ("gtrid", "bqual"))
-    return found["verb"].decode().upper(), Xid(int(found["format"]), gtrid, bqual)
-
-
-@dataclass(frozen=True, slots=True)
-class XaPrepare:
-    xid: Xid
-    is_one_phase: bool  # it is a commit
-
-
-def xa_prepare(event: Event) -> XaPrepare:
-    body = ByteReader(event.body)
-    is_one_phase = bool(body.number(1))
-    format_id = int.from_bytes(body.take(4), "little", signed=True)
-    gtrid, bqual = body.number(4), body.number(4)
-    return XaPrepare(Xid(format_id, body.take(gtrid), body.take(bqual)), is_one_phase)
 
 
 def xid(event: Event) -> int:

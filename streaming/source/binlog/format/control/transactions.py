@@ -16,8 +16,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from streaming.source.binlog.format.control.gtids import xa_statement
+from streaming.source.binlog.format.control.xa import payload_xa, xa_statement
 from streaming.source.binlog.format.events import HEADER_BYTES, Bytes, Events, Offsets, words_of
+from streaming.source.binlog.format.faults import BadEvent
 from streaming.source.binlog.format.type_codes import GTIDS, EventType
 
 _QUERY_HEAD: Final = 13  # bytes before the status variables of a QUERY
@@ -62,7 +63,9 @@ def transactions(events: Events, *, is_inside: bool = False) -> Transactions:
     """``is_inside``: the block begins within a group."""
     kind = events.kind
     ends = np.zeros(len(events), np.int8)
-    ends[(kind == EventType.XID) | (kind == EventType.TRANSACTION_PAYLOAD)] = GroupKind.ROWS
+    ends[kind == EventType.XID] = GroupKind.ROWS
+    for payload in np.flatnonzero(kind == EventType.TRANSACTION_PAYLOAD).tolist():
+        ends[payload] = _kind_of_payload(events.body(payload))
     prepares = np.flatnonzero(kind == EventType.XA_PREPARE)
     is_one_phase = events.data[events.at[prepares] + HEADER_BYTES] != 0
     ends[prepares] = np.where(is_one_phase, GroupKind.ROWS, GroupKind.XA_PREPARED)
@@ -80,6 +83,17 @@ def transactions(events: Events, *, is_inside: bool = False) -> Transactions:
     opened = int(begins[left[-1]]) if len(left) and left[-1] == len(begins) - 1 else len(events)
     first, last = begins[is_whole], last[is_whole]
     return Transactions(first, last, ends[last], statements, opened)
+
+
+def _kind_of_payload(body: bytes) -> GroupKind:
+    """A whole transaction stands in it, which may be an XA one. What is garbage is noticed where
+    its rows are read."""
+    try:
+        prepare = payload_xa(body)
+    except BadEvent:
+        prepare = None
+    is_prepared = prepare is not None and not prepare.is_one_phase
+    return GroupKind.XA_PREPARED if is_prepared else GroupKind.ROWS
 
 
 def _read_queries(
