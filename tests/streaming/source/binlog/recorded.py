@@ -25,7 +25,8 @@ TABLES = ("d.wide", "d.narrow", "d.odd")
 CREATED = [
     "CREATE TABLE d.narrow (id INT PRIMARY KEY, name VARCHAR(30)) CHARACTER SET utf8mb4",
     """CREATE TABLE d.wide (id BIGINT UNSIGNED PRIMARY KEY, c_tiny TINYINT,
-    c_small SMALLINT UNSIGNED, c_medium MEDIUMINT, c_float FLOAT, c_double DOUBLE, c_dec DECIMAL(30,10), c_big DECIMAL(65,30),
+    c_small SMALLINT UNSIGNED, c_medium MEDIUMINT, c_float FLOAT, c_double DOUBLE,
+    c_dec DECIMAL(30,10), c_big DECIMAL(65,30),
     c_date DATE, c_time TIME(3), c_dt DATETIME(6), c_ts TIMESTAMP(6) NULL, c_year YEAR,
     c_enum ENUM('red','grün'), c_set SET('a','b','c'), c_bit BIT(12), c_bin BINARY(5),
     c_varbin VARBINARY(40), c_char CHAR(4), c_varchar VARCHAR(300), c_text TEXT, c_json JSON,
@@ -37,7 +38,7 @@ CREATED = [
 WIDE = """({n}, {n} % 127 - 60, 65535 - {n}, -8000000 + {n}, {n} / 3, {n} / 7,
     -12345678901234567890.5 * {n}, 1e34 - {n}, '2024-02-2{n}', '-12:34:56.78{n}',
     '2020-01-01 00:00:00.00000{n}', '2021-01-01 12:00:00.5', 199{n}, 1 + {n} % 2, {n} % 8,
-    {n} * 400,     'b{n}', x'00ff0{n}', 'ä{n}', REPEAT('ß', {n} * 20), NULLIF('text {n}', 'text 3'),
+    {n} * 400, 'b{n}', x'00ff0{n}', 'ä{n}', REPEAT('ß', {n} * 20), NULLIF('text {n}', 'text 3'),
     '{{"n": {n}, "list": [1, 2.5, null, "x"]}}', ST_GeomFromText('POINT({n} 2)'), {n})"""
 STATEMENTS = [
     "INSERT INTO d.narrow VALUES (1, 'one'), (2, NULL), (3, 'drei ß')",

@@ -1,7 +1,7 @@
 """Columns of dates and times.
 
 The servers store dates that no calendar has: ``0000-00-00``, ``2024-00-10``, ``2021-02-31``. A
-column with such a date comes as texts.
+column with such a date, or one of the year 0, comes as texts.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def _fraction_us(reading: Reading, at: Offsets, digits: int) -> Offsets:
 def _no_day(year: Offsets, month: Offsets, day: Offsets) -> Mask:
     most = _MONTH_DAYS[month & 15]
     is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
-    no_day: Mask = (day == 0) | (day > most + ((month == 2) & is_leap)) | (year > _MAX_YEAR)
+    no_day: Mask = (day == 0) | (day > most + ((month == 2) & is_leap))
+    no_day |= (year == 0) | (year > _MAX_YEAR)
     return no_day
 
 

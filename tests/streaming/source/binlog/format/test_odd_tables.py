@@ -1,0 +1,213 @@
+"""What real servers write for odd tables and settings: what is read, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordination.model import TableName
+from streaming.protocols.contract import DATA, Kind, key_names, wire_types
+from streaming.source.binlog.format.faults import Refused
+from tests.services.database_editions import EDITIONS, MARIADB_10_11, MARIADB_11_8, Edition
+from tests.services.database_server import DatabaseServer
+from tests.streaming.source.binlog.binlogs import blocks_of, table_of, written
+
+pytestmark = pytest.mark.mariadb
+
+MARIADBS = (MARIADB_10_11, MARIADB_11_8)
+
+
+def on(*editions: Edition) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "server", editions, ids=lambda edition: edition.name, indirect=True
+    )
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, running: dict[str, DatabaseServer]):
+    edition = request.param
+    if edition.name not in running:
+        running[edition.name] = DatabaseServer(edition).start()
+    with running[edition.name].database("d"):
+        yield running[edition.name]
+
+
+@pytest.fixture(scope="module")
+def running():
+    found: dict[str, DatabaseServer] = {}
+    yield found
+    for each in found.values():
+        each.stop()
+
+
+def rows_of(server: DatabaseServer, created: str, *statements: str) -> tuple[list[Any], Any]:
+    """The new rows of d.t, and the schema of its block."""
+    server.execute("SET sql_mode = ''", created)
+    table = table_of(written(server, "SET sql_mode = ''", *statements), "d.t")
+    return table[DATA].to_pylist(), table.schema
+
+
+@on(*EDITIONS)
+def test_generated_and_invisible_columns_are_columns(server: DatabaseServer):
+    created = """CREATE TABLE d.t (id INT PRIMARY KEY, g INT AS (id + 1) STORED,
+        v INT AS (id + 2) VIRTUAL, i INT INVISIBLE DEFAULT 9)"""
+    rows, schema = rows_of(server, created, "INSERT INTO d.t (id) VALUES (1)")
+    assert rows == [{"id": 1, "g": 2, "v": 3, "i": 9}]
+    assert key_names(schema) == ("id",)
+
+
+@on(*EDITIONS)
+@pytest.mark.parametrize(
+    ("columns", "key"),
+    [
+        ("n VARCHAR(99), m INT, PRIMARY KEY (m, n(10))", ("m", "n")),
+        ("n INT NOT NULL UNIQUE, m INT", ("n",)),  # the servers tell such a key, too
+        ("n INT UNIQUE, m INT", None),
+    ],
+)
+def test_the_key_that_a_table_has(
+    server: DatabaseServer, columns: str, key: tuple[str, ...] | None
+):
+    _, schema = rows_of(server, f"CREATE TABLE d.t ({columns})", "INSERT INTO d.t VALUES (1, 2)")
+    assert key_names(schema) == key
+
+
+@on(*EDITIONS)
+def test_a_table_of_300_columns(server: DatabaseServer):
+    """Their count takes three bytes in a row event."""
+    columns = ", ".join(f"c{n} {'INT' if n % 3 else 'VARCHAR(9)'}" for n in range(300))
+    values = ", ".join("NULL" if n % 7 == 0 else str(n) for n in range(300))
+    statements = (f"INSERT INTO d.t VALUES ({values})", "UPDATE d.t SET c299 = 'x', c1 = 5")
+    rows, _ = rows_of(server, f"CREATE TABLE d.t ({columns})", *statements)
+    assert [row["c298"] for row in rows] == [298, 298]
+    assert rows[1]["c1"] == 5
+    expected = {f"c{n}": None if n % 7 == 0 else n if n % 3 else str(n) for n in range(300)}
+    assert rows[0] == expected
+
+
+@on(*MARIADBS)
+def test_compressed_columns(server: DatabaseServer):
+    created = """CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(300) COMPRESSED, b BLOB COMPRESSED,
+        c TEXT COMPRESSED CHARACTER SET latin1, x INT) CHARACTER SET utf8mb4"""
+    first = "1, REPEAT('ä', 300), REPEAT('x', 1000), REPEAT('ü', 500), 7"
+    others = "(2, '', '', '', 8), (3, 'a', 'b', 'c', 9), (4, NULL, NULL, NULL, 10)"
+    statement = f"INSERT INTO d.t VALUES ({first}), {others}"
+    for wrap in ("ON", "OFF"):
+        server.execute("DROP TABLE IF EXISTS d.t")
+        settings = f"SET column_compression_zlib_wrap = {wrap}"
+        rows, schema = rows_of(server, created, settings, statement)
+        assert rows == [
+            {"id": 1, "a": "ä" * 300, "b": b"x" * 1000, "c": "ü" * 500, "x": 7},
+            {"id": 2, "a": "", "b": b"", "c": "", "x": 8},
+            {"id": 3, "a": "a", "b": b"b", "c": "c", "x": 9},
+            {"id": 4, "a": None, "b": None, "c": None, "x": 10},
+        ]
+        types = {"id": "int", "a": "varchar(300)", "b": "blob", "c": "text", "x": "int"}
+        assert wire_types(schema) == types
+
+
+@on(*MARIADBS)
+def test_types_of_mariadb_come_as_the_bytes_that_they_are(server: DatabaseServer):
+    """The binlog does not tell an INET6 or a UUID from a BINARY."""
+    created = "CREATE TABLE d.t (id INT PRIMARY KEY, a INET6, b UUID, c JSON)"
+    uuid = "123e4567-e89b-12d3-a456-426655440000"
+    rows, schema = rows_of(server, created, f"INSERT INTO d.t VALUES (1, '::1', '{uuid}', '[1,2]')")
+    (row,) = rows
+    assert row == {
+        "id": 1,
+        "a": b"\0" * 15 + b"\1",
+        "b": bytes.fromhex(uuid.replace("-", "")),
+        "c": "[1,2]",
+    }
+    assert wire_types(schema) == {
+        "id": "int",
+        "a": "binary(16)",
+        "b": "binary(16)",
+        "c": "longtext",
+    }
+
+
+@on(*EDITIONS)
+def test_without_names_the_table_is_refused(server: DatabaseServer):
+    default = "MINIMAL" if not server.edition.is_mariadb else "NO_LOG"
+    server.execute(f"SET GLOBAL binlog_row_metadata = '{default}'", "CREATE TABLE d.t (id INT)")
+    try:
+        binlog = written(server, "INSERT INTO d.t VALUES (1)")
+    finally:
+        server.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    with pytest.raises(
+        Refused, match=r"does not name the columns of d.t: SET GLOBAL binlog_row_metadata"
+    ):
+        blocks_of(binlog, "d.t")
+    (block,) = blocks_of(binlog, "d.other")
+    assert (block.kind, block.name, block.rows) == (Kind.ROW, TableName("d", "t"), 1)
+
+
+@on(*EDITIONS)
+@pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
+def test_row_images_that_are_not_whole_are_refused(server: DatabaseServer, image: str):
+    server.execute(
+        "CREATE TABLE d.t (id INT PRIMARY KEY, b TEXT, c INT)", "INSERT INTO d.t VALUES (1, 'x', 2)"
+    )
+    binlog = written(server, f"SET binlog_row_image = '{image}'", "UPDATE d.t SET c = 3")
+    with pytest.raises(
+        Refused, match=r"rows of d.t without all of their columns: SET GLOBAL binlog_row_image"
+    ):
+        blocks_of(binlog, "d.t")
+    assert [block.body for block in blocks_of(binlog)] == [None]
+
+
+def test_changes_of_json_alone_are_refused(mysql: DatabaseServer):
+    with mysql.database("d"):
+        mysql.execute("CREATE TABLE d.t (id INT PRIMARY KEY, j JSON)")
+        binlog = written(
+            mysql,
+            "SET binlog_row_value_options = 'PARTIAL_JSON'",
+            """INSERT INTO d.t VALUES (1, '{"a": 1, "b": "bbbbbbbbbbbbbbbbbbbbbbbbbbbb"}')""",
+            "UPDATE d.t SET j = JSON_SET(j, '$.a', 2)",
+        )
+    with pytest.raises(Refused, match="binlog_row_value_options"):
+        blocks_of(binlog, "d.t")
+    assert len(blocks_of(binlog)) == 1
+
+
+def test_old_formats_of_moments_are_refused(mariadb: DatabaseServer):
+    with mariadb.database("d"):
+        try:
+            mariadb.execute(
+                "SET GLOBAL mysql56_temporal_format = 0",
+                "CREATE TABLE d.t (id INT PRIMARY KEY, at_ DATETIME(3))",
+            )
+        finally:
+            mariadb.execute("SET GLOBAL mysql56_temporal_format = 1")
+        binlog = written(mariadb, "INSERT INTO d.t VALUES (1, '2024-01-01 00:00:00.123')")
+    with pytest.raises(Refused, match=r"table d.t: column at_ has the DATETIME format from before"):
+        blocks_of(binlog, "d.t")
+
+
+def test_types_of_mysql(mysql: DatabaseServer):
+    """A column that an index needs and that nobody made is no column; a key that nobody made is."""
+    with mysql.database("d"):
+        created = """CREATE TABLE d.t (id INT PRIMARY KEY, v VECTOR(3), f INT, j JSON,
+            KEY ((f + 1)), KEY ((CAST(j->'$.a' AS UNSIGNED ARRAY))))"""
+        values = "1, STRING_TO_VECTOR('[1,2.5,0.1]'), 4, '{\"a\": [1]}'"
+        statement = f"INSERT INTO d.t VALUES ({values})"
+        rows, schema = rows_of(mysql, created, statement)
+        assert rows == [{"id": 1, "v": "[1.0, 2.5, 0.1]", "f": 4, "j": '{"a": [1]}'}]
+        assert wire_types(schema)["v"] == "vector"
+        mysql.execute("SET sql_generate_invisible_primary_key = 1", "CREATE TABLE d.g (a INT)")
+        table = table_of(written(mysql, "INSERT INTO d.g VALUES (7)"), "d.g")
+        assert table[DATA].to_pylist() == [{"my_row_id": 1, "a": 7}]
+        assert key_names(table.schema) == ("my_row_id",)
+
+
+@on(*EDITIONS)
+def test_a_character_set_that_is_not_known_is_an_error_of_the_rows(server: DatabaseServer):
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(9) CHARACTER SET armscii8)")
+    binlog = written(server, "INSERT INTO d.t VALUES (1, 'a'), (2, NULL)")
+    table = table_of(binlog, "d.t")
+    first, second = table.to_pylist()
+    assert first["error_class"] == "bad-cell"
+    assert "collation with ID 32" in first["error_message"]
+    assert (first["data"]["a"], second["error_class"]) == (None, None)
