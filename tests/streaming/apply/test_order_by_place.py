@@ -7,17 +7,19 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from sinks.target.write_mode import VALID_FROM_TS, VALID_TO_TS
+from streaming.apply.carry import Carry
 from streaming.apply.last_change import order_of_pieces
 from streaming.apply.rows_to_apply import pieces_to_apply
 from streaming.apply.table_task import TableTask
 from streaming.protocols.contract import Order
-from tests.streaming.apply.blocks import A, Row, blocks_of
+from tests.streaming.apply.blocks import A, Row, block_of, blocks_of
 from tests.streaming.apply.resolved import PLAIN, by_key, resolved, row
 from tests.streaming.apply.test_change_log import KEYLESS, logged, told
 from tests.streaming.apply.test_last_change import HISTORY
@@ -121,6 +123,18 @@ def test_a_table_is_what_the_server_has(seed: int) -> None:
             table.pop(key, None)
             table |= {} if v is None else {key: v}
         assert table == server.states[high]
+
+
+@pytest.mark.seeds(5)
+def test_through_a_carry_that_spills_and_joins(seed: int, tmp_path: Path) -> None:
+    server = served(seed)
+    carry = Carry(tmp_path, memory_bytes=5_000)
+    for _ in range(8):
+        for each in server.sent():
+            carry.add(block_of([each]))
+    found = resolved(carry.due(A, 0, MAX_TS), limit=MAX_TS)
+    assert {k: v for k, v in by_key(found).items() if v is not None} == server.states[MAX_TS]
+    carry.close()
 
 
 @pytest.mark.seeds(60)
