@@ -50,6 +50,7 @@ SYNONYMS = {
     "text byte": "blob",
     "mediumtext byte": "mediumblob",
     "longtext byte": "longblob",
+    "geomcollection": "geometrycollection",
 }
 BINARY_FORM = {  # what a character type becomes under CHARACTER SET binary
     "char": "binary",
@@ -60,7 +61,14 @@ BINARY_FORM = {  # what a character type becomes under CHARACTER SET binary
     "longtext": "longblob",
 }
 INTEGER_TYPES = ("tinyint", "smallint", "mediumint", "int", "bigint")
-BINARY_TYPES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+SPATIAL_TYPES = (
+    *("geometry", "point", "linestring", "polygon"),
+    *("multipoint", "multilinestring", "multipolygon", "geometrycollection"),
+)
+BINARY_TYPES = (
+    *("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
+    *SPATIAL_TYPES,  # the SRID in four bytes, then WKB
+)
 TEXT_TYPES = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 KNOWN_TYPES = frozenset(
     (

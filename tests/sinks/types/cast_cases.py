@@ -55,7 +55,9 @@ DELTA_TYPES = {
     "set": "string",
     "json": "string",
     "vector(3)": "array<float>",
-    "geometry": "string",
+    "geometry": "binary",
+    "multipolygon": "binary",
+    "inet6": "string",
 }
 
 NUMBERS: dict[str, list[tuple[str | None, Any]]] = {
