@@ -174,6 +174,15 @@ def load_sink(
     return DeltaSink(warehouse=warehouse, storage_options=options)
 
 
+def load_source(
+    *, config: Path | None, environment: Mapping[str, str], source_uri: str | None
+) -> SourceSettings:
+    """The source alone, as ``load_sink``. Raises SettingError."""
+    document = read_checked(config) if config is not None else {}
+    values = {**document, **from_environment(environment)}
+    return _source(document, {**values, **({"source-uri": source_uri} if source_uri else {})})
+
+
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     """``TIDELAKE_TARGET_TS=5`` as ``{"target-ts": 5}``. An empty variable counts as not set. Raises
     SettingError for an unknown variable or a value of the wrong kind."""

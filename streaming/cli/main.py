@@ -25,7 +25,7 @@ from conf.masking import masked
 from conf.problems import SettingError
 from coordination.metadata.duration import duration_ms
 from coordination.metadata.version import tidelake_version
-from streaming.cli import cluster, ddl, letters, record
+from streaming.cli import cluster, ddl, diff, letters, record
 from streaming.cli.options import (
     Addr,
     AdvertiseAddr,
@@ -70,6 +70,7 @@ for _name in ("changefeed", "capture", "processor", "table"):
 app.add_typer(ddl.ddl, name="ddl")
 app.add_typer(letters.letters, name="dead-letters")
 app.command()(record.record)
+app.command()(diff.diff)
 
 Watch = Annotated[bool, typer.Option("--watch", help="Print it every second, until Ctrl-C.")]
 Check = Annotated[

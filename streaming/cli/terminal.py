@@ -31,6 +31,7 @@ from sinks.control.progress import DROPPED, ProgressRow
 from streaming.changefeed.awaited import awaited
 from streaming.changefeed.freshness import NOT_RUNNING, why_not_running
 from streaming.operations import changed, progress_report
+from streaming.operations.diff.findings import DiffReport
 from streaming.operations.progress_report import ProgressReport
 from streaming.operations.snapshots import SnapshotReport, select_text
 
@@ -52,7 +53,7 @@ WORDY = frozenset({"query", "reason", "sql"})
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 
 
-R = TypeVar("R", ProgressReport, SnapshotReport)
+R = TypeVar("R", ProgressReport, SnapshotReport, DiffReport)
 ShownRow = Mapping[str, Any]
 Cells = dict[str, Text]
 

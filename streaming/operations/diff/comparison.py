@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from conf.settings import DeltaSink
+from conf.sources.binlog_uri import BinlogSettings
+from conf.sources.source_uri import SourceSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName
 from coordination.secrets import revealed_options
@@ -23,11 +25,15 @@ from streaming.operations.diff.database_rows import DatabaseRows
 from streaming.operations.diff.findings import DiffReport, TableFinding
 from streaming.operations.diff.lake_rows import open_newest
 from streaming.operations.diff.passing import LowWaterPassing
-from streaming.operations.diff.table_diff import Told, compare_table
+from streaming.operations.diff.table_diff import compare_table
 from streaming.operations.progress_report import changefeed_rows
+from streaming.source.binlog.database import connected
 from streaming.source.contract import Source
+from streaming.source.sources import open_source
 
 WAIT_S: Final = 60.0
+QUERY_S: Final = 3600.0  # for the first rows of a SELECT: one without an index may sort a table
+Told = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +45,19 @@ class DiffLimits:
     wait_s: float = WAIT_S
     rows_per_s: int | None = None
     chunk_rows: int = 50_000
+
+
+@dataclass(slots=True)
+class _Progressed:
+    """The rows of all tables together. ``total`` comes from the server's estimates."""
+
+    told: Told
+    total: int
+    done: int = 0
+
+    def more(self, rows: int) -> None:
+        self.done += rows
+        self.told(self.done, max(self.total, self.done))
 
 
 class Pace:
@@ -59,6 +78,38 @@ class Pace:
         self._clock.wait(self._never, self._free_at - now)
 
 
+def compare_with_database(
+    sink: DeltaSink,
+    changefeed_id: str | None,
+    names: Sequence[str],
+    settings: SourceSettings,
+    *,
+    limits: DiffLimits,
+    told: Told,
+) -> DiffReport:
+    """``compare_tables``, by connections of its own, in chunks as the settings say. Raises as that
+    does."""
+    if not isinstance(settings, BinlogSettings):
+        raise ConfigError(
+            "source-uri: tables are compared with a database's: give mysql://user@host:3306/"
+        )
+    source = open_source(settings)
+    session = Session(lambda: connected(settings, read_timeout_s=QUERY_S))
+    try:
+        return compare_tables(
+            sink,
+            changefeed_id,
+            names,
+            session,
+            source,
+            limits=replace(limits, chunk_rows=settings.chunk_rows),
+            told=told,
+        )
+    finally:
+        session.close()
+        source.close()
+
+
 def compare_tables(
     sink: DeltaSink,
     changefeed_id: str | None,
@@ -67,12 +118,13 @@ def compare_tables(
     source: Source,
     *,
     limits: DiffLimits = DiffLimits(),  # it is frozen
-    told: Callable[[TableName], Told] = lambda _name: lambda _rows: None,
+    told: Told = lambda _done, _total: None,
 ) -> DiffReport:
-    """``names``: as schema.table; none: all tables of the changefeed. ``told`` is asked for each
-    table, and then told how many more rows were read.
+    """``names``: as schema.table; none: all tables of the changefeed. ``told`` gets how many rows
+    of both sides were read, of about how many.
 
     Raises ConfigError for a name that is not there, TidelakeError where a side cannot be read."""
+    _refuse_tidb(session)
     row = _changefeed(sink, changefeed_id)
     control = ControlTables.of(sink)
     progress = control.progress.read(row.changefeed_id)
@@ -80,11 +132,12 @@ def compare_tables(
     there = _source_tables(session, sorted({name.schema for name in wanted}))
     options = revealed_options(sink.storage_options)
     pace, rules = Pace(limits.rows_per_s), _rules(row)
+    progressed = _Progressed(told, 2 * sum(there[name].rows for name in wanted if name in there))
 
     def one(name: TableName) -> TableFinding:
         table = there.get(name)
-        if not isinstance(table, SourceTable):
-            return TableFinding(name=name, problem=table or "the database has no such table")
+        if table is None:
+            return TableFinding(name=name, problem="the database has no such table")
 
         def rows() -> tuple[ChangefeedRow | None, ProgressRow | None]:
             feed = row.changefeed_id
@@ -95,7 +148,7 @@ def compare_tables(
             lambda: open_newest(sink.warehouse, name, options),
             DatabaseRows(session, table, rules, chunk_rows=limits.chunk_rows, pause=pace),
             LowWaterPassing(source, rows, patience_s=limits.wait_s),
-            told(name),
+            progressed.more,
         )
 
     return DiffReport(tables=tuple(map(one, wanted)))
@@ -118,10 +171,18 @@ def _chosen(progress: Mapping[TableName, ProgressRow], names: Sequence[str]) -> 
     return sorted(there[name] for name in (dict.fromkeys(names) if names else there))
 
 
-def _source_tables(session: Session, schemas: Sequence[str]) -> dict[TableName, SourceTable | str]:
-    """The database's tables, or why one cannot be read."""
+def _source_tables(session: Session, schemas: Sequence[str]) -> dict[TableName, SourceTable]:
     found = read_tables(session.query, schemas) if schemas else []
     return {table.name: table for table in found}
+
+
+def _refuse_tidb(session: Session) -> None:
+    """A TiDB has no binlog, so nothing would tell when a table has passed a reading."""
+    ((version,),) = session.query("SELECT VERSION()")
+    if "tidb" in str(version).lower():
+        raise ConfigError(
+            "source-uri: this is a TiDB, which is not compared yet: only MySQL and MariaDB are"
+        )
 
 
 def _rules(row: ChangefeedRow) -> CastRules:

@@ -70,9 +70,9 @@ class DiffReport:
         return all(each.is_equal for each in self.tables)
 
     @property
-    def problems(self) -> int:
-        """How many tables could not be compared."""
-        return sum(each.problem is not None for each in self.tables)
+    def differing(self) -> int:
+        """How many tables were compared and are not equal."""
+        return sum(each.problem is None and not each.is_equal for each in self.tables)
 
     def to_json(self) -> dict[str, Any]:
         return {"equal": self.is_equal, "tables": [_as_json(each) for each in self.tables]}
