@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import pyarrow as pa
 
@@ -38,8 +38,19 @@ NEARLY_S = 10.0  # for a backlog of at most this much reading, new messages are 
 
 
 ChangefeedState = Literal[
-    "initializing", "running", "rewinding", "warning", "pending", "finished", "stopped", "failed"
+    "initializing",
+    "running",
+    "rewinding",
+    "loading",
+    "warning",
+    "pending",
+    "finished",
+    "stopped",
+    "failed",
 ]
+# The tables show what lies above the checkpoint: changes are applied once more, or what has
+# changed while tables were copied is not applied yet. No snapshot is published meanwhile.
+AGAIN: Final = ("rewinding", "loading")
 logger = logging.getLogger(__name__)
 # A row of another etcd that is still refreshed after so many TTLs has a live owner.
 PATIENCE_TTLS = 3.0
@@ -195,6 +206,21 @@ class Changefeeds:
             if is_ours:
                 return row
             stale = self._until_stale(row, ownership, ttl_s, give_up_at, stop=stop, on_wait=on_wait)
+
+    def begin(self, row: ChangefeedRow) -> None:
+        """Write the row of a changefeed whose tables have been loaded, before anybody replicates
+        it. Raises TidelakeError where one has begun already."""
+
+        def plan(view: TableView) -> Change:
+            stored = _find(view, row.changefeed_id)
+            if stored is not None and (stored.term or stored.source_positions):
+                raise TidelakeError(
+                    f"changefeed {row.changefeed_id} is replicated into {self._table.uri} already: "
+                    "its tables are not loaded anew"
+                )
+            return _upsert(view, replace(row, updated_at=_later_than(row.updated_at)))
+
+        self._table.commit(plan, "begin the changefeed in")
 
     def save(self, row: ChangefeedRow) -> None:
         """Write the row; raises TermRefused unless the table still holds the row's term.

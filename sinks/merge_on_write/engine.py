@@ -27,6 +27,7 @@ from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import IndexMemory
 from sinks.merge_on_write.files.key_index import SortedKeys, first_double, sort_keys
 from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
+from sinks.merge_on_write.load import TableLoad, load
 from sinks.merge_on_write.log.actions import AppTransaction, Json
 from sinks.merge_on_write.log.commit import prove_no_other_lock, prove_put_if_absent
 from sinks.merge_on_write.log.file_locations import FileLocations
@@ -100,6 +101,11 @@ class MergeOnWriteEngine:
         is nothing to apply."""
         sorted_by = write.target.sorted_by
         return self._run(write.target, sorted_by, lambda table: _Replay(table, write, choose).run())
+
+    def load(self, order: TableLoad) -> Applied | Skipped:
+        """Fills a new table. Refuses a table that is for the Spark engine."""
+        sorted_by = order.target.sorted_by
+        return self._run(order.target, sorted_by, lambda table: load(table, order))
 
     def alter(self, order: TableDdl) -> Applied | Skipped:
         """As ``apply``, for a DDL. Refuses a table that is for the Spark engine."""

@@ -11,6 +11,13 @@ def awaited(row: ChangefeedRow) -> str:
     if silent := without_watermark(row):
         return f"no watermark yet from {', '.join(silent)}: every table waits for it"
     floor_ts = row.max_published_ts
+    if row.state == "loading":
+        at = tso_time(floor_ts).isoformat(timespec="milliseconds")
+        return (
+            "loading: the tables were copied while they changed, and show rows of different "
+            f"moments until the changes up to {floor_ts} ({at}) are applied too. State running and "
+            "the first snapshot come then"
+        )
     if row.state not in ("rewinding", "warning") or not 0 < row.checkpoint_ts <= floor_ts:
         return ""
     late = sorted(name for name, mark in row.watermarks.items() if mark.ts <= floor_ts + 1)

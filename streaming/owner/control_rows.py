@@ -16,7 +16,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.ports import Advance
 from coordination.scheduler.messages import Span
-from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.changefeeds import AGAIN, ChangefeedRow
 from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
 from sinks.control.schemas import SchemaRow
 from sinks.control.warehouse import ControlTables
@@ -298,11 +298,11 @@ class ControlRows:
     ) -> ChangefeedRow:
         row = self.row
         checkpoint_ts = max(row.checkpoint_ts, advance.checkpoint_ts)
-        rewinding = row.state == "rewinding" and checkpoint_ts <= self.floor_ts
+        is_again = row.state in AGAIN and checkpoint_ts <= self.floor_ts
         return replace(
             row,
             **backlog.columns(),
-            state="finished" if advance.finished else "rewinding" if rewinding else "running",
+            state="finished" if advance.finished else row.state if is_again else "running",
             checkpoint_ts=checkpoint_ts,
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
             max_published_ts=self.floor_ts,
@@ -344,7 +344,7 @@ class ControlRows:
         """The cut at the changefeed's checkpoint, if every table was seen exactly there and the
         checkpoint is above ``floor_ts`` (rule 7); once."""
         row, at_ts = self.row, Ts(self.row.checkpoint_ts)
-        if at_ts <= max(self.floor_ts, self._last_cut_ts) or row.state == "rewinding":
+        if at_ts <= max(self.floor_ts, self._last_cut_ts) or row.state in AGAIN:
             return
         tables = there_at(self.progress.values(), at_ts)
         if any(self._known.get(each.name) != (at_ts, each.delta_version) for each in tables):

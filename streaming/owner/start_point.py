@@ -198,7 +198,9 @@ def _state(row: ChangefeedRow, changefeed: Changefeed) -> ChangefeedState:
     target = changefeed.target_ts
     if target is not None and row.checkpoint_ts >= target:
         return "finished"
-    return "rewinding" if row.checkpoint_ts < row.max_published_ts else "running"
+    if row.checkpoint_ts >= row.max_published_ts:
+        return "running"
+    return "loading" if row.incarnation == 1 else "rewinding"
 
 
 class KeptFresh:

@@ -1,0 +1,134 @@
+"""The load of a copied table: its staged files become the table's first version.
+
+    staged Parquet ─► row blocks ─► the casts of the stream ─► `sinks` `TableLoad`: one commit
+
+The rows go the way of rows of the stream, as inserts at the moment from which the table goes on:
+so values, write modes and errors are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from coordination.errors import ConfigError
+from coordination.model import Ts
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.load import TableLoad
+from sinks.target.engine_port import Target
+from streaming.apply.change_log import change_log_rows
+from streaming.apply.changes import TableChanges, changes
+from streaming.apply.row_block import RowBlock
+from streaming.apply.table_task import ChangeRules, TableTask
+from streaming.load.copy_tables import CopiedTable
+from streaming.load.source_table import SourceTable
+from streaming.protocols.contract import (
+    DATA,
+    OP_INSERT,
+    ROW_FIELDS,
+    Cells,
+    Order,
+    ipc,
+    wire_metadata,
+)
+
+PIECE_ROWS: Final = 500_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Loaded:
+    """``version``: with the rows. ``nulled``: by column, dates that Delta does not have."""
+
+    version: int
+    nulled: Counter[str] = field(default_factory=Counter)
+
+
+def load_table(
+    engine: MergeOnWriteEngine,
+    copied: CopiedTable,
+    target: Target,
+    at_ts: Ts,
+    rules: ChangeRules,
+    *,
+    part: str,
+    position: int,
+    on_rows: Callable[[int], None] = lambda _: None,
+) -> Loaded:
+    """Fill ``target`` with the copied rows, as they were at ``at_ts``; once. Raises ConfigError for
+    a value that the target cannot have, and what `TableLoad` raises."""
+    nulled: Counter[str] = Counter()
+    task = TableTask(name=target.name, schema=target.schema, checkpoint=Ts(at_ts - 1), form=target.form)
+
+    def pieces() -> Iterator[pa.Table]:
+        begin = 0
+        for block in _blocks(copied, at_ts, part, position):
+            cast = change_log_rows if task.is_log else changes
+            found: TableChanges = cast(task, [block], at_ts, rules)
+            _refuse_errors(copied.table, found.errors)
+            nulled.update(found.nulled)
+            begin += block.rows
+            on_rows(begin)
+            if found.rows.num_rows:
+                yield found.rows
+
+    told = {"load": True, "checkpoint": int(at_ts), "rows": copied.rows}
+    order = TableLoad(target=target, limit=at_ts, pieces=pieces(), user_metadata=json.dumps(told))
+    return Loaded(version=engine.load(order).version, nulled=nulled)
+
+
+def _blocks(copied: CopiedTable, at_ts: Ts, part: str, position: int) -> Iterator[RowBlock]:
+    table = copied.table
+    types = [(column.name, str(column.type)) for column in table.columns]
+    metadata = wire_metadata(types, table.key or None, order=Order.PLACE, cells=Cells.TYPED)
+    index = 0
+    for path in copied.files:
+        for rows in _read(path):
+            count = rows.num_rows
+            data = pa.StructArray.from_arrays(
+                [rows.column(name).combine_chunks() for name in rows.column_names],
+                names=rows.column_names,
+            )
+            columns = [
+                pa.array(np.full(count, OP_INSERT, np.int8)),
+                pa.array(np.full(count, at_ts, np.int64)),
+                pa.array(np.full(count, position, np.int64)),
+                pa.array(np.arange(index, index + count, dtype=np.int64).astype(np.int32)),
+                data,
+            ]
+            schema = pa.schema([*ROW_FIELDS, pa.field(DATA, data.type)], metadata=metadata)
+            index += count
+            yield RowBlock(
+                name=table.name,
+                part=part,
+                rows=count,
+                min_ts=at_ts,
+                max_ts=at_ts,
+                first=position,
+                last=position,
+                key_changes=0,
+                body=pa.py_buffer(ipc(pa.table(columns, schema=schema))),
+            )
+
+
+def _read(path: Path) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(PIECE_ROWS):
+            yield pa.Table.from_batches([batch])
+
+
+def _refuse_errors(table: SourceTable, errors: pa.Table) -> None:
+    if errors.num_rows:
+        first = errors.slice(0, 1).to_pylist()[0]
+        raise ConfigError(
+            f"table {table.name} cannot be copied: {errors.num_rows} of its rows have values that "
+            f"its target cannot have; the first one: {first['message']}. See zero-date and "
+            "docs/types.md, mend the rows, or leave the table out with [filter] rules"
+        )
