@@ -12,7 +12,7 @@ import pytest
 
 from coordination.model import TableName
 from sinks.types.mysql_type import MySQLType
-from streaming.load.chunks import (
+from streaming.source.dump.chunks import (
     FEWEST_ROWS,
     MOST_ROWS,
     ChunkPlan,
@@ -28,8 +28,8 @@ from streaming.load.chunks import (
     no_rows,
     whole_table,
 )
-from streaming.load.key_ranges import ALL_ROWS, KeyRange
-from streaming.load.source_table import SourceColumn, SourceTable
+from streaming.source.dump.key_ranges import ALL_ROWS, KeyRange
+from streaming.source.dump.source_table import SourceColumn, SourceTable
 
 ROWS = 100_000_000
 

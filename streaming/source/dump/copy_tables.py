@@ -19,13 +19,13 @@ from typing import Final
 
 from coordination.errors import Stop
 from coordination.model import TableName
-from streaming.load.chunk_files import ChunkFiles
-from streaming.load.chunk_reader import StepDone, TableReader
-from streaming.load.chunks import ChunkPlan, Measure, Read, Step
-from streaming.load.moment import SnapshotPosition
-from streaming.load.session import Connect, Session
-from streaming.load.source_table import SourceTable
-from streaming.load.staging import StagedTable
+from streaming.source.dump.chunk_files import ChunkFiles
+from streaming.source.dump.chunk_reader import StepDone, TableReader
+from streaming.source.dump.chunks import ChunkPlan, Measure, Read, Step
+from streaming.source.dump.moment import SnapshotPosition
+from streaming.source.dump.session import Connect, Session
+from streaming.source.dump.source_table import SourceTable
+from streaming.source.dump.staging import StagedTable
 
 LOOK_S: Final = 0.2  # between two looks whether the copy was asked to stop
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from streaming.load.chunks import ChunkPlan, Measured, Outcome, WasRead
-from streaming.load.key_ranges import KeyRange
-from streaming.load.source_table import SourceTable
+from streaming.source.dump.chunks import ChunkPlan, Measured, Outcome, WasRead
+from streaming.source.dump.key_ranges import KeyRange
+from streaming.source.dump.source_table import SourceTable
 
 
 def append(path: Path, line: Mapping[str, Any], *, wait: bool) -> None:

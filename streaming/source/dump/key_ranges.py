@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES
-from streaming.load.cells import quoted, selected
-from streaming.load.source_table import SourceColumn, SourceTable
+from streaming.source.dump.cells import quoted, selected
+from streaming.source.dump.source_table import SourceColumn, SourceTable
 
 Bound = tuple[str, ...]  # of each key column
 

@@ -15,9 +15,10 @@ import pymysql
 from pymysql.constants import COMMAND, ER
 from pymysql.protocol import FieldDescriptorPacket
 
-from coordination.errors import TidelakeError, TryAgain
-from streaming.load.packets import GarbledRows, PacketBuffer
-from streaming.load.text_rows import texts_of
+from coordination.errors import TidelakeError
+from streaming.source.contract import SourceAway
+from streaming.source.dump.packets import GarbledRows, PacketBuffer
+from streaming.source.dump.text_rows import texts_of
 
 # A PyMySQL connection, whose parts that read rows are not public: it has the version's stubs not.
 Connection = Any
@@ -53,10 +54,6 @@ class SourceRefuses(TidelakeError):
 
 class TableChanged(TidelakeError):
     """A table is no longer what it was when its copy began: the copy begins anew."""
-
-
-class SourceAway(TryAgain):
-    """The connection broke, or the server answers with an error that may pass."""
 
 
 class Session:

@@ -17,10 +17,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from coordination.model import TableName
-from streaming.load import manifest
-from streaming.load.chunk_files import ChunkFiles, StagedFile, flush, refusals
-from streaming.load.chunks import ChunkPlan, Outcome, Step
-from streaming.load.source_table import SourceTable
+from streaming.source.dump import manifest
+from streaming.source.dump.chunk_files import ChunkFiles, StagedFile, flush, refusals
+from streaming.source.dump.chunks import ChunkPlan, Outcome, Step
+from streaming.source.dump.source_table import SourceTable
 
 MANIFEST: Final = "manifest.jsonl"
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streaming.load.packets import Bytes, GarbledRows, Offsets, Rows
+from streaming.source.dump.packets import Bytes, GarbledRows, Offsets, Rows
 
 Mask = npt.NDArray[np.bool_]
 _NULL = 251

@@ -10,7 +10,7 @@ from typing import Any, Final
 from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.types.mysql_type import MySQLType
-from streaming.load.cells import cell_type
+from streaming.source.dump.cells import cell_type
 
 Query = Callable[[str], list[tuple[Any, ...]]]
 PRIMARY: Final = "PRIMARY"

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from streaming.load.packets import LONGEST, GarbledRows, PacketBuffer
-from streaming.load.text_rows import texts_of
+from streaming.source.dump.packets import LONGEST, GarbledRows, PacketBuffer
+from streaming.source.dump.text_rows import texts_of
 
 END = b"\xfe\x00\x00\x02\x00"
 ERROR = b"\xff\x28\x04#42000You have an error"

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from coordination.errors import Stop
-from streaming.load.chunk_files import StagingFailed, StagingFull
-from streaming.load.copy_tables import CopyProgress, copy_tables
-from streaming.load.session import SourceAway, SourceRefuses, TableChanged
-from streaming.load.staging import MANIFEST, StagedTable
+from streaming.source.dump.chunk_files import StagingFailed, StagingFull
+from streaming.source.dump.copy_tables import CopyProgress, copy_tables
+from streaming.source.dump.session import SourceAway, SourceRefuses, TableChanged
+from streaming.source.dump.staging import MANIFEST, StagedTable
 from tests.services.database_editions import MYSQL_9_7
 from tests.services.database_server import DatabaseServer
-from tests.streaming.load.copied import one_copy, rows_of, table_of, tables_of, to
+from tests.streaming.source.dump.copied import one_copy, rows_of, table_of, tables_of, to
 
 pytestmark = pytest.mark.mariadb
 
@@ -188,7 +188,7 @@ def test_a_copy_that_is_killed_goes_on_with_the_next_chunk(
     with mariadb.database("copied", "CHARACTER SET utf8mb4") as schema:
         make(mariadb, *KEYS[key])
         arguments = [mariadb.host, str(mariadb.port), schema, str(tmp_path), "50"]
-        command = [sys.executable, "-m", "tests.streaming.load.copied", *arguments]
+        command = [sys.executable, "-m", "tests.streaming.source.dump.copied", *arguments]
         manifest = tmp_path / "copied.t" / MANIFEST
         noted = lives = 0
         while True:

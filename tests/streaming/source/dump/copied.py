@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pymysql
 
-from streaming.load.copy_tables import CopiedTable, copy_tables
-from streaming.load.session import Session
-from streaming.load.source_table import SourceTable, read_tables
+from streaming.source.dump.copy_tables import CopiedTable, copy_tables
+from streaming.source.dump.session import Session
+from streaming.source.dump.source_table import SourceTable, read_tables
 from tests.services.database_server import DatabaseServer
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from coordination.errors import ConfigError
 from sinks.types.mysql_type import MySQLType
-from streaming.load.cells import UnreadableCells, cell_type, cells_of, selected
-from streaming.load.session import Session
-from streaming.load.source_table import SourceTable, read_tables
+from streaming.source.dump.cells import UnreadableCells, cell_type, cells_of, selected
+from streaming.source.dump.session import Session
+from streaming.source.dump.source_table import SourceTable, read_tables
 from tests.services.database_editions import EDITIONS
 from tests.services.database_server import DatabaseServer
 

@@ -28,8 +28,8 @@ from streaming.apply.change_log import change_log_rows
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import ChangeRules, TableTask
-from streaming.load.copy_tables import CopiedTable
-from streaming.load.source_table import SourceTable
+from streaming.source.dump.copy_tables import CopiedTable
+from streaming.source.dump.source_table import SourceTable
 from streaming.protocols.contract import (
     DATA,
     OP_INSERT,

@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from streaming.load.key_ranges import ALL_ROWS, Bound, KeyRange
-from streaming.load.source_table import SourceTable
+from streaming.source.dump.key_ranges import ALL_ROWS, Bound, KeyRange
+from streaming.source.dump.source_table import SourceTable
 
 CHUNK_BYTES: Final = 64 << 20  # by the server's estimate; some 0.3 s of one connection
 MOST_ROWS: Final = 500_000

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from streaming.load.cells import quoted
-from streaming.load.session import Connect, Session
-from streaming.load.source_table import SourceTable
+from streaming.source.dump.cells import quoted
+from streaming.source.dump.session import Connect, Session
+from streaming.source.dump.source_table import SourceTable
 
 
 @dataclass(frozen=True, slots=True)

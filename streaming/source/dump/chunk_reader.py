@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.load.cells import UnreadableCells, cells_of
-from streaming.load.chunk_files import ChunkFiles, StagedFile
-from streaming.load.chunks import (
+from streaming.source.dump.cells import UnreadableCells, cells_of
+from streaming.source.dump.chunk_files import ChunkFiles, StagedFile
+from streaming.source.dump.chunks import (
     ChunkPlan,
     Measure,
     Measured,
@@ -27,7 +27,7 @@ from streaming.load.chunks import (
     no_rows,
     whole_table,
 )
-from streaming.load.key_ranges import (
+from streaming.source.dump.key_ranges import (
     Bound,
     bound_statement,
     first_statement,
@@ -35,9 +35,9 @@ from streaming.load.key_ranges import (
     last_statement,
     rows_statement,
 )
-from streaming.load.moment import one_moment
-from streaming.load.session import Connect, Session, TableChanged
-from streaming.load.source_table import SourceColumn, SourceTable
+from streaming.source.dump.moment import one_moment
+from streaming.source.dump.session import Connect, Session, TableChanged
+from streaming.source.dump.source_table import SourceColumn, SourceTable
 
 Counted = Callable[[int, int], None]  # rows and bytes of texts that have come
 
