@@ -41,6 +41,10 @@ def run(settings: Settings, jvm: DriverJvm) -> int:
         stack.callback(spark.stop)
         if is_to_read:
             spark.begin()
+        with importing():
+            from streaming.process.copy_first import copy_first
+
+        copy_first(settings.changefeed)
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
         with importing():
             from streaming.process.run_capture import RunCapture

@@ -28,8 +28,6 @@ from streaming.apply.change_log import change_log_rows
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import ChangeRules, TableTask
-from streaming.source.dump.copy_tables import CopiedTable
-from streaming.source.dump.source_table import SourceTable
 from streaming.protocols.contract import (
     DATA,
     OP_INSERT,
@@ -39,6 +37,8 @@ from streaming.protocols.contract import (
     ipc,
     wire_metadata,
 )
+from streaming.source.dump.copy_tables import CopiedTable
+from streaming.source.dump.source_table import SourceTable
 
 PIECE_ROWS: Final = 500_000
 
@@ -65,7 +65,9 @@ def load_table(
     """Fill ``target`` with the copied rows, as they were at ``at_ts``; once. Raises ConfigError for
     a value that the target cannot have, and what `TableLoad` raises."""
     nulled: Counter[str] = Counter()
-    task = TableTask(name=target.name, schema=target.schema, checkpoint=Ts(at_ts - 1), form=target.form)
+    task = TableTask(
+        name=target.name, schema=target.schema, checkpoint=Ts(at_ts - 1), form=target.form
+    )
 
     def pieces() -> Iterator[pa.Table]:
         begin = 0

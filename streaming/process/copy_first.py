@@ -1,0 +1,126 @@
+"""The first copy of a database's tables, as a `run` makes it: shown while it lasts, and tried again
+while the server is away."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from conf.settings import Changefeed
+from conf.sources.binlog_uri import BinlogSettings
+from coordination.errors import Stop, TryAgain
+from coordination.model import TableName
+from sinks.target.engine_choice import LOCAL, scheme_of
+from streaming.process.signals import asking, handling
+from streaming.spans.first_copy import FirstCopy, TableProgress
+from streaming.stream.retry import RetryBackoff
+
+logger = logging.getLogger(__name__)
+
+LOGGED_EVERY_S: Final = 5.0
+
+
+def copy_first(changefeed: Changefeed) -> None:
+    """Copies and loads the tables of a changefeed whose task-mode is `all`, unless that is done.
+    Raises Stop after a signal: the copy goes on with the next start."""
+    source = changefeed.source
+    if not isinstance(source, BinlogSettings) or source.task_mode != "all":
+        return
+    stop = threading.Event()
+    shown = _Shown()
+    copy = FirstCopy(
+        changefeed, staging_folder(changefeed), progress=shown.look, is_stopped=stop.is_set
+    )
+    with closing(copy), handling(asking(stop.set)):
+        if copy.is_done:
+            return
+        logger.info("copies the tables of %s", source.address)
+        backoff = RetryBackoff()
+        with shown:
+            while True:
+                try:
+                    copy.run()
+                except TryAgain as error:
+                    wait_s = backoff.next_s(error)
+                    logger.warning("the copy waits, and goes on where it was: %s", error)
+                    if stop.wait(wait_s):
+                        raise Stop("the copy was asked to stop: it goes on with a start") from error
+                else:
+                    return
+
+
+def staging_folder(changefeed: Changefeed) -> Path:
+    """In the warehouse if that is a local folder, else in the machine's temporary folder; the same
+    at each start."""
+    name = quote(changefeed.id, safe="")
+    if scheme_of(changefeed.sink.warehouse) in LOCAL:
+        return Path(changefeed.sink.warehouse) / "_tidelake" / "staging" / name
+    return Path(tempfile.gettempdir()) / f"tidelake-staging-{name}"
+
+
+class _Shown:
+    """A bar for each table that is being copied on a terminal, else a line now and then."""
+
+    def __init__(self) -> None:
+        self._tables: dict[TableName, TableProgress] = {}
+        self._logged_at_s = time.monotonic()
+        self._bars: dict[TableName, TaskID] = {}
+        self._progress: Progress | None = None
+        if sys.stderr.isatty():
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("rows"),
+                TransferSpeedColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+
+    def __enter__(self) -> None:
+        if self._progress is not None:
+            self._progress.start()
+
+    def __exit__(self, *_error: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def look(self, now: TableProgress) -> None:
+        self._tables[now.table] = now
+        if self._progress is not None:
+            self._draw(self._progress, now)
+        elif now.is_done or time.monotonic() > self._logged_at_s + LOGGED_EVERY_S:
+            self._logged_at_s = time.monotonic()
+            told = self._tables.values()
+            logger.info(
+                "copying table=%s rows=%d of_about=%d; in all tables=%d of %d begun are whole, "
+                "rows=%d mib=%d",
+                *(now.table, now.rows, max(now.of_rows, now.rows)),
+                *(sum(each.is_done for each in told), len(told)),
+                *(sum(each.rows for each in told), sum(each.bytes for each in told) >> 20),
+            )
+
+    def _draw(self, progress: Progress, now: TableProgress) -> None:
+        total = now.rows if now.is_done else max(now.of_rows, now.rows)
+        bar = self._bars.get(now.table)
+        if bar is None:
+            bar = self._bars[now.table] = progress.add_task(str(now.table), total=total)
+        progress.update(bar, completed=now.rows, total=total)

@@ -1,0 +1,175 @@
+"""The first copy of real tables: loaded once, and as if the changefeed had run until then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conf.load import load_settings
+from conf.settings import Changefeed
+from coordination.errors import ConfigError, Stop, TidelakeError
+from coordination.model import TableName
+from sinks.control.warehouse import ControlTables
+from streaming.source.binlog.commit_clock import from_token
+from streaming.spans.first_copy import FirstCopy, TableProgress
+from tests.services.database_server import DatabaseServer
+from tests.services.delta_rows import read_rows
+
+pytestmark = pytest.mark.mariadb
+
+NAME = "first_copy"
+
+
+@pytest.fixture
+def server(mariadb: DatabaseServer) -> Iterator[DatabaseServer]:
+    with mariadb.database(NAME):
+        mariadb.execute(
+            f"CREATE TABLE {NAME}.orders (id INT PRIMARY KEY, v VARCHAR(20), at DATETIME(3))",
+            f"CREATE TABLE {NAME}.events (what VARCHAR(20))",
+            f"CREATE TABLE {NAME}.other (id INT PRIMARY KEY)",
+        )
+        mariadb.insert(f"{NAME}.orders", [(n, f"v{n}", "2024-01-01") for n in range(1_000)])
+        mariadb.insert(f"{NAME}.events", [("a",), ("a",), ("b",)])
+        yield mariadb
+
+
+@pytest.fixture
+def changefeed(server: DatabaseServer, tmp_path: Path) -> Changefeed:
+    file = tmp_path / "changefeed.toml"
+    file.write_text(
+        f"[filter]\nrules = ['{NAME}.*', '!{NAME}.other']\n"
+        f"[[sink.tables]]\nmatcher = ['{NAME}.events']\nwrite-mode = 'append'\n"
+    )
+    uri = f"mysql://root@{server.host}:{server.port}/?task-mode=all&chunk-rows=100"
+    arguments: dict[str, Any] = {
+        "source-uri": uri,
+        "sink-uri": f"delta://{tmp_path / 'lake'}",
+        "changefeed-id": "shop",
+    }
+    return load_settings(config=file, environment={}, arguments=arguments).changefeed
+
+
+def copied(changefeed: Changefeed, tmp_path: Path, **given: Any) -> None:
+    with closing(FirstCopy(changefeed, tmp_path / "staging", **given)) as copy:
+        copy.run()
+
+
+def rows(tmp_path: Path, table: str) -> list[dict[str, Any]]:
+    return read_rows(tmp_path / "lake" / NAME / table)
+
+
+def test_all_tables_of_the_filter_are_there_at_their_moment(
+    changefeed: Changefeed, tmp_path: Path
+) -> None:
+    told: list[TableProgress] = []
+    copied(changefeed, tmp_path, progress=told.append)
+    assert sorted(row["id"] for row in rows(tmp_path, "orders")) == list(range(1_000))
+    assert sorted(row["what"] for row in rows(tmp_path, "events")) == ["a", "a", "b"]
+    assert not (tmp_path / "lake" / NAME / "other").exists()
+    assert not (tmp_path / "staging").exists()
+    assert {each.table.table for each in told if each.is_done} == {"orders", "events"}
+    tables = ControlTables.of(changefeed.sink)
+    row = tables.changefeeds.read("shop")
+    assert row is not None
+    assert row.checkpoint_ts == row.start_ts <= row.max_published_ts  # an idle log
+    assert row.term == 0
+    progress = tables.progress.read("shop")
+    assert progress.keys() == {TableName(NAME, "orders"), TableName(NAME, "events")}
+    pins = dict((pin.position, pin.ts) for pin in from_token(row.watermarks["binlog"].token))
+    assert pins[row.source_positions["binlog"]] == row.checkpoint_ts
+    for each in progress.values():
+        assert each.identity_ts == each.checkpoint_ts == pins[each.source_positions["binlog"]]
+        assert each.delta_version is not None
+
+
+def test_a_copy_is_made_once(changefeed: Changefeed, tmp_path: Path) -> None:
+    with closing(FirstCopy(changefeed, tmp_path / "staging")) as copy:
+        assert not copy.is_done
+    copied(changefeed, tmp_path)
+    with closing(FirstCopy(changefeed, tmp_path / "staging")) as copy:
+        assert copy.is_done
+    with pytest.raises(TidelakeError, match="already"):
+        copied(changefeed, tmp_path)
+
+
+def test_a_copy_that_was_stopped_goes_on(changefeed: Changefeed, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def is_stopped() -> bool:
+        seen.append(0)
+        return len(seen) > 4
+
+    with pytest.raises(Stop):
+        copied(changefeed, tmp_path, is_stopped=is_stopped)
+    copied(changefeed, tmp_path)
+    assert len(rows(tmp_path, "orders")) == 1_000
+    assert len(rows(tmp_path, "events")) == 3
+
+
+@pytest.mark.parametrize("dies_at", ["orders", "events", "begin"])
+def test_a_load_that_was_broken_off_goes_on(
+    changefeed: Changefeed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_at: str
+) -> None:
+    from sinks.control.changefeeds import Changefeeds
+    from sinks.merge_on_write.engine import MergeOnWriteEngine
+
+    load, begin = MergeOnWriteEngine.load, Changefeeds.begin
+
+    def broken_load(self: Any, order: Any) -> Any:
+        done = load(self, order)
+        if order.target.name.table == dies_at:
+            raise KeyboardInterrupt
+        return done
+
+    def broken_begin(self: Any, row: Any) -> None:
+        if dies_at == "begin":
+            raise KeyboardInterrupt
+        begin(self, row)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MergeOnWriteEngine, "load", broken_load)
+        patched.setattr(Changefeeds, "begin", broken_begin)
+        with pytest.raises(KeyboardInterrupt):
+            copied(changefeed, tmp_path)
+    copied(changefeed, tmp_path)
+    assert len(rows(tmp_path, "orders")) == 1_000
+    assert len(rows(tmp_path, "events")) == 3
+
+
+def test_a_table_that_is_altered_meanwhile_is_copied_again(
+    changefeed: Changefeed, tmp_path: Path, server: DatabaseServer
+) -> None:
+    done: list[str] = []
+
+    def alter(progress: TableProgress) -> None:
+        if progress.is_done and not done:
+            done.append(str(progress.table))
+            server.execute(f"ALTER TABLE {NAME}.orders ADD COLUMN x INT NOT NULL DEFAULT 7")
+
+    copied(changefeed, tmp_path, progress=alter)
+    assert {row["x"] for row in rows(tmp_path, "orders")} == {7}
+    progress = ControlTables.of(changefeed.sink).progress.read("shop")
+    assert progress[TableName(NAME, "orders")].checkpoint_ts > 0
+
+
+def test_a_folder_with_rows_of_others_is_refused(changefeed: Changefeed, tmp_path: Path) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    write_deltalake(str(tmp_path / "lake" / NAME / "orders"), pa.table({"id": [1]}))
+    with pytest.raises(TidelakeError, match="orders"):
+        copied(changefeed, tmp_path)
+
+
+def test_a_value_that_delta_has_not_is_said_at_once(
+    changefeed: Changefeed, tmp_path: Path, server: DatabaseServer
+) -> None:
+    from dataclasses import replace
+
+    server.execute("SET sql_mode = ''", f"INSERT INTO {NAME}.orders VALUES (5000, 'z', 0)")
+    with pytest.raises(ConfigError, match=r"orders cannot be copied: 1 of its rows.*zero-date"):
+        copied(replace(changefeed, zero_date="fail"), tmp_path)
