@@ -19,8 +19,6 @@ from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import DROPPED, ProgressRow
 from sinks.control.warehouse import ControlTables
 from sinks.types.text_arrays import CastRules
-from streaming.load.session import Session
-from streaming.load.source_table import SourceTable, read_tables
 from streaming.operations.diff.database_rows import DatabaseRows
 from streaming.operations.diff.findings import DiffReport, TableFinding
 from streaming.operations.diff.lake_rows import open_newest
@@ -29,6 +27,8 @@ from streaming.operations.diff.table_diff import compare_table
 from streaming.operations.progress_report import changefeed_rows
 from streaming.source.binlog.database import connected
 from streaming.source.contract import Source
+from streaming.source.dump.session import Session
+from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.sources import open_source
 
 WAIT_S: Final = 60.0

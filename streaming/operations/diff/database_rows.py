@@ -18,9 +18,6 @@ from sinks.types.delta_types import quoted
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column
 from sinks.types.text_arrays import CastRules, Mask, as_mask
-from streaming.load.cells import UnreadableCells, cells_of, selected
-from streaming.load.session import Session
-from streaming.load.source_table import SourceColumn, SourceTable
 from streaming.operations.diff.fingerprints import Batch
 from streaming.operations.diff.keyset import (
     KEYS_AT_A_TIME,
@@ -31,6 +28,9 @@ from streaming.operations.diff.keyset import (
     where_keys,
 )
 from streaming.operations.diff.shape import Shape
+from streaming.source.dump.cells import UnreadableCells, cells_of, selected
+from streaming.source.dump.session import Session
+from streaming.source.dump.source_table import SourceColumn, SourceTable
 
 WHOLE: Final = Chunk()
 

@@ -25,13 +25,13 @@ from sinks.types.casts.columns import arrow_type
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from sinks.types.text_arrays import CastRules
-from streaming.load.session import Session
-from streaming.load.source_table import SourceTable, read_tables
 from streaming.operations.diff.comparison import DiffLimits, compare_tables
 from streaming.operations.diff.database_rows import DatabaseRows
 from streaming.operations.diff.findings import DiffReport, TableFinding
 from streaming.operations.diff.shape import compared
 from streaming.source.contract import SourceShape
+from streaming.source.dump.session import Session
+from streaming.source.dump.source_table import SourceTable, read_tables
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 
