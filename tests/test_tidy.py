@@ -39,7 +39,7 @@ DOORS = {
     "pandas": (),
     "confluent_kafka": ("streaming/source/kafka/",),
     "kafka": (),
-    "pymysql": ("streaming/source/binlog/", "streaming/load/"),
+    "pymysql": ("streaming/source/binlog/", "streaming/source/dump/"),
     "psutil": (),
     "chispa": (),
     "moto": (),
