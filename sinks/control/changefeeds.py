@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from sinks.control.columns import INT32, INT64, TEXT, from_rows, schema_of
 from sinks.control.control_table import Change, ControlTable, TableView, replaced, rows_of
 from sinks.control.earlier_owner import (
     ENDED,
+    ChangefeedState,
     alive,
     etcd_and_scope,
     is_earlier,
@@ -37,20 +38,6 @@ from sinks.control.terms import term_refused
 NEARLY_S = 10.0  # for a backlog of at most this much reading, new messages are not counted in
 
 
-ChangefeedState = Literal[
-    "initializing",
-    "running",
-    "rewinding",
-    "loading",
-    "warning",
-    "pending",
-    "finished",
-    "stopped",
-    "failed",
-]
-# The tables show what lies above the checkpoint: changes are applied once more, or what has
-# changed while tables were copied is not applied yet. No snapshot is published meanwhile.
-AGAIN: Final = ("rewinding", "loading")
 logger = logging.getLogger(__name__)
 # A row of another etcd that is still refreshed after so many TTLs has a live owner.
 PATIENCE_TTLS = 3.0

@@ -3,11 +3,25 @@ sentence says so. Pure."""
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from coordination.errors import TermRefused, TidelakeError
 from coordination.model import Ownership
 
+ChangefeedState = Literal[
+    "initializing",
+    "running",
+    "rewinding",
+    "loading",
+    "warning",
+    "pending",
+    "finished",
+    "stopped",
+    "failed",
+]
+# The tables show what lies above the checkpoint: changes are applied once more, or what has
+# changed while tables were copied is not applied yet. No snapshot is published meanwhile.
+AGAIN: Final = ("rewinding", "loading")
 ENDED: Final = frozenset({"finished", "stopped", "failed"})  # states in which nobody writes the row
 
 

@@ -16,7 +16,8 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.ports import Advance
 from coordination.scheduler.messages import Span
-from sinks.control.changefeeds import AGAIN, ChangefeedRow
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.earlier_owner import AGAIN
 from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
 from sinks.control.schemas import SchemaRow
 from sinks.control.warehouse import ControlTables

@@ -26,8 +26,8 @@ from coordination.metadata.records import FeedState
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import ShownState, Wake
 from coordination.trust.fence import Trust
-from sinks.control.changefeeds import ChangefeedRow, ChangefeedState
-from sinks.control.earlier_owner import ENDED
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.earlier_owner import ENDED, ChangefeedState
 from sinks.control.warehouse import ControlTables
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,8 @@ from conf.settings import Changefeed
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership
-from sinks.control.changefeeds import ChangefeedRow, ChangefeedState
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.earlier_owner import ChangefeedState
 from streaming.changefeed.earlier_filters import filters_after, filters_of
 from streaming.changefeed.far_ts import refuse_far_ahead
 from streaming.source.contract import Source, SourceShape

@@ -1,7 +1,7 @@
 """The database's side: the rows of one table, in chunks by its key, in the types of Delta.
 
-The cells come as the copy reads them (``streaming/source/dump``), and get their Delta values by the casts
-that every change goes through. So a difference that is found is one of the cells.
+The cells come as the copy reads them (``streaming/source/dump``), and get their Delta values by the
+casts that every change goes through. So a difference that is found is one of the cells.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ from coordination.metadata.records import FeedState, RunningError
 from coordination.model import ChangefeedID, Ownership, Ts
 from coordination.orchestrator.commit_once import commit_once
 from sinks.control.blocked_ddls import BlockedDdl, BlockedDdls
-from sinks.control.changefeeds import ChangefeedRow, Changefeeds, ChangefeedState
+from sinks.control.changefeeds import ChangefeedRow, Changefeeds
+from sinks.control.earlier_owner import ChangefeedState
 from streaming.cli.main import main
 
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
