@@ -17,6 +17,7 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.secrets import revealed
 from streaming.source.binlog.format.charsets import CODECS, Charset, Charsets
 from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition, file_name, file_number
+from streaming.source.binlog.tls import tls_arguments
 from streaming.source.contract import SourceAway, SourceLost
 
 logger = logging.getLogger(__name__)
@@ -203,32 +204,20 @@ class ServerSays(TidelakeError):
 
 
 def connected(settings: BinlogSettings, *, read_timeout_s: float = ANSWER_S) -> Connection[Any]:
-    """A new connection. Raises pymysql's errors, and ConfigError for a secret that is not there."""
-    tls: dict[str, Any] = {
-        "ssl_ca": settings.ca,
-        "ssl_cert": settings.cert,
-        "ssl_key": settings.key,
-    }
-    if settings.tls == "off":
-        tls = {"ssl_disabled": True}
-    elif settings.tls in ("preferred", "required") and not settings.cert:
-        is_must = settings.tls == "required"
-        tls = {"ssl": {"check_hostname": False, "verify_mode": False}} if is_must else {}
-    else:
-        tls["ssl_verify_cert"] = settings.tls.startswith("verify")
-        tls["ssl_verify_identity"] = settings.tls == "verify-identity"
+    """A new connection. Raises pymysql's errors, and ConfigError for a secret or a file that is not
+    there."""
     return pymysql.connect(
         host=settings.host,
         port=settings.port,
         user=revealed("user", settings.user),
-        password=revealed("password", settings.password),
+        password=revealed("password", settings.password).encode(),  # as text it would be latin1
         autocommit=True,
         charset="utf8mb4",
         connect_timeout=settings.connect_timeout_s,
         read_timeout=read_timeout_s,
         write_timeout=ANSWER_S,
         program_name="tidelake",
-        **tls,
+        **tls_arguments(settings),
     )
 
 
