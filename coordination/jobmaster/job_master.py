@@ -229,11 +229,12 @@ class JobMaster:
     def _create_order(self, worker: WorkerStatus, job: Job) -> Order | None:
         task = job.tasks.get(worker.task_id)
         if task is None or task.cfg.mod_revision != worker.cfg_mod_revision:
-            return None  # the next check stops it
+            return None  # the check that is due stops it
         mode, unit, fresh = task.cfg.task_mode, worker.unit, worker.is_fresh
         return CreateWorker(
             task_id=worker.task_id,
             worker_id=worker.id,
+            epoch=worker.epoch,
             unit=unit,
             task_mode=mode,
             cfg_mod_revision=worker.cfg_mod_revision,

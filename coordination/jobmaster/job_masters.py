@@ -1,6 +1,6 @@
 """The reactor of the elected capture: a master for each job of the cluster.
 
-    tick: messages by job ─► each job's master ─► its writes into the state, its messages out
+    post ─► tick: reports by job ─► each job's master ─► its writes into the state ─► take_outbox
 
 Masters hold nothing that a later leader would miss: what they know is in etcd, or is reported again
 with the next heartbeat.
@@ -8,15 +8,18 @@ with the next heartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from coordination.jobmaster.job_master import JobMaster, Pace
 from coordination.jobmaster.jobs_state import JobReactorState, JobsReactorState
-from coordination.jobmaster.messages import MessageAgent, WorkerReport
+from coordination.jobmaster.messages import WorkerMessage, WorkerReport
 from coordination.jobmaster.ports import CheckpointAgent
 from coordination.jobmaster.records import Job
 from coordination.model import CaptureID, JobID
+
+MAX_REPORTS: Final = 10_000  # of one job that are kept while the masters do not tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +37,35 @@ class JobMasters:
         self,
         capture_id: CaptureID,
         checkpoints: CheckpointAgent,
-        messages: MessageAgent,
         *,
         utc_now: Callable[[], str],
+        wake: Callable[[], None],
         pace: Pace | None = None,
     ) -> None:
-        """``utc_now`` gives the time in RFC 3339, for people."""
+        """``utc_now`` gives the time in RFC 3339, for people. ``wake`` has the next tick come soon;
+        any thread."""
         self._capture_id = capture_id
         self._checkpoints = checkpoints
-        self._messages = messages
         self._utc_now = utc_now
+        self._wake = wake
         self._pace = pace or Pace()
         self._led: dict[JobID, _Led] = {}
+        self._reports: dict[JobID, list[WorkerReport]] = {}
+        self._outbox: list[WorkerMessage] = []
+
+    def post(self, messages: Sequence[WorkerMessage]) -> None:
+        """Take reports of executors; the next tick, which comes soon, reads them. More than
+        ``MAX_REPORTS`` of a job are dropped: they are made again."""
+        for message in messages:
+            reports = self._reports.setdefault(message.job_id, [])
+            if isinstance(message.body, WorkerReport) and len(reports) < MAX_REPORTS:
+                reports.append(message.body)
+        if messages:
+            self._wake()
+
+    def take_outbox(self) -> list[WorkerMessage]:
+        taken, self._outbox = self._outbox, []
+        return taken
 
     @property
     def masters(self) -> dict[JobID, JobMaster]:
@@ -57,15 +77,12 @@ class JobMasters:
         return min((led.master.due_at for led in self._led.values()), default=float("inf"))
 
     def tick(self, state: JobsReactorState, now_s: float) -> None:
-        reports: dict[JobID, list[WorkerReport]] = {}
-        for message in self._messages.receive():
-            if isinstance(message.body, WorkerReport):
-                reports.setdefault(message.job_id, []).append(message.body)
         captures = state.captures(now_s)
         self._led = {job_id: led for job_id, led in self._led.items() if job_id in state.jobs}
         for job_id, job in sorted(state.jobs.items()):
-            master = self._master(job)
-            self._messages.send(master.tick(job, captures, reports.get(job_id, ()), now_s))
+            reports = self._reports.get(job_id, ())
+            self._outbox += self._master(job).tick(job, captures, reports, now_s)
+        self._reports.clear()
 
     def _master(self, job: JobReactorState) -> JobMaster:
         """The job's master; a new one for a job that was created anew under the name."""

@@ -56,7 +56,10 @@ def create_job(cluster_id: str, job_id: JobID, tasks: Mapping[TaskID, TaskCfg]) 
     def made(old: Job | None) -> Job:
         if old is not None:
             raise JobExists(f"a job {job_id} exists, or its workers have not ended yet")
-        running = {each: Task(cfg=replace(cfg, mod_revision=0)) for each, cfg in tasks.items()}
+        running = {
+            each: Task(cfg=replace(cfg, mod_revision=0), epoch=epoch.value)
+            for each, cfg in tasks.items()
+        }
         return Job(tasks=running, epoch=epoch.value)
 
     def empty(old: UnitState | None) -> UnitState:
@@ -106,17 +109,20 @@ class JobWrites:
         that begins with the same units."""
         for cfg in tasks.values():
             unit_sequence(cfg.task_mode)
+        epoch = NextEpoch(self.cluster_id)
 
         def change(job: Job) -> Job:
             self._check_not_deleting(job)
             revision = job.mod_revision + 1
             updated = {
-                task_id: self._updated(task_id, job.tasks.get(task_id), cfg, revision)
+                task_id: self._updated(task_id, job.tasks[task_id], cfg, revision)
+                if task_id in job.tasks
+                else Task(cfg=replace(cfg, mod_revision=revision), epoch=epoch.value)
                 for task_id, cfg in tasks.items()
             }
             return replace(job, tasks=updated, mod_revision=revision)
 
-        return (self._job(change),)
+        return (epoch.patch, self._job(change))
 
     def mark_deleting(self) -> PatchGroup:
         """Have the master stop the workers, and then delete the job."""
@@ -140,14 +146,20 @@ class JobWrites:
                 cfg_mod_revision=new.cfg_mod_revision,
                 worker_id=WorkerID(worker_id.value),
                 capture=new.capture_id,
+                epoch=new.epoch,
                 is_fresh=new.is_fresh,
             )
-            return replace(state, current={**state.current, new.task_id: status})
+            ended = {
+                task_id: each
+                for task_id, each in state.finished.items()
+                if task_id != new.task_id or each[-1].epoch == new.epoch
+            }
+            return replace(state, current={**state.current, new.task_id: status}, finished=ended)
 
         def check(job: Job) -> Job:
             task = job.tasks.get(new.task_id)
-            revision = task.cfg.mod_revision if task is not None else None
-            if job.deleting or revision != new.cfg_mod_revision:
+            found = (task.epoch, task.cfg.mod_revision) if task is not None else None
+            if job.deleting or found != (new.epoch, new.cfg_mod_revision):
                 raise JobUpdateRefused(f"the task {new.task_id} was changed")
             return job
 
@@ -171,6 +183,7 @@ class JobWrites:
                 created_time=current.created_time,
                 finished_time=at,
                 worker_id=worker_id,
+                epoch=current.epoch,
             )
             others = [each for each in state.finished.get(task_id, ()) if each.unit != ended.unit]
             return replace(state, finished={**state.finished, task_id: (*others, ended)})
@@ -247,9 +260,7 @@ class JobWrites:
         if job.deleting:
             raise JobUpdateRefused(f"job {self.job_id} is being deleted")
 
-    def _updated(self, task_id: TaskID, old: Task | None, cfg: TaskCfg, revision: int) -> Task:
-        if old is None:
-            return Task(cfg=replace(cfg, mod_revision=revision))
+    def _updated(self, task_id: TaskID, old: Task, cfg: TaskCfg, revision: int) -> Task:
         if not extends(cfg.task_mode, old.cfg.task_mode):
             raise JobUpdateRefused(
                 f"task {task_id} of job {self.job_id} has task-mode {old.cfg.task_mode!r}, which "

@@ -28,10 +28,12 @@ class MalformedWorkerMessage(TidelakeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateWorker:
-    """Begin a unit. ``stage`` is the one that an operator wants: a paused task begins paused."""
+    """Begin a unit. ``stage`` is the one that an operator wants: a paused task begins paused.
+    Checkpoints of another ``epoch`` of the task are not its own."""
 
     task_id: TaskID
     worker_id: WorkerID
+    epoch: int
     unit: Unit
     task_mode: str
     cfg_mod_revision: int
@@ -133,7 +135,7 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "needs_ext_storage": bool,
     "config": dict,
     "status": dict,
-    **dict.fromkeys(("worker_id", "cfg_mod_revision", "stage_number", "sequence"), index),
+    **dict.fromkeys(("worker_id", "epoch", "cfg_mod_revision", "stage_number", "sequence"), index),
 }
 
 

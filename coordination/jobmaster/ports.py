@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from coordination.jobmaster.messages import CreateWorker
 from coordination.jobmaster.stages import TaskStage
-from coordination.jobmaster.units import Unit
+from coordination.jobmaster.units import Unit, next_unit, unit_sequence
 from coordination.model import JobID, TaskID
 
 
@@ -46,13 +46,27 @@ def is_fresh(checkpoints: Checkpoints, unit: Unit) -> bool:
     return checkpoints.get(unit, CheckpointStatus.ABSENT) in FRESH[unit]
 
 
+def current_unit(task_mode: str, checkpoints: Checkpoints) -> tuple[Unit, bool]:
+    """Where a task without a worker goes on, and whether that unit begins from nothing: with the
+    last unit that has a checkpoint or, if that has finished, with the one after it; else with the
+    first one. (DM begins a finished unit again.) Raises ``UnknownTaskMode``."""
+    sequence = unit_sequence(task_mode)
+    started = next((each for each in reversed(sequence) if not is_fresh(checkpoints, each)), None)
+    if started is None:
+        return sequence[0], True
+    has_finished = checkpoints[started] is CheckpointStatus.FINISHED
+    after = next_unit(task_mode, started) if has_finished else None
+    return (started, False) if after is None else (after, True)
+
+
 class CheckpointAgent(Protocol):
     """Reads the checkpoints of units, in the background. An agent is made for one leadership."""
 
-    def checkpoints(self, job_id: JobID, task_id: TaskID) -> Checkpoints | None:
-        """The first call begins to read, and returns None. A later call returns what was read, or
-        raises the error of the read; the call after that begins anew. So an answer is never older
-        than the first call. The agent wakes its reactor when there is one."""
+    def checkpoints(self, job_id: JobID, task_id: TaskID, epoch: int) -> Checkpoints | None:
+        """What the task has stored in that epoch (`records.Task`). The first call begins to read,
+        and returns None. A later call returns what was read, or raises the error of the read; the
+        call after that begins anew. So an answer is never older than the first call. The agent
+        wakes its reactor when there is one."""
         ...
 
     def remove(self, job_id: JobID) -> bool:

@@ -40,7 +40,8 @@ class TaskCfg(Record):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Record):
     """A task as an operator wants it. ``stage_number`` counts how often an operator has set the
-    stage."""
+    stage. ``epoch`` tells apart tasks that were added one after another under one name: a later one
+    does not go on from the checkpoints of an earlier one."""
 
     JSON_NAMES: ClassVar[Mapping[str, str]] = {"cfg": "Cfg", "stage": "Stage"}
     READ: ClassVar[Mapping[str, Any]] = {
@@ -52,6 +53,7 @@ class Task(Record):
     cfg: TaskCfg
     stage: TaskStage = TaskStage.RUNNING
     stage_number: int = 0
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,7 @@ class UnitStatus(Record):
     cfg_mod_revision: int
     worker_id: WorkerID
     capture: CaptureID
+    epoch: int  # the task's
     is_fresh: bool  # the unit began from nothing
 
 
@@ -129,6 +132,7 @@ class FinishedTaskStatus(Record):
     created_time: str
     finished_time: str
     worker_id: WorkerID
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ Pure; the modes are DM's, and so are the rules for storage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -55,14 +55,6 @@ def unit_sequence(task_mode: str) -> tuple[Unit, ...]:
     except ValueError:
         known = ", ".join(TaskMode)
         raise UnknownTaskMode(f"task-mode {task_mode!r} is not known: use one of {known}") from None
-
-
-def current_unit(task_mode: str, is_fresh: Callable[[Unit], bool]) -> tuple[Unit, bool]:
-    """Where a task without a worker goes on, and whether that unit begins from nothing: the last
-    unit that has a checkpoint, else the first one."""
-    sequence = unit_sequence(task_mode)
-    started = next((unit for unit in reversed(sequence) if not is_fresh(unit)), None)
-    return (sequence[0], True) if started is None else (started, False)
 
 
 def next_unit(task_mode: str, finished: Unit) -> Unit | None:

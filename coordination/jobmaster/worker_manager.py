@@ -21,12 +21,11 @@ from typing import Final
 from coordination.errors import TidelakeError
 from coordination.jobmaster.captures import Captures
 from coordination.jobmaster.messages import WorkerReport
-from coordination.jobmaster.ports import CheckpointAgent, is_fresh
+from coordination.jobmaster.ports import CheckpointAgent, current_unit
 from coordination.jobmaster.records import Job, Task, UnitState, UnitStatus
 from coordination.jobmaster.stages import WORKER_STAGES, WorkerStage
 from coordination.jobmaster.units import (
     Unit,
-    current_unit,
     local_resources,
     next_unit,
     unit_sequence,
@@ -46,6 +45,7 @@ class WorkerStatus:
     id: WorkerID
     unit: Unit
     capture_id: CaptureID
+    epoch: int
     cfg_mod_revision: int
     is_fresh: bool
     stage: WorkerStage
@@ -80,6 +80,7 @@ class NewWorker:
     unit: Unit
     is_fresh: bool
     capture_id: CaptureID
+    epoch: int
     cfg_mod_revision: int
     replaces: WorkerID | None = None
 
@@ -237,9 +238,14 @@ class WorkerManager:
         done.stopped.update({each.task_id: each.id for each in workers})
 
     def _stop_unneeded(self, done: WorkerCheck, job: Job) -> None:
-        """The tasks that an update of the job has taken out."""
-        self._forget_where(done, lambda each: each.task_id not in job.tasks and not each.may_run)
-        self._stop(done, (each for each in self._living(done) if each.task_id not in job.tasks))
+        """The tasks that an update of the job has taken out, be they there again by now."""
+
+        def is_unneeded(worker: WorkerStatus) -> bool:
+            task = job.tasks.get(worker.task_id)
+            return task is None or task.epoch != worker.epoch
+
+        self._forget_where(done, lambda each: is_unneeded(each) and not each.may_run)
+        self._stop(done, filter(is_unneeded, self._living(done)))
 
     def _outdated(self, done: WorkerCheck, job: Job) -> Iterator[WorkerStatus]:
         for worker in self._living(done):
@@ -265,11 +271,11 @@ class WorkerManager:
                 if look.now_s < retry.at:
                     done.next_at = min(done.next_at, retry.at)
                     return
-            found = look.checkpoints.checkpoints(self._job_id, task_id)
+            found = look.checkpoints.checkpoints(self._job_id, task_id, task.epoch)
             if found is None:
                 done.is_waiting = True
                 return
-            unit, fresh = current_unit(mode, lambda each: is_fresh(found, each))
+            unit, fresh = current_unit(mode, found)
         elif worker.stage is WorkerStage.FINISHED:
             after = next_unit(mode, worker.unit)
             if after is None:
@@ -288,6 +294,7 @@ class WorkerManager:
                 unit=unit,
                 is_fresh=fresh,
                 capture_id=chosen,
+                epoch=task.epoch,
                 cfg_mod_revision=task.cfg.mod_revision,
                 replaces=replaces,
             )
@@ -301,6 +308,7 @@ def _first_seen(unit_state: UnitState, status: UnitStatus, now_s: float) -> Work
         id=status.worker_id,
         unit=status.unit,
         capture_id=status.capture,
+        epoch=status.epoch,
         cfg_mod_revision=status.cfg_mod_revision,
         is_fresh=status.is_fresh,
         stage=WorkerStage.FINISHED if has_finished else WorkerStage.CREATING,

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from tests.simulation.run import Case, SeedFailed, run_case, run_seed
-from tests.simulation.world import World
+from tests.simulation.run import Case, Run, SeedFailed, run_case, shrunk
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+def main(run: Run = run_case, module: str = "tests.simulation") -> int:
+    """``run`` plays a case of that simulation, and raises ``SeedFailed``."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}")
     parser.add_argument("--seed", type=int, help="this one alone, with its story")
     parser.add_argument("--captures", type=int, default=3, help="of that seed")
     parser.add_argument("--without", type=_numbers, default=frozenset(), help="deeds of that seed")
@@ -24,14 +24,20 @@ def main() -> int:
     parser.add_argument("--likely", type=int, default=0, help="tried before the others")
     arguments = parser.parse_args()
     if arguments.seed is not None:
-        case = Case(seed=arguments.seed, captures=arguments.captures, without=arguments.without)
-        return _failures(lambda: run_case(case, is_told=True))
+        told = Case(
+            seed=arguments.seed,
+            captures=arguments.captures,
+            without=arguments.without,
+            module=module,
+        )
+        return _failures(lambda: print("\n".join(run(told).story)))
     gc.disable()  # looking for garbage all the time takes a sixth of a seed
     started = time.monotonic()
     failed = 0
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     for seed in (arguments.likely, *seeds) if arguments.hunt else seeds:
-        failed += _failures(partial(_run, seed, is_told_small=not arguments.hunt))
+        case = Case(seed=seed, module=module)
+        failed += _failures(partial(_run, run, case, is_told_small=not arguments.hunt))
         if failed and arguments.hunt:
             return 1
         if seed % 20 == 0:
@@ -44,11 +50,14 @@ def _numbers(text: str) -> frozenset[int]:
     return frozenset(map(int, text.split(",")))
 
 
-def _run(seed: int, *, is_told_small: bool) -> World:
-    return run_seed(seed) if is_told_small else run_case(Case(seed=seed))
+def _run(run: Run, case: Case, *, is_told_small: bool) -> None:
+    try:
+        run(case)
+    except SeedFailed as error:
+        raise shrunk(error, run) if is_told_small else error from error
 
 
-def _failures(run: Callable[[], World]) -> int:
+def _failures(run: Callable[[], None]) -> int:
     try:
         run()
     except SeedFailed as error:

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.mutate`: are the bugs of `mutations.toml` found, each by some seed?
+"""`python -m tests.simulation.mutate`: does some seed find each bug of each `mutations.toml`?
 
 Each is planted into a copy of the tree, where the simulation runs in a process of its own.
 """
@@ -23,7 +23,10 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 COPIED: Final = ("conf", "coordination", "sinks", "streaming", "tests")
-LIST: Final = Path(__file__).with_name("mutations.toml")
+LISTS: Final = {  # of each simulation
+    "tests.simulation": Path(__file__).with_name("mutations.toml"),
+    "tests.simulation.jobs": Path(__file__).parent / "jobs/mutations.toml",
+}
 FOUND: Final = re.compile(r"^seed (\d+) at .*", re.MULTILINE)
 
 
@@ -38,6 +41,7 @@ class Mutation:
     new: str
     seed: int = 0
     sample: bool = False
+    module: str = "tests.simulation"
 
     def planted(self, text: str) -> str:
         """Raises ``ValueError`` unless the old text stands there once."""
@@ -56,15 +60,18 @@ class Outcome:
 
 
 def mutations() -> list[Mutation]:
-    text = LIST.read_text(encoding="utf-8")
-    return [Mutation(name=name, **each) for name, each in tomllib.loads(text).items()]
+    return [
+        Mutation(name=name, module=module, **each)
+        for module, path in LISTS.items()
+        for name, each in tomllib.loads(path.read_text(encoding="utf-8")).items()
+    ]
 
 
 def hunt(mutation: Mutation, seeds: int) -> Outcome:
     """Run seeds until one fails."""
     started = time.monotonic()
     with _tree_with(mutation) as tree:
-        command = [sys.executable, "-m", "tests.simulation", "--hunt"]
+        command = [sys.executable, "-m", mutation.module, "--hunt"]
         command += ["--seeds", str(seeds), "--likely", str(mutation.seed)]
         run = subprocess.run(
             command,
@@ -95,10 +102,11 @@ def _tree_with(mutation: Mutation) -> Iterator[Path]:
 
 def _keep(found: Mapping[str, int]) -> None:
     """As what each is tried with first."""
-    text = LIST.read_text(encoding="utf-8")
-    for name, seed in found.items():
-        text = re.sub(rf"(\[{name}\]\n)(seed = \d+\n)?", rf"\g<1>seed = {seed}\n", text)
-    LIST.write_text(text, encoding="utf-8")
+    for path in LISTS.values():
+        text = path.read_text(encoding="utf-8")
+        for name, seed in found.items():
+            text = re.sub(rf"(\[{name}\]\n)(seed = \d+\n)?", rf"\g<1>seed = {seed}\n", text)
+        path.write_text(text, encoding="utf-8")
 
 
 def main() -> int:
@@ -106,7 +114,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="of mutations; none: all")
     parser.add_argument("--seeds", type=int, default=1000, help="so many at most for each")
     parser.add_argument("--jobs", type=int, default=2, help="so many at a time")
-    parser.add_argument("--keep", action="store_true", help="the seeds, in mutations.toml")
+    parser.add_argument("--keep", action="store_true", help="the seeds, in each mutations.toml")
     arguments = parser.parse_args()
     chosen = [each for each in mutations() if not arguments.names or each.name in arguments.names]
     for mutation in chosen:  # before hours are spent on the others

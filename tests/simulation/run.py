@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_warehouse import InvariantBroken
 from tests.simulation.faults import Faults
 from tests.simulation.instruments import instruments
 from tests.simulation.invariants import Watchman
-from tests.simulation.world import STARTED_AT, STEP_S, ErrorCatcher, World
+from tests.simulation.world import STARTED_AT, STEP_S, ErrorCatcher, SimClock, World
 
 FAULTY_STEPS = 80
 HEALING_STEPS = 240  # I9: within a minute of virtual time all is well again
@@ -33,9 +34,11 @@ class Case:
     seed: int
     captures: int = CAPTURES
     without: frozenset[int] = frozenset()  # numbers of deeds
+    module: str = "tests.simulation"  # which simulation
 
     def __str__(self) -> str:
-        text = f"--seed {self.seed}"
+        """What to give to Python to see it again."""
+        text = f"{self.module} --seed {self.seed}"
         if self.captures != CAPTURES:
             text += f" --captures {self.captures}"
         if self.without:
@@ -43,44 +46,52 @@ class Case:
         return text
 
 
+class Played(Protocol):
+    """A world, of whatever simulation."""
+
+    story: list[str]
+    clock: SimClock
+
+
+Run = Callable[["Case"], Played]
+
+
 class SeedFailed(AssertionError):
     """Says which seed, how to see it again, and its story."""
 
-    def __init__(self, case: Case, world: World, deeds: int, error: Exception) -> None:
+    def __init__(self, case: Case, world: Played, deeds: int, error: Exception) -> None:
         story = "\n".join(world.story)
         super().__init__(
             f"seed {case.seed} at {world.clock.now_s - STARTED_AT:.2f} s: {error!r}\n{story}\n"
-            f"again: python -m tests.simulation {case}"
+            f"again: python -m {case}"
         )
         self.case = case
         self.deeds = deeds
         self.kind = re.sub(r"\d+", "", repr(error))  # the same bug, of whatever node and table
 
 
-def run_seed(seed: int, *, is_told: bool = False) -> World:
+def run_seed(seed: int) -> World:
     """Raises ``SeedFailed``, of a smaller case if one fails in the same way."""
     try:
-        return run_case(Case(seed=seed), is_told=is_told)
+        return run_case(Case(seed=seed))
     except SeedFailed as error:
         raise shrunk(error) from error
 
 
-def run_case(case: Case, *, is_told: bool = False) -> World:
+def run_case(case: Case) -> World:
     """Raises ``SeedFailed``."""
     world = World(case.seed, captures=case.captures)
     world.goes_on_without_the_hung = True
     faults = Faults(world, case.without)
     try:
-        with _caught_errors(world), instruments():
+        with caught_errors(world.errors), instruments():
             _run(world, faults)
     except Exception as error:
         raise SeedFailed(case, world, faults.deeds, error) from error
-    if is_told:
-        print("\n".join(world.story))
     return world
 
 
-def shrunk(failed: SeedFailed) -> SeedFailed:
+def shrunk(failed: SeedFailed, run: Run = run_case) -> SeedFailed:
     """The smallest that was found in `SHRINKING_RUNS`."""
     runs = SHRINKING_RUNS
     size = failed.deeds
@@ -90,21 +101,21 @@ def shrunk(failed: SeedFailed) -> SeedFailed:
         for start in range(0, len(left), size):
             without = failed.case.without.union(left[start : start + size])
             runs -= 1
-            smaller = smaller or _fails_alike(failed, replace(failed.case, without=without))
+            smaller = smaller or _fails_alike(failed, replace(failed.case, without=without), run)
             if smaller is not None or runs <= 0:
                 break
         failed = smaller or failed
         size = size if smaller is not None and len(left) > size else size // 2
     for captures in range(1, failed.case.captures):
-        found = _fails_alike(failed, replace(failed.case, captures=captures))
+        found = _fails_alike(failed, replace(failed.case, captures=captures), run)
         if found is not None:
             return found
     return failed
 
 
-def _fails_alike(failed: SeedFailed, case: Case) -> SeedFailed | None:
+def _fails_alike(failed: SeedFailed, case: Case, run: Run) -> SeedFailed | None:
     try:
-        run_case(case)
+        run(case)
     except SeedFailed as error:
         return error if error.kind == failed.kind else None
     return None
@@ -129,8 +140,8 @@ def _run(world: World, faults: Faults) -> None:
 
 
 @contextmanager
-def _caught_errors(world: World) -> Iterator[None]:
-    logger, catcher = logging.getLogger("coordination"), ErrorCatcher(world)
+def caught_errors(errors: list[str]) -> Iterator[None]:
+    logger, catcher = logging.getLogger("coordination"), ErrorCatcher(errors)
     before = logger.level, logger.propagate
     logger.addHandler(catcher)
     logger.setLevel(logging.ERROR)

@@ -86,7 +86,7 @@ def test_a_seed_that_fails_is_made_small(monkeypatch: pytest.MonkeyPatch) -> Non
     failed = first_failure()
     assert len(failed.case.without) == failed.deeds - 1
     assert failed.case.captures == 1
-    assert f"again: python -m tests.simulation {failed.case}" in str(failed)
+    assert f"again: python -m {failed.case}" in str(failed)
 
 
 def first_failure() -> SeedFailed:

@@ -312,9 +312,10 @@ class World:
 class ErrorCatcher(logging.Handler):
     """Whatever the program calls an error is one, unless it was played."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, errors: list[str]) -> None:
+        """``errors``: where their texts go."""
         super().__init__(logging.ERROR)
-        self._world = world
+        self._errors = errors
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
@@ -326,4 +327,4 @@ class ErrorCatcher(logging.Handler):
                 text = str(error)
             else:
                 text = f"{text}: {type(error).__name__}: {error}"
-        self._world.errors.append(text)
+        self._errors.append(text)

@@ -89,8 +89,8 @@ class Cluster:
         self.reactor = JobMasters(
             CaptureID("master"),
             self.checkpoints,
-            self.agent,
             utc_now=lambda: f"at {self.clock.monotonic():g}",
+            wake=lambda: None,
         )
         self.state = JobsReactorState(self.id, removal_grace_s=GRACE_S)
         self.worker = EtcdWorker(
@@ -110,9 +110,11 @@ class Cluster:
         for _ in range(max(1, round(seconds / STEP_S))):
             self.clock.advance(STEP_S)
             self.network.advance_to(self.clock.monotonic())
+            self.reactor.post(self.agent.receive())
             for _ in range(2):
                 self.worker.run_once()
                 self._see_etcd()
+            self.agent.send(self.reactor.take_outbox())
             for node in list(self.nodes.values()):
                 node.step()
 
@@ -138,7 +140,7 @@ class Cluster:
         return self.reactor.masters[COPY]
 
     def copy(self, task_id: TaskID = T1, job_id: JobID = COPY) -> Copy:
-        return self.copies.of((job_id, task_id))
+        return self.copies.latest(job_id, task_id)
 
     def where(self) -> dict[TaskID, tuple[CaptureID, str, str]]:
         """Each task's worker: its capture, unit and stage."""

@@ -1,14 +1,14 @@
 """Units that copy nothing: a dump and a load are so many chunks, a sync goes on for ever. What they
 have done lies in a `Copies`, as it would in the lake: it outlives units, captures and masters.
 
-`Copies` refuses what no order of events may bring: two that write one task, a unit before the one
-before it has finished, a chunk twice.
+`Copies` refuses what no order of events may bring (J1 to J3 of docs/cluster.md): two that write one
+task, a unit before the one before it has finished, a chunk twice.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coordination.errors import TidelakeError
@@ -17,11 +17,10 @@ from coordination.jobmaster.ports import Checkpoints, CheckpointStatus, UnitRepo
 from coordination.jobmaster.stages import TaskStage
 from coordination.jobmaster.units import UNIT_SEQUENCE, TaskMode, Unit
 from coordination.model import JobID, TaskID, WorkerID
-from tests.fakes.fake_warehouse import InvariantBroken, require
+from tests.fakes.fake_warehouse import require
 
 CHUNKS = 4
-BEFORE = {Unit.DUMP: None, Unit.LOAD: Unit.DUMP, Unit.SYNC: Unit.LOAD}
-TaskKey = tuple[JobID, TaskID]
+TaskKey = tuple[JobID, TaskID, int]  # and the task's epoch
 
 
 @dataclass
@@ -30,8 +29,11 @@ class Copy:
 
     done: dict[Unit, int] = field(default_factory=dict)
     finished: set[Unit] = field(default_factory=set)
-    began: list[WorkerID] = field(default_factory=list)  # workers, in the order of their beginning
-    writer: FakeUnit | None = None
+    units: list[FakeUnit] = field(default_factory=list)  # in the order of their beginning
+
+    @property
+    def began(self) -> list[WorkerID]:
+        return [each.order.worker_id for each in self.units]
 
 
 class Copies:
@@ -41,27 +43,49 @@ class Copies:
     def of(self, key: TaskKey) -> Copy:
         return self.tasks.setdefault(key, Copy())
 
+    def latest(self, job_id: JobID, task_id: TaskID) -> Copy:
+        """The copy of the last task of that name."""
+        found = [key for key in self.tasks if key[:2] == (job_id, task_id)]
+        return self.tasks[max(found)] if found else Copy()
+
     def begin(self, unit: FakeUnit) -> None:
-        copy, order = self.of(unit.key), unit.order
+        copy, order = unit.copy, unit.order
         require(order.worker_id not in copy.began, f"J1: worker {order.worker_id} begins twice")
-        copy.began.append(order.worker_id)
+        for other in self._units_of(unit.key):
+            is_over = not other.may_write and not other.is_under_way
+            require(is_over, f"J1: {unit} begins while {other} may write")
+        copy.units.append(unit)
         sequence = UNIT_SEQUENCE[TaskMode(order.task_mode)]
         require(order.unit in sequence, f"J2: {order.unit} is no unit of {order.task_mode}")
         for earlier in sequence[: sequence.index(order.unit)]:
-            is_over = earlier in copy.finished or order.unit in copy.done
+            is_over = earlier in copy.finished
             require(is_over, f"J2: {order.unit} begins before {earlier} has finished")
+        is_last = order.unit is sequence[-1]
+        is_over = order.unit in copy.finished
+        require(is_last or not is_over, f"J3: {unit} begins what has finished")
         is_first = order.unit not in copy.done
-        require(order.is_fresh == is_first, f"J3: {order.unit} takes its checkpoint for another")
-        require(order.unit not in copy.finished, f"J3: {order.unit} is begun after its end")
+        require(order.is_fresh == is_first, f"J3: {unit} is wrong about its checkpoint")
 
-    def write(self, unit: FakeUnit) -> None:
-        """One chunk."""
-        copy = self.of(unit.key)
-        other = copy.writer
-        if other is not None and other is not unit and other.may_write:
-            raise InvariantBroken(f"J1: {other} and {unit} both write {unit.key[1]}")
-        copy.writer = unit
-        copy.done[unit.order.unit] = copy.done.get(unit.order.unit, 0) + 1
+    def _units_of(self, key: TaskKey) -> list[FakeUnit]:
+        """All that were ever begun for a task of that name."""
+        return [
+            each
+            for other, copy in self.tasks.items()
+            if other[:2] == key[:2]
+            for each in copy.units
+        ]
+
+    def land(self, unit: FakeUnit) -> None:
+        """A chunk of the unit is in the lake."""
+        copy, which = unit.copy, unit.order.unit
+        unit.is_under_way = False
+        require(self.tasks.get(unit.key) is copy, f"J1: {unit} writes after its job was deleted")
+        require(copy.units[-1] is unit, f"J1: {unit} writes after {copy.units[-1]} has begun")
+        copy.done[which] = copy.done.get(which, 0) + 1
+        if which is not Unit.SYNC:
+            require(copy.done[which] <= CHUNKS, f"J3: {unit} copies a chunk twice")
+            if copy.done[which] == CHUNKS:
+                copy.finished.add(which)
 
     def checkpoints(self, key: TaskKey) -> Checkpoints:
         copy = self.tasks.get(key, Copy())
@@ -73,9 +97,9 @@ class Copies:
     def remove(self, job_id: JobID) -> None:
         for key, copy in list(self.tasks.items()):
             if key[0] == job_id:
-                writer = copy.writer
-                is_over = writer is None or not writer.may_write
-                require(is_over, f"J1: {writer} writes while its checkpoints are removed")
+                for unit in copy.units:
+                    is_over = not unit.may_write and not unit.is_under_way
+                    require(is_over, f"J1: the checkpoints of {unit} are removed under it")
                 del self.tasks[key]
 
 
@@ -89,6 +113,8 @@ class FakeUnit:
         self.error = ""
         self.is_closed = False
         self.is_closing = False
+        self.is_under_way = False  # a chunk: it lands whatever becomes of the unit
+        self.copy = units.copies.of(key)
         self._units = units
         self._is_paused = order.stage is TaskStage.PAUSED
         self._waits = units.dice(units.slow_steps)  # steps until it has begun, or closed
@@ -101,7 +127,7 @@ class FakeUnit:
         return not self.is_closed and self._units.is_trusted()
 
     def report(self) -> UnitReport:
-        done = self._units.copies.of(self.key).done.get(self.order.unit, 0)
+        done = self.copy.done.get(self.order.unit, 0)
         return UnitReport(stage=self.stage, error=self.error, status={"chunks": done})
 
     def pause(self) -> None:
@@ -123,29 +149,26 @@ class FakeUnit:
             self.stage, self.error = TaskStage.ERROR, error
 
     def die(self, error: str) -> None:
-        """It ends of itself."""
+        """It ends of itself, with its next step."""
         if self.stage is not TaskStage.FINISHED:
             self.error = error
-        self.is_closed = True
+        self.is_closing, self._waits = True, 0
 
     def step(self) -> None:
-        if self.is_closed:
+        if self.is_closed or self.is_under_way:
             return
-        if self._waits > 0:
+        is_over = self.order.unit in self.copy.finished
+        if is_over and self.stage is TaskStage.RUNNING and not self.error:
+            self.stage = TaskStage.FINISHED
+        elif self._waits > 0:
             self._waits -= 1
         elif self.is_closing:
             self.is_closed = True
         elif self.stage is TaskStage.INITING:
             self.stage = TaskStage.PAUSED if self._is_paused else TaskStage.RUNNING
         elif self.stage is TaskStage.RUNNING and self._units.is_trusted():
-            self._write()
-
-    def _write(self) -> None:
-        copy, unit = self._units.copies.of(self.key), self.order.unit
-        self._units.copies.write(self)
-        if unit is not Unit.SYNC and copy.done[unit] >= CHUNKS:
-            copy.finished.add(unit)
-            self.stage = TaskStage.FINISHED
+            self.is_under_way = True
+            self._units.send(self)
 
 
 class FakeUnits:
@@ -158,7 +181,10 @@ class FakeUnits:
         *,
         rng: random.Random | None = None,
         is_trusted: Callable[[], bool] = lambda: True,
+        send: Callable[[FakeUnit], None] | None = None,
     ) -> None:
+        """``send`` has a chunk of a unit land, now or later."""
+        self.send = send or copies.land
         self.copies = copies
         self.node = node
         self.is_trusted = is_trusted
@@ -173,7 +199,7 @@ class FakeUnits:
     def open_unit(self, job_id: JobID, order: CreateWorker, wake: Callable[[], None]) -> FakeUnit:
         if self.refuses:
             raise TidelakeError(self.refuses)
-        unit = FakeUnit(self, (job_id, order.task_id), order)
+        unit = FakeUnit(self, (job_id, order.task_id, order.epoch), order)
         self.copies.begin(unit)
         self.opened.append(unit)
         wake()
@@ -195,8 +221,8 @@ class FakeCheckpoints:
         self._rng = rng or random.Random(0)
         self._reads: dict[TaskKey, tuple[int, Checkpoints]] = {}
 
-    def checkpoints(self, job_id: JobID, task_id: TaskID) -> Checkpoints | None:
-        key = (job_id, task_id)
+    def checkpoints(self, job_id: JobID, task_id: TaskID, epoch: int) -> Checkpoints | None:
+        key = (job_id, task_id, epoch)
         if key not in self._reads:
             calls = self._rng.randint(1, self.slow_calls)
             self._reads[key] = (calls, self._copies.checkpoints(key))
@@ -216,7 +242,3 @@ class FakeCheckpoints:
     def _may_fail(self) -> None:
         if self._rng.random() < self.fails:
             raise TidelakeError("the lake does not answer")
-
-
-def done(copies: Copies, job_id: JobID, task_id: TaskID) -> Mapping[Unit, int]:
-    return copies.of((job_id, task_id)).done

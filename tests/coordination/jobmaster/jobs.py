@@ -42,6 +42,7 @@ def unit_status(
     capture: CaptureID = A,
     *,
     revision: int = 0,
+    epoch: int = 0,
 ) -> UnitStatus:
     return UnitStatus(
         unit=unit,
@@ -50,6 +51,7 @@ def unit_status(
         cfg_mod_revision=revision,
         worker_id=WorkerID(worker_id),
         capture=capture,
+        epoch=epoch,
         is_fresh=True,
     )
 
@@ -64,6 +66,7 @@ def unit_state(*current: UnitStatus, finished: Iterable[UnitStatus] = ()) -> Uni
             created_time=each.created_time,
             finished_time=each.created_time,
             worker_id=each.worker_id,
+            epoch=each.epoch,
         )
         ended[each.task] = (*ended.get(each.task, ()), status)
     return UnitState(current={each.task: each for each in current}, finished=ended)
@@ -103,8 +106,8 @@ class FixedCheckpoints:
         self.removed: list[JobID] = []
         self.remove_error = ""
 
-    def checkpoints(self, job_id: JobID, task_id: TaskID) -> Checkpoints | None:
-        assert job_id == COPY
+    def checkpoints(self, job_id: JobID, task_id: TaskID, epoch: int) -> Checkpoints | None:
+        assert (job_id, epoch) == (COPY, 0)
         self.asked.append(task_id)
         if task_id in self.errors:
             raise TidelakeError(self.errors[task_id])

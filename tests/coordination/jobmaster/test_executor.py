@@ -33,6 +33,7 @@ def create(
     return CreateWorker(
         task_id=T1,
         worker_id=WorkerID(worker_id),
+        epoch=1,
         unit=unit,
         task_mode="all",
         cfg_mod_revision=0,
@@ -110,7 +111,7 @@ def test_a_doubled_order_has_no_second_effect(host: Host) -> None:
 
 def test_a_finished_worker_is_reported_once_it_has_closed_and_again_when_asked(host: Host) -> None:
     host.tell(create())
-    *_, finished = host.turn(CHUNKS + 2)
+    *_, finished = host.turn(CHUNKS + 3)
     assert shown([finished]) == [(1, WorkerStage.FINISHED, TaskStage.FINISHED)]
     assert host.executor.is_closed
     assert host.tell(create(), query(), stop()) == [finished] * 3
@@ -190,7 +191,7 @@ def test_pause_and_resume_are_followed_in_the_order_of_their_numbers(host: Host)
 def test_a_task_that_is_paused_begins_paused(host: Host) -> None:
     host.tell(create(stage=TaskStage.PAUSED))
     assert shown(host.turn(3)) == [(1, ONLINE, TaskStage.PAUSED)]
-    assert host.copies.checkpoints((COPY, T1)) == {}
+    assert host.copies.checkpoints((COPY, T1, 1)) == {}
 
 
 def test_an_error_that_holds_a_task_is_told_at_once(host: Host) -> None:

@@ -184,7 +184,7 @@ def test_a_deleted_job_ends_with_its_workers_its_checkpoints_and_its_keys(
     cluster.checkpoints.fails = 0.0
     until(cluster, lambda: not cluster.reactor.masters, 15)
     assert read_jobs(cluster.client, cluster.id) == {}
-    assert cluster.copies.checkpoints((COPY, T1)) == {}
+    assert cluster.copies.tasks == {}
     cluster.operator.create(COPY, {T1: cfg()})
     until(cluster, lambda: cluster.copy().done.get(Unit.DUMP) == CHUNKS)
 

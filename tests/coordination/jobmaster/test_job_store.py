@@ -45,7 +45,7 @@ def new(
     task_id: TaskID = T1, unit: Unit = Unit.DUMP, capture: CaptureID = A, **fields: object
 ) -> NewWorker:
     made = NewWorker(
-        task_id=task_id, unit=unit, is_fresh=True, capture_id=capture, cfg_mod_revision=0
+        task_id=task_id, unit=unit, is_fresh=True, capture_id=capture, epoch=1, cfg_mod_revision=0
     )
     return replace(made, **fields)  # type: ignore[arg-type]
 
@@ -70,11 +70,13 @@ def test_a_job_lies_under_dms_key_with_dms_fields(copy: Store) -> None:
                 "Cfg": {"TaskMode": "all", "ModRevision": 0, "config": {}},
                 "Stage": "Running",
                 "stage-number": 0,
+                "epoch": 1,
             },
             "mysql-2": {
                 "Cfg": {"TaskMode": "all", "ModRevision": 0, "config": {"filters": ["x"]}},
                 "Stage": "Running",
                 "stage-number": 0,
+                "epoch": 1,
             },
         },
         "Deleting": False,
@@ -128,11 +130,12 @@ def test_an_update_keeps_stages_and_counts_up_what_has_changed(copy: Store) -> N
     assert job.tasks[T2].cfg.mod_revision == 0
 
 
-def test_a_task_that_comes_back_has_another_revision(copy: Store) -> None:
+def test_a_task_that_comes_back_is_another_one(copy: Store) -> None:
     copy.operator.update(COPY, {T1: cfg()})
     assert list(copy.job.tasks) == [T1]
     copy.operator.update(COPY, {T1: cfg(), T2: cfg(filters=["x"])})
     assert copy.job.tasks[T2].cfg.mod_revision == 2
+    assert copy.job.tasks[T2].epoch > copy.job.tasks[T1].epoch == 1
     assert copy.job.tasks[T1].cfg.mod_revision == 0
 
 
@@ -231,6 +234,7 @@ def test_a_worker_is_in_etcd_before_it_begins(copy: Store) -> None:
             "CfgModRevision": 0,
             "worker-id": 2,  # the job's epoch was 1: one counter of the cluster
             "capture": "a",
+            "epoch": 1,
             "is-fresh": True,
         }
     }
@@ -248,7 +252,7 @@ def test_a_task_has_one_worker(copy: Store) -> None:
 def test_no_worker_is_created_for_a_task_that_was_changed_meanwhile(copy: Store) -> None:
     found = copy.found.writes()
     copy.operator.update(COPY, {T1: cfg(routes=["r"])})
-    for outdated in (new(), new(T2)):
+    for outdated in (new(), new(T2), new(cfg_mod_revision=1, epoch=9)):
         with pytest.raises(JobUpdateRefused, match="was changed"):
             copy.commit(found.create_worker(outdated, AT))
     copy.operator.stop(COPY)
@@ -301,6 +305,18 @@ def test_a_unit_that_finishes_again_has_one_entry_that_of_its_last_run(copy: Sto
         copy.commit(copy.found.writes().forget_worker(T1, last))
     [ended] = copy.unit_state.finished[T1]
     assert (ended.created_time, ended.finished_time, ended.worker_id) == ("3", "9", last)
+
+
+def test_what_an_earlier_task_of_the_name_has_finished_is_forgotten(copy: Store) -> None:
+    copy.commit(copy.found.writes().create_worker(new(), AT))
+    copy.commit(copy.found.writes().finish_worker(T1, worker(copy), {}, AT))
+    copy.operator.update(COPY, {T2: cfg(filters=["x"])})
+    copy.operator.update(COPY, {T1: cfg()})
+    copy.commit(copy.found.writes().forget_worker(T1, worker(copy)))
+    task = copy.job.tasks[T1]
+    later = new(epoch=task.epoch, cfg_mod_revision=task.cfg.mod_revision)
+    copy.commit(copy.found.writes().create_worker(later, AT))
+    assert copy.unit_state.finished == {}
 
 
 def test_a_late_end_of_an_old_worker_is_not_recorded(copy: Store) -> None:

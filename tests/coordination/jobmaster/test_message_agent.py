@@ -30,6 +30,7 @@ BODIES = (
     CreateWorker(
         task_id=TASK,
         worker_id=WORKER,
+        epoch=3,
         unit=Unit.LOAD,
         task_mode="all",
         cfg_mod_revision=2,
