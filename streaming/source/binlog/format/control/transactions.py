@@ -60,7 +60,8 @@ _SHOWN: Final = 256  # bytes of a statement in which its first words, and an XA 
 
 
 def transactions(events: Events, *, is_inside: bool = False) -> Transactions:
-    """``is_inside``: the block begins within a group."""
+    """``is_inside``: the block begins within a group. A GTID is not to be cut off from the event
+    behind it: the two together tell a statement of its own from a transaction."""
     kind = events.kind
     ends = np.zeros(len(events), np.int8)
     ends[kind == EventType.XID] = GroupKind.ROWS
