@@ -75,7 +75,10 @@ class BinlogSettings:
     connect_timeout_s: Above0 = setting(
         "connect-timeout-s", 10, "seconds for a connection to be made"
     )
-    chunk_rows: Above0 = setting("chunk-rows", 50_000, "rows of a table that are copied at a time")
+    chunk_rows: Above0 | None = setting(
+        "chunk-rows",
+        says="rows that one SELECT of a copy or a comparison reads; without it, some 64 MiB",
+    )
     connections: Above0 = setting("connections", 4, "connections by which tables are copied")
 
     @property

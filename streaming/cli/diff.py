@@ -63,7 +63,7 @@ def diff(
 ) -> None:
     """Compare every cell of the tables with the database's, while both go on.
 
-    Reads each table of the database once, by one connection, in chunks of `chunk-rows`,
+    Reads each table of the database once, by one connection, in chunks of some 64 MiB,
     and the Delta table once. A row that differs is asked again, until the table has passed
     what the database had: so a change that is on its way is no difference. Names the rows
     and columns that differ.

@@ -40,11 +40,11 @@ Told = Callable[[int, int], None]
 class DiffLimits:
     """``wait_s``: how long a table may take to come to what the database had at a reading.
     ``rows_per_s``: so many rows are read off the database at most; None: as fast as it gives them.
-    ``chunk_rows`` of a SELECT."""
+    ``chunk_rows`` of a SELECT; None: some 64 MiB."""
 
     wait_s: float = WAIT_S
     rows_per_s: int | None = None
-    chunk_rows: int = 50_000
+    chunk_rows: int | None = None
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ def compare_tables(
         return compare_table(
             name,
             lambda: open_newest(sink.warehouse, name, options),
-            DatabaseRows(session, table, rules, chunk_rows=limits.chunk_rows, pause=pace),
+            DatabaseRows(session, table, rules, rows_per_chunk=limits.chunk_rows, pause=pace),
             LowWaterPassing(source, rows, patience_s=limits.wait_s),
             progressed.more,
         )

@@ -7,7 +7,7 @@ casts that every change goes through. So a difference that is found is one of th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,20 +19,13 @@ from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column
 from sinks.types.text_arrays import CastRules, Mask, as_mask
 from streaming.operations.diff.fingerprints import Batch
-from streaming.operations.diff.keyset import (
-    KEYS_AT_A_TIME,
-    Chunk,
-    is_ordered,
-    order,
-    where,
-    where_keys,
-)
+from streaming.operations.diff.key_lookup import KEYS_AT_A_TIME, where_keys
 from streaming.operations.diff.shape import Shape
 from streaming.source.dump.cells import UnreadableCells, cells_of, selected
+from streaming.source.dump.chunks import chunk_rows
+from streaming.source.dump.key_ranges import Bound, KeyRange, bound_statement, rows_statement
 from streaming.source.dump.session import Session
 from streaming.source.dump.source_table import SourceColumn, SourceTable
-
-WHOLE: Final = Chunk()
 
 
 class DatabaseRows:
@@ -44,82 +37,66 @@ class DatabaseRows:
         table: SourceTable,
         rules: CastRules,
         *,
-        chunk_rows: int,
+        rows_per_chunk: int | None = None,
         pause: Callable[[int], None] = lambda _rows: None,
     ) -> None:
-        """``pause`` is called after each chunk with the number of its rows."""
+        """``rows_per_chunk``: None: some 64 MiB. ``pause`` is called after each chunk with the
+        number of its rows."""
         self._session = session
         self._table = table
         self._types = {column.name: column.type for column in table.columns}
-        self._by_lower = {column.name.lower(): column for column in table.columns}
+        self._at = {column.name.lower(): at for at, column in enumerate(table.columns)}
         self._rules = rules
-        self._chunk_rows = chunk_rows
+        self._chunk_rows = rows_per_chunk or chunk_rows(table)
         self._pause = pause
-        self._chunks: list[Chunk] = []  # by place
+        self._chunks: list[KeyRange] = []  # by place
 
     @property
     def columns(self) -> Mapping[str, MySQLType]:
         return self._types
 
     def batches(self, shape: Shape) -> Iterator[Batch]:
-        names = [self._source(column).name for column in shape.key]
-        types = [self._source(column).type for column in shape.key]
         self._chunks = []
-        if not (is_ordered(types) and self._is_unique(names)):
-            self._chunks.append(WHOLE)
-            yield from self._select(shape, "", place=0)
-            return
-        after: tuple[bytes, ...] | None = None
+        after: Bound | None = None
         while True:
-            place, rows = len(self._chunks), 0
-            self._chunks.append(Chunk(after))
-            tail = f"{where(names, types, Chunk(after))}{order(names)} LIMIT {self._chunk_rows}"
-            for texts, batch in self._blocks(shape, tail, place):
-                rows += len(texts[0])
-                after = tuple(each[-1].as_py() for each in texts[: len(shape.key)])
-                yield batch
-            self._pause(rows)
-            if rows < self._chunk_rows:
+            upto = self._end(KeyRange(after, None)) if self._table.key else None
+            self._chunks.append(KeyRange(after, upto))
+            yield from self.chunk(shape, len(self._chunks) - 1)
+            if upto is None:
                 return
-            self._chunks[place] = Chunk(self._chunks[place].after, after)
+            after = upto
 
     def chunk(self, shape: Shape, place: int) -> Iterator[Batch]:
-        sources = [self._source(column) for column in shape.key]
-        names, types = [each.name for each in sources], [each.type for each in sources]
-        yield from self._select(shape, where(names, types, self._chunks[place]), place)
+        statement = rows_statement(self._table, self._chunks[place], None)
+        rows = 0
+        for batch in self._batches(shape, statement, place):
+            rows += len(batch.key[0])
+            yield batch
+        self._pause(rows)
+
+    def _end(self, of: KeyRange) -> Bound | None:
+        """The key of the chunk's last row; None: the chunk has all that is left."""
+        found = self._session.query(bound_statement(self._table, of, self._chunk_rows))
+        return tuple(map(str, found[0])) if found else None
 
     def rows(self, shape: Shape, keys: Sequence[Sequence[Any]]) -> Iterator[Batch]:
-        names = [self._source(column).name for column in shape.key]
+        names = [self._table.columns[self._at[column.name.lower()]].name for column in shape.key]
         types = [column.type for column in shape.key]
         for at in range(0, len(keys), KEYS_AT_A_TIME):
             some = keys[at : at + KEYS_AT_A_TIME]
-            yield from self._select(shape, where_keys(names, some, types), place=-1)
+            statement = f"{all_rows(self._table)}{where_keys(names, some, types)}"
+            yield from self._batches(shape, statement, place=-1)
             self._pause(len(some))
 
-    def _source(self, column: Column) -> SourceColumn:
-        return self._by_lower[column.name.lower()]
-
-    def _is_unique(self, names: Sequence[str]) -> bool:
-        """Whether the server has an index that orders the rows by this key."""
-        return tuple(names) == self._table.key
-
-    def _select(self, shape: Shape, tail: str, place: int) -> Iterator[Batch]:
-        for _, batch in self._blocks(shape, tail, place):
-            yield batch
-
-    def _blocks(
-        self, shape: Shape, tail: str, place: int
-    ) -> Iterator[tuple[list[pa.LargeBinaryArray], Batch]]:
-        sources = [self._source(column) for column in shape.columns]
-        asked = ", ".join(selected(each.name, each.type) for each in sources)
-        table = f"{quoted(self._table.name.schema)}.{quoted(self._table.name.table)}"
-        for texts in self._session.blocks(f"SELECT {asked} FROM {table}{tail}", len(sources)):
-            yield texts, self._batch(shape, texts, place)
+    def _batches(self, shape: Shape, statement: str, place: int) -> Iterator[Batch]:
+        for texts in self._session.blocks(statement, len(self._table.columns)):
+            yield self._batch(shape, texts, place)
 
     def _batch(self, shape: Shape, texts: list[pa.LargeBinaryArray], place: int) -> Batch:
         values, strange = [], np.zeros(len(texts[0]), np.bool_)
-        for column, found in zip(shape.columns, texts, strict=True):
-            array, failed = self._values(column, found)
+        for column in shape.columns:
+            at = self._at[column.name.lower()]
+            array, failed = self._values(column, self._table.columns[at], texts[at])
             values.append(array)
             if failed is not None:
                 strange |= failed
@@ -129,10 +106,18 @@ class DatabaseRows:
             tuple(values[:count]), tuple(values[count:]), place, strange if is_any else None
         )
 
-    def _values(self, column: Column, texts: pa.LargeBinaryArray) -> tuple[pa.Array, Mask | None]:
+    def _values(
+        self, column: Column, source: SourceColumn, texts: pa.LargeBinaryArray
+    ) -> tuple[pa.Array, Mask | None]:
         try:
-            cells = cells_of(texts, self._source(column).type)
+            cells = cells_of(texts, source.type)
         except UnreadableCells as error:
             raise TidelakeError(f"column {column.name} of {self._table.name}: {error}") from error
         cast = cast_column(cells, column, self._rules, are_typed=True)
         return cast.values, None if cast.failed is None else as_mask(cast.failed)
+
+
+def all_rows(table: SourceTable) -> str:
+    """The SELECT of the same columns as ``rows_statement``, for a condition of its own."""
+    columns = ", ".join(selected(each.name, each.type) for each in table.columns)
+    return f"SELECT {columns} FROM {quoted(table.name.schema)}.{quoted(table.name.table)}"

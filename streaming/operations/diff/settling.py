@@ -5,17 +5,18 @@ key that differs is asked again, in rounds. A round reads the table after its ch
 the database's last reading, then the database once more:
 
     database ──► checkpoint passes it ──► table ──► database ──► checkpoint passes it ──► …
-     before                                          after, which is the next round's before
+     before                                      after, several times;
+                                                 the last is the next round's before
 
 If the table has what the database had before or after, the key is equal. If the database had the
 same row before and after, and the table has another one, the key is a suspect: its row may have
-changed to and fro in between. A suspect with the same rows in the next round differs. All other
-keys are asked again.
+changed to and fro in between. Several looks afterwards see most rows that do so often. A suspect
+with the same rows in the next round differs. All other keys are asked again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -41,9 +42,9 @@ class Suspicion(StrEnum):
 class Sight(StrEnum):
     """A round's sight of a key."""
 
-    SAME = "the table has the row of before or after"
+    SAME = "the table has a row of before or after"
     STILL = "the database has one row before and after, and the table another"
-    MOVING = "the database has other rows before and after, and the table a third"
+    MOVING = "the database has several rows before and after, and the table another"
 
 
 # By the suspicion before and the sight: the verdict. A suspect that stood still with other rows
@@ -76,20 +77,38 @@ class Judged:
     again: Mapping[KeyHash, Asked]
 
 
-def sight(before: Row, lake: Row, after: Row) -> Sight:
-    if lake in (before, after):
+def sight(before: Row, lake: Row, after: Sequence[Row]) -> Sight:
+    theirs = {before, *after}
+    if lake in theirs:
         return Sight.SAME
-    return Sight.STILL if before == after else Sight.MOVING
+    return Sight.STILL if len(theirs) == 1 else Sight.MOVING
+
+
+def still(
+    asked: Mapping[KeyHash, Asked], lake: Mapping[KeyHash, Row], after: Mapping[KeyHash, Row]
+) -> list[KeyHash]:
+    """The keys that a first look afterwards shows still: the others need no further look."""
+    return [
+        key
+        for key, each in asked.items()
+        if sight(each.before, lake.get(key), [after.get(key)]) is Sight.STILL
+    ]
 
 
 def judged(
-    asked: Mapping[KeyHash, Asked], lake: Mapping[KeyHash, Row], after: Mapping[KeyHash, Row]
+    asked: Mapping[KeyHash, Asked],
+    lake: Mapping[KeyHash, Row],
+    after: Sequence[Mapping[KeyHash, Row]],
 ) -> Judged:
-    """One round. A key that ``lake`` or ``after`` lacks has no row there."""
+    """One round. ``after``: at least one look, the first at all keys, the others at those that were
+    ``still``. A key that ``lake`` or a look lacks has no row there."""
     equal, differing, again = set[KeyHash](), dict[KeyHash, tuple[Row, Row]](), {}
+    first_still = frozenset(still(asked, lake, after[0]))
     for key, each in asked.items():
-        ours, theirs = lake.get(key), after.get(key)
-        seen = sight(each.before, ours, theirs)
+        ours = lake.get(key)
+        looks = [look.get(key) for look in (after if key in first_still else after[:1])]
+        theirs = looks[-1]
+        seen = sight(each.before, ours, looks)
         is_suspect = each.suspect == (ours, theirs) and each.suspect is not None
         verdict = VERDICTS[Suspicion.SUSPECT if is_suspect else Suspicion.NONE, seen]
         if verdict is Verdict.EQUAL:

@@ -8,6 +8,8 @@ database, all rows ─► the table passes that ─► the table, all rows ─�
 
 from __future__ import annotations
 
+import random
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -15,6 +17,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from coordination.model import TableName
+from coordination.trust.clock import SystemClock
 from sinks.types.mysql_type import MySQLType
 from streaming.operations.diff.findings import Kind, RowFinding, TableFinding
 from streaming.operations.diff.fingerprints import (
@@ -34,11 +37,14 @@ from streaming.operations.diff.fingerprints import (
 )
 from streaming.operations.diff.lake_rows import LakeVersion
 from streaming.operations.diff.passing import Passing
-from streaming.operations.diff.settling import Asked, judged
+from streaming.operations.diff.settling import Asked, judged, still
 from streaming.operations.diff.shape import NotComparable, Shape, compared
 
 MOST_ASKED: Final = 10_000  # keys that are asked again
 MOST_ROUNDS: Final = 8  # a row that changes in each of them is not settled
+FURTHER_LOOKS: Final = 8
+LOOK_AGAIN_S: Final = (0.01, 0.1)
+MOST_WATCHED: Final = 1_000  # keys at each of these looks
 MOST_SHOWN: Final = 20
 Told = Callable[[int], None]  # so many more rows were read
 KeyValues = tuple[Any, ...]
@@ -99,6 +105,8 @@ class _Comparison:
         self._database = database
         self._passing = passing
         self._told = told
+        self._clock = SystemClock()
+        self._never = threading.Event()
         self._version = newest()
         self._shape = self._compared()
 
@@ -155,10 +163,9 @@ class _Comparison:
             examples = _examples(asked, MOST_SHOWN - len(settled))
             lake = _read(self._version.batches(self._shape), self._shape, asked, examples)
             keys |= lake.keys
-            wanted = [keys[key] for key in asked if key in keys]
-            rows = self._database.rows(self._shape, wanted) if wanted else iter(())
-            database = _read(rows, self._shape, asked, examples)
-            verdict = judged(asked, lake.cells, database.cells)
+            database = self._of_database(asked, keys, examples)
+            looks = [database.cells, *self._further_looks(asked, keys, lake, database)]
+            verdict = judged(asked, lake.cells, looks)
             count += len(verdict.differing)
             seen = _Seen(self._shape, keys, lake, database)
             settled += seen.findings(verdict.differing, is_settled=True)
@@ -168,6 +175,30 @@ class _Comparison:
                 break
             self._look_again()
         return count, len(asked), [*settled, *last][:MOST_SHOWN]
+
+    def _of_database(
+        self,
+        asked: Collection[KeyHash],
+        keys: Mapping[KeyHash, KeyValues],
+        examples: Collection[KeyHash] = (),
+    ) -> Reading:
+        wanted = [keys[key] for key in asked if key in keys]
+        rows = self._database.rows(self._shape, wanted) if wanted else iter(())
+        return _read(rows, self._shape, asked, examples)
+
+    def _further_looks(
+        self,
+        asked: Mapping[KeyHash, Asked],
+        keys: Mapping[KeyHash, KeyValues],
+        lake: Reading,
+        first: Reading,
+    ) -> Iterator[Mapping[KeyHash, CellsHash]]:
+        """At rows that were still, at times that no writer's rhythm meets."""
+        suspects = still(asked, lake.cells, first.cells)[:MOST_WATCHED]
+        others = {key: first.cells[key] for key in first.cells.keys() - suspects}
+        for _ in range(FURTHER_LOOKS if suspects else 0):
+            self._clock.wait(self._never, random.uniform(*LOOK_AGAIN_S))
+            yield others | self._of_database(suspects, keys).cells
 
     def _key_values(self, found: Sequence[Differing]) -> dict[KeyHash, KeyValues]:
         """The keys that the database alone has, by their chunks; a row that is gone has none."""

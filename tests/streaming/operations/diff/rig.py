@@ -123,7 +123,7 @@ class Rig:
         ends = self.log.ends([PART])
         session = Session(self.connect)
         try:
-            rows = DatabaseRows(session, self._source_table(table), RULES, chunk_rows=1000)
+            rows = DatabaseRows(session, self._source_table(table), RULES, rows_per_chunk=1000)
             target = self._targets[table]
             types = {column.name: "" for column in target.schema.columns}
             shape = compared(target.schema, types, rows.columns)

@@ -16,6 +16,7 @@ from streaming.operations.diff.settling import (
     Suspicion,
     judged,
     sight,
+    still,
 )
 
 KEY, A, B, C = (1, 1), (10, 10), (20, 20), (30, 30)
@@ -23,7 +24,7 @@ KEY, A, B, C = (1, 1), (10, 10), (20, 20), (30, 30)
 
 def of(before: Row, lake: Row, after: Row, suspect: tuple[Row, Row] | None = None) -> Judged:
     present = {name: {} if row is None else {KEY: row} for name, row in (("l", lake), ("a", after))}
-    return judged({KEY: Asked(before, suspect)}, present["l"], present["a"])
+    return judged({KEY: Asked(before, suspect)}, present["l"], [present["a"]])
 
 
 def test_every_pair_has_a_verdict() -> None:
@@ -45,7 +46,7 @@ def test_every_pair_has_a_verdict() -> None:
     ],
 )
 def test_sights(before: Row, lake: Row, after: Row, seen: Sight) -> None:
-    assert sight(before, lake, after) is seen
+    assert sight(before, lake, [after]) is seen
 
 
 def test_a_row_that_stands_still_twice_differs() -> None:
@@ -66,6 +67,24 @@ def test_a_suspect_that_moved_is_asked_again_as_a_new_one() -> None:
     assert of(A, C, B, (C, A)).again == {KEY: Asked(B)}
 
 
+def test_further_looks_see_a_row_that_changes_to_and_fro() -> None:
+    asked = {KEY: Asked(A, (B, A))}
+    looks = [{KEY: A}, {KEY: A}, {KEY: C}]
+    assert judged(asked, {KEY: B}, looks).again == {KEY: Asked(C)}
+    assert judged(asked, {KEY: B}, [{KEY: A}, {KEY: B}, {KEY: A}]).equal == {KEY}
+    assert judged(asked, {KEY: B}, [{KEY: A}, {}]).again == {KEY: Asked(None)}
+    assert judged(asked, {KEY: B}, [{KEY: A}] * 9).differing == {KEY: (B, A)}
+
+
+def test_only_what_stands_still_is_looked_at_further() -> None:
+    other = (2, 2)
+    asked = {KEY: Asked(A), other: Asked(A)}
+    first = {KEY: A, other: C}
+    assert still(asked, {KEY: B, other: B}, first) == [KEY]
+    found = judged(asked, {KEY: B, other: B}, [first, {KEY: A}])
+    assert found.again == {KEY: Asked(A, (B, A)), other: Asked(C)}
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_a_table_that_follows_is_never_found_to_differ(seed: int) -> None:
     """Rows change to and fro while both sides are read. The table is what the database was at some
@@ -81,7 +100,7 @@ def test_a_table_that_follows_is_never_found_to_differ(seed: int) -> None:
         last = len(history) - 1
         now = history[last]
         found = judged(
-            asked, {} if shown is None else {KEY: shown}, {} if now is None else {KEY: now}
+            asked, {} if shown is None else {KEY: shown}, [{} if now is None else {KEY: now}]
         )
         if found.differing:  # twice the same, to and fro: as likely as it is rare
             assert chance_of_that(history)
@@ -102,7 +121,7 @@ def test_a_row_that_is_wrong_is_found_once_the_database_stands_still(seed: int) 
     asked = {KEY: Asked(chance.choice([A, B, None]))}
     for is_still in (False, False, False, True, True, True):
         now = A if is_still else chance.choice([A, B, None])
-        found = judged(asked, {KEY: C}, {} if now is None else {KEY: now})
+        found = judged(asked, {KEY: C}, [{} if now is None else {KEY: now}])
         assert not found.equal
         if found.differing:
             return

@@ -1,4 +1,4 @@
-"""Chunks and keys as SQL. That servers find the rows by it is shown in test_comparison.py."""
+"""Keys as SQL. That servers find the rows by it is shown in test_comparison.py."""
 
 from __future__ import annotations
 
@@ -9,26 +9,11 @@ from typing import Any
 import pytest
 
 from sinks.types.mysql_type import MySQLType
-from streaming.operations.diff.keyset import Chunk, is_ordered, order, where, where_keys
+from streaming.operations.diff.key_lookup import where_keys
 
 
 def types(*texts: str) -> list[MySQLType]:
     return [MySQLType.parse(text) for text in texts]
-
-
-def test_a_chunk_lies_between_two_keys() -> None:
-    key = types("int")
-    assert where(["a"], key, Chunk()) == ""
-    assert where(["a"], key, Chunk((b"7",))) == " WHERE `a` > 7"
-    assert where(["a"], key, Chunk((b"7",), (b"9",))) == " WHERE `a` > 7 AND `a` <= 9"
-    assert order(["a", "b`"]) == " ORDER BY `a`, `b```"
-
-
-def test_a_key_of_several_columns_names_the_range_of_the_first() -> None:
-    chunk = Chunk((b"7", b"x"))
-    assert where(["a", "b"], types("int", "varchar(9)"), chunk) == (
-        " WHERE `a` >= 7 AND ((`a` > 7) OR (`a` = 7 AND `b` > _utf8mb4 0x78))"
-    )
 
 
 @pytest.mark.parametrize(
@@ -56,9 +41,3 @@ def test_keys_with_null_and_of_several_columns() -> None:
     assert where_keys(["a", "b"], [(1, None), (None, "x")], key) == (
         " WHERE (`a` <=> 1 AND `b` <=> NULL) OR (`a` <=> NULL AND `b` <=> _utf8mb4 0x78)"
     )
-
-
-def test_some_keys_make_no_chunks() -> None:
-    assert is_ordered(types("int", "varchar(9)", "datetime(6)"))
-    assert not is_ordered(types("int", "enum('a')"))
-    assert not is_ordered(types("float"))
