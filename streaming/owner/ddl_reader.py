@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 class DdlReader(StreamRole):
     """``blocked``: DDLs that cannot run. ``on_known`` gets each step forward, in order."""
 
+    is_owners = True
+
     def __init__(
         self,
         context: RoleContext,

@@ -29,7 +29,7 @@ from streaming.spark.jvm_watch import JvmWatch
 from streaming.spark.session import OwnSession, SparkOnDemand
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.role import StreamContext
-from streaming.stream.role_context import RoleContext, job_tag
+from streaming.stream.role_context import RoleContext, job_tag, recorded_marks
 from streaming.stream.shared_stream import SharedStream
 
 logger = logging.getLogger(__name__)
@@ -146,6 +146,7 @@ class SparkDataPlane:
                 concerns=LastingWarnings(),
                 check_jvm=self.check_jvm,
                 watch=lambda what: self._pulse.follow(self._watch(what), tag),
+                recorded=lambda: recorded_marks(changefeed),
             )
             stream = self._streams[key] = SharedStream(context)
             return stream

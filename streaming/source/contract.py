@@ -21,7 +21,7 @@ import pyarrow as pa
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
 from streaming.protocols.contract import Block, Wanted
-from streaming.source.limits import Limits, Marks
+from streaming.source.limits import Limits, Marks, Stored
 from streaming.source.positions import Positions
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class Source(Protocol):
 
     server: str  # what a sentence calls it, as in "{server} does not answer"
     has_end: bool  # it is read to its end, and gets nothing more
+    is_numbered: bool  # readers give its changes their commit-ts, so all must keep to the owner's
 
     def close(self) -> None:
         """Close the connection; the next request opens it again."""
@@ -163,11 +164,14 @@ class Source(Protocol):
         ``recorded``: watermarks of an earlier reading, which count when reading has passed them."""
 
     def settled(
-        self, shape: SourceShape, limits: Limits, position: Positions, stored: Marks
+        self, shape: SourceShape, limits: Limits, position: Positions, stored: Stored
     ) -> Limits:
         """``limits``, after everything before ``position`` has been read, with what only the source
-        can tell besides: the same object where it can tell nothing. ``stored``: the watermarks that
-        are in the changefeed's row by now."""
+        can tell besides: the same object where it can tell nothing."""
+
+    def reach(self, ends: Positions, stored: Stored) -> Positions:
+        """Up to where may be read. If `is_numbered`, others than the owner read no further than the
+        owner's stored limits."""
 
     def distance(self, begin: Positions, end: Positions) -> int:
         """How many messages lie between, about. Does not ask."""

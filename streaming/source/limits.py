@@ -11,6 +11,15 @@ from sinks.control.changefeeds import RecordedWatermark
 Marks = Mapping[str, RecordedWatermark]  # by part
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The watermarks in the changefeed's row. ``is_ours``: whether this reading is the owner's,
+    whose limits are stored there."""
+
+    marks: Marks
+    is_ours: bool
+
+
 class Limits(Protocol):
     """Immutable; ``advance`` returns the next ones. `watermarks.Watermarks` are those of a source
     whose messages carry watermarks."""

@@ -9,16 +9,19 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, replace
+from typing import Final
 
 from pyspark import SparkContext
 
 from streaming.protocols.contract import Wanted
 from streaming.source.contract import Reader, Source, SourceShape
-from streaming.source.limits import Limits, Marks
+from streaming.source.limits import Limits, Marks, Stored
 from streaming.source.positions import Positions
 from streaming.stream.idle_time import IdleTime
 from streaming.stream.read import Read, marks_of, nothing_read, reached
 from streaming.stream.role import StreamContext
+
+ROW_EVERY_S: Final = 0.5  # between two looks at the changefeed's row, where it says how far to read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,7 @@ class Reading:
         self._beside_reader: Reader | None = None
         self._idle = IdleTime()
         self.place = begin
+        self._looks_at_s = 0.0
         self.stored: Marks = {}  # the watermarks in the changefeed's row; any thread sets it
 
     def connect(self, jobs: SparkContext) -> None:
@@ -61,17 +65,20 @@ class Reading:
             if self._beside_reader is not None:
                 self._beside_reader.close()
 
-    def next(self, wanted: Wanted) -> Read | None:
-        """Read on, and be behind that; None where nothing has come. Raises SourceChanged, and what
-        reading raises: then the place stays."""
+    def next(self, wanted: Wanted, *, is_owners: bool) -> Read | None:
+        """Read on, and be behind that; None where nothing has come. ``is_owners``: for the owner
+        too. Raises SourceChanged, and what reading raises: then the place stays."""
         begun_s, place = time.monotonic(), self.place
-        ends = self._source.ends(place.shape.parts)
+        if not is_owners and self._source.is_numbered:
+            self._look_at_the_row()
+        stored = Stored(self.stored, is_owners)
+        ends = self._source.reach(self._source.ends(place.shape.parts), stored)
         ends_ms = (time.monotonic() - begun_s) * 1e3
         first_messages = self._context.batch.first_messages if self._is_first else 0
         self._is_first = False
         assert self._reader is not None
         read = self._settled(
-            self._read(self._reader, place, ends, wanted, first_messages=first_messages)
+            self._read(self._reader, place, ends, wanted, first_messages=first_messages), stored
         )
         if read is None:
             self._idle.nothing_came(place.position)
@@ -150,13 +157,18 @@ class Reading:
             job_ms=(time.monotonic() - begun_s) * 1e3,
         )
 
-    def _settled(self, read: Read | None) -> Read | None:
+    def _look_at_the_row(self) -> None:
+        if time.monotonic() >= self._looks_at_s:
+            self.stored = self._context.recorded()
+            self._looks_at_s = time.monotonic() + ROW_EVERY_S
+
+    def _settled(self, read: Read | None, stored: Stored) -> Read | None:
         """The read, with the facts after it that only the source can tell. If there is no read and
         that is news, it is a read of nothing."""
         place = self.place
         limits = place.limits if read is None else read.watermarks
         position = place.position if read is None else read.position
-        known = self._source.settled(place.shape, limits, position, self.stored)
+        known = self._source.settled(place.shape, limits, position, stored)
         if known == limits:
             return read
         return replace(read or nothing_read(position), watermarks=known)

@@ -13,6 +13,7 @@ from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watch
 from streaming.protocols.contract import Wanted
 from streaming.source.contract import Reader, Source
+from streaming.source.limits import Marks
 from streaming.source.positions import Positions
 from streaming.spark.session import OwnSession
 from streaming.stream.lasting_warnings import LastingWarnings
@@ -32,6 +33,7 @@ class StreamContext:
     concerns: LastingWarnings
     check_jvm: Callable[[], None]  # raises Stop when Spark is gone
     watch: Watch
+    recorded: Callable[[], Marks]  # the watermarks in the changefeed's row; reads Delta
 
     def reader(self, source: Source, spark: SparkContext) -> Reader:
         started_ts = max(self.changefeed.start_ts, self.changefeed.overwrite_checkpoint_ts or 0)
@@ -42,6 +44,8 @@ class StreamRole:
     """One user of a stream: it says which rows it wants, and gets each read.
 
     The two are the replica's span writer and the owner's reader."""
+
+    is_owners = False  # its limits are stored
 
     def __init__(self, on_failed: Callable[[BaseException], None]) -> None:
         """``on_failed``: called by `failed` with its error. After that the role does nothing until

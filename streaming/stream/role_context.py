@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from conf.settings import Changefeed
 from coordination.errors import Stop, TryAgain
 from coordination.model import TableName
 from coordination.ports import Wake
@@ -26,6 +27,7 @@ from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.source.contract import Source
+from streaming.source.limits import Marks
 from streaming.source.sources import open_source
 from streaming.spark.session import compiling
 from streaming.stream.retry import PASSING, RetryBackoff
@@ -36,6 +38,12 @@ from streaming.stream.shared_stream import SharedStream
 def job_tag(role: str, changefeed_id: str, identity: CaptureIdentity) -> str:
     """The tag of a role's Spark jobs, by which they are cancelled."""
     return f"tidelake-{role}-{changefeed_id}-{identity.capture_id}"
+
+
+def recorded_marks(changefeed: Changefeed) -> Marks:
+    """The watermarks in the changefeed's row."""
+    row = ControlTables.of(changefeed.sink).changefeeds.read(changefeed.id)
+    return {} if row is None else row.watermarks
 
 
 class RoleContext:

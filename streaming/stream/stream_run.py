@@ -234,7 +234,7 @@ class StreamRun:
             self._handover.pause(BUSY_WAIT_S)  # a table that joins behind a read needs one more
             return
         failpoint(Failpoint.BATCH_START)
-        read = self._reading.next(wanted)
+        read = self._reading.next(wanted, is_owners=any(role.is_owners for role in self._roles()))
         self._backoff.reset()  # the source answers, be it that nothing has come
         self._context.concerns.say(STREAM, None)
         if read is None:

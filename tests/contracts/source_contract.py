@@ -15,6 +15,7 @@ import pytest
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
 from streaming.source.contract import RAW, Reader, Source, SourceLost
+from streaming.source.limits import Stored
 from streaming.source.positions import Positions
 
 Logs = Mapping[str, Sequence[bytes]]  # partition's number -> its messages
@@ -175,7 +176,7 @@ class SourceContract(ABC):
         assert limits.global_ts == 0
         marks = {part: RecordedWatermark(ts=50, position=1) for part in shape.parts}
         assert limits.advance(marks, {}).global_ts == 50
-        assert source.settled(shape, limits, source.ends(shape.parts), {}) is limits
+        assert source.settled(shape, limits, source.ends(shape.parts), Stored({}, True)) is limits
         recorded = source.limits(shape, marks)
         assert recorded.global_ts == 0
         assert recorded.advance({}, dict.fromkeys(shape.parts, 2)).global_ts == 50

@@ -22,7 +22,7 @@ from streaming.source.contract import (
     SourceLost,
     SourceShape,
 )
-from streaming.source.limits import Limits, Marks
+from streaming.source.limits import Limits, Stored
 from streaming.source.positions import Positions, counted
 from streaming.source.watermarks import Watermarks
 
@@ -34,6 +34,7 @@ class MemorySource:
 
     server = "the memory"
     has_end = False
+    is_numbered = False
 
     def __init__(self, logs: Mapping[str, Iterable[bytes]]) -> None:
         self.fill(logs)
@@ -83,9 +84,12 @@ class MemorySource:
         shape: SourceShape,  # noqa: ARG002
         limits: Limits,
         position: Positions,  # noqa: ARG002
-        stored: Marks,  # noqa: ARG002
+        stored: Stored,  # noqa: ARG002
     ) -> Limits:
         return limits
+
+    def reach(self, ends: Positions, stored: Stored) -> Positions:  # noqa: ARG002
+        return ends
 
     def distance(self, begin: Positions, end: Positions) -> int:
         return counted(begin, end)

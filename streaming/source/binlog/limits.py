@@ -69,11 +69,14 @@ class BinlogLimits:
         return replace(self, proposed=pin) if is_whole and is_later else self
 
     def with_stored(self, stored: RecordedWatermark | None) -> BinlogLimits:
-        """The same where the proposed pin is in the stored token: it counts."""
-        pin = self.proposed
-        if pin is None or stored is None or pin not in from_token(stored.token):
+        """The same with the stored pins, of which a proposed one counts then."""
+        if stored is None:
             return self
-        return replace(self, pins=with_pins(self.pins, [pin]), proposed=None)
+        told = from_token(stored.token)
+        proposed = None if self.proposed in told else self.proposed
+        if proposed is self.proposed and set(told) <= set(self.pins):
+            return self
+        return replace(self, pins=with_pins(self.pins, told), proposed=proposed)
 
     def with_parts(self, parts: frozenset[str]) -> BinlogLimits:
         assert parts == {self.part}, "a binlog has one part"

@@ -27,7 +27,7 @@ from streaming.source.contract import (
     SourceLost,
     SourceShape,
 )
-from streaming.source.limits import Limits, Marks
+from streaming.source.limits import Limits, Marks, Stored
 from streaming.source.positions import Positions
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class BinlogSource:
 
     server = "the database"
     has_end = False
+    is_numbered = True
 
     def __init__(self, settings: BinlogSettings) -> None:
         self._settings = settings
@@ -127,16 +128,24 @@ class BinlogSource:
         shape: SourceShape,  # noqa: ARG002
         limits: Limits,
         position: Positions,
-        stored: Marks,
+        stored: Stored,
     ) -> Limits:
         """At the end of an idle log, the time of the look that found nothing more."""
         assert isinstance(limits, BinlogLimits)
-        limits = limits.with_stored(stored.get(PART))
+        limits = limits.with_stored(stored.marks.get(PART))
+        if not stored.is_ours:
+            return limits
         end, at_ms = self._looked
         if position.get(PART) != end or at_ms < self._proposed_ms + IDLE_MS:
             return limits
         self._proposed_ms = at_ms
         return limits.idle_at(Ts(int(at_ms - OWN_TIME_MS) << TSO_LOGICAL_BITS))
+
+    def reach(self, ends: Positions, stored: Stored) -> Positions:
+        if stored.is_ours or PART not in ends:
+            return ends
+        mark = stored.marks.get(PART)
+        return {PART: min(ends[PART], mark.position if mark else 0)}
 
     def distance(self, begin: Positions, end: Positions) -> int:
         if PART not in begin or PART not in end:

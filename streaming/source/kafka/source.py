@@ -28,7 +28,7 @@ from streaming.source.kafka.message_bytes import values_at
 from streaming.source.kafka.retention import kept
 from streaming.source.kafka.strays import past_strays, tell_of_strays
 from streaming.source.kafka.topic_partition import TopicPartition
-from streaming.source.limits import Limits, Marks
+from streaming.source.limits import Limits, Marks, Stored
 from streaming.source.positions import Positions, counted
 from streaming.source.watermarks import Watermarks
 
@@ -43,6 +43,7 @@ class KafkaSource:
 
     server = "the broker"
     has_end = False
+    is_numbered = False
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -103,10 +104,13 @@ class KafkaSource:
         shape: SourceShape,
         limits: Limits,
         position: Positions,
-        stored: Marks,  # noqa: ARG002
+        stored: Stored,  # noqa: ARG002
     ) -> Limits:
         assert isinstance(limits, Watermarks)
         return past_strays(self, shape, limits, position)
+
+    def reach(self, ends: Positions, stored: Stored) -> Positions:  # noqa: ARG002
+        return ends
 
     def distance(self, begin: Positions, end: Positions) -> int:
         return counted(begin, end)

@@ -27,7 +27,7 @@ from streaming.source.contract import (
     SourceLost,
     SourceShape,
 )
-from streaming.source.limits import Limits, Marks
+from streaming.source.limits import Limits, Marks, Stored
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, NoBase64, chunks
@@ -48,6 +48,7 @@ class RecordingSource:
 
     server = "the recording"
     has_end = True
+    is_numbered = False
 
     def __init__(self, settings: RecordingSettings) -> None:
         self._settings = settings
@@ -101,7 +102,7 @@ class RecordingSource:
         shape: SourceShape,
         limits: Limits,
         position: Positions,
-        stored: Marks,  # noqa: ARG002
+        stored: Stored,  # noqa: ARG002
     ) -> Limits:
         """Strays get nothing more when they are read to the end."""
         assert isinstance(limits, Watermarks)
@@ -109,6 +110,9 @@ class RecordingSource:
         read_to = {each: position[each] for each in shape.strays if position[each] >= lines}
         passed = limits.past(shape.strays, read_to)
         return limits if passed == limits else passed
+
+    def reach(self, ends: Positions, stored: Stored) -> Positions:  # noqa: ARG002
+        return ends
 
     def distance(self, begin: Positions, end: Positions) -> int:
         """All parts share the lines."""

@@ -97,7 +97,11 @@ class Ground:
 
     # The topic, and its reader.
 
+    is_numbered = False
     distance = staticmethod(counted)
+
+    def reach(self, ends: Any, _stored: object) -> Any:
+        return ends
 
     def tell_of(self, *_: object) -> None: ...
 
@@ -127,7 +131,7 @@ class Ground:
 
     # A role.
 
-    is_behind = is_held = False
+    is_behind = is_held = is_owners = False
 
     def submit(self, _: object) -> dict[TableName, WantedTable]:
         return self.wanted

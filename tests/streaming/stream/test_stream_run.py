@@ -47,7 +47,11 @@ class Mute:
     ) -> Watermarks:
         return limits
 
+    is_numbered = False
     distance = staticmethod(counted)
+
+    def reach(self, ends: Any, _stored: object) -> Any:
+        return ends
 
 
 NO_BACKLOG: Any = SimpleNamespace()

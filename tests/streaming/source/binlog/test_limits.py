@@ -73,3 +73,13 @@ def test_a_first_reading_of_an_idle_log_has_a_limit_too() -> None:
 def test_an_idle_log_amid_a_transaction_moves_nothing() -> None:
     limits = read(read(begun(), 200, Pin(200, 50)), 300)
     assert limits.idle_at(Ts(90)) == limits
+
+
+def test_another_capture_keeps_to_what_the_owner_has_stored() -> None:
+    owners = read(read(begun(), 200, Pin(200, 50)).idle_at(Ts(90)), 300, Pin(300, 91))
+    stored = owners.to_record()[PART]
+    other = begun().with_stored(stored)
+    assert other.global_ts == 0  # it has not read that far
+    assert read(other, 200).global_ts == 91
+    assert read(other, 300).global_ts == 92
+    assert {*owners.pins} <= {*other.numbering}
