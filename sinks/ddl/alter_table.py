@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from coordination.model import TableName
 from sinks.ddl.defaults import default_value
-from sinks.ddl.definitions import is_constraint, read_column, read_index
+from sinks.ddl.definitions import is_constraint, place_of, read_column, read_index
 from sinks.ddl.effects import (
-    FIRST,
     AddColumn,
     AddIndex,
     AddPartitions,
+    Altered,
     AlterSpec,
     AlterTable,
     DropColumn,
@@ -66,6 +66,20 @@ _NEUTRAL: dict[tuple[str, ...], str] = {
     ("CHARSET",): "modify table charset and collate",
     ("COLLATE",): "modify table charset and collate",
     ("ENGINE",): "modify storage engine",
+    **{(verb, "PERIOD", "FOR"): "" for verb in ("ADD", "DROP")},
+    **{(verb, "PARTITION"): "" for verb in ("OPTIMIZE", "ANALYZE", "CHECK", "REPAIR")},
+    ("ORDER", "BY"): "",
+    ("UPGRADE", "PARTITIONING"): "",
+}
+_ROWS_ELSEWHERE = "it takes rows from or to another table or file, and the log does not have them"
+_VERSIONING = (
+    "with system versioning a table's earlier rows are rows of it too, and the log does not have "
+    "those that come or go by this statement: load the table anew"
+)
+_MOVERS = ("CONVERT PARTITION", "CONVERT TABLE", "DISCARD TABLESPACE", "IMPORT TABLESPACE")
+_UNSUPPORTED: dict[str, str] = {  # by the first words of a part
+    **dict.fromkeys(("ADD SYSTEM", "DROP SYSTEM"), _VERSIONING),
+    **dict.fromkeys(_MOVERS, _ROWS_ELSEWHERE),
 }
 # Parts that change partitions and keep all rows; what each does to their definitions.
 _KEEP_ROWS: dict[tuple[str, ...], str] = {
@@ -88,6 +102,8 @@ _NEUTRAL_OPTIONS = frozenset(
         *("DELAY_KEY_WRITE", "ENCRYPTION", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"),
         *("STATS_PERSISTENT", "STATS_AUTO_RECALC", "STATS_SAMPLE_PAGES", "STATS_BUCKETS"),
         *("STATS_TOPN", "STATS_OPTIONS", "STATS_COL_CHOICE", "STATS_COL_LIST", "STATS_SAMPLE_RATE"),
+        *("AUTOEXTEND_SIZE", "DATA", "INSERT_METHOD", "STORAGE", "TABLESPACE", "TRANSACTIONAL"),
+        *("PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ENCRYPTED", "ENCRYPTION_KEY_ID"),
     )
 )
 _EVENTS: dict[str, tuple[str, ...]] = {  # by the first words of a part; also if it cannot be read
@@ -104,18 +120,16 @@ _OPTION_EVENT = "alert table option"  # TiCDC's spelling
 _MANNER = ("ALGORITHM", "LOCK")  # how the statement is run, not what it does
 
 
-def read_alter(specification: Sequence[Word], name: TableName, old_name: TableName) -> Statement:
-    """Reads the words behind the table's name in an ALTER TABLE. ``old_name``: the table's name as
-    the statement has it. A RENAME needs it, since the message of one has the new name.
-    """
+def read_alter(specification: Sequence[Word], table: Altered) -> Statement:
+    """Reads the words behind the table's name in an ALTER TABLE."""
     parts = [part for part in _parts(specification) if part[0].upper not in _MANNER]
-    read = [_part(part, name, old_name) for part in parts]
+    read = [_part(part, table) for part in parts]
     events = read[0][0] if len(read) == 1 else ("multi schema change",) if read else ()
     changes = tuple(each for _, found in read for each in found if isinstance(each, AlterSpec))
     others = [each for _, found in read for each in found if not isinstance(each, AlterSpec)]
     renamed = next((each for each in others if isinstance(each, RenameTable)), None)
     if changes:
-        before = renamed.name if renamed else name
+        before = renamed.name if renamed else table.name
         others.insert(0, AlterTable(name=before, changes=changes))
     return Statement(
         effects=tuple(others) or (NoEffect(reason=NOTHING),), event_types=(*events, "alter table")
@@ -134,20 +148,22 @@ def _parts(specification: Sequence[Word]) -> list[tuple[Word, ...]]:
     return parts
 
 
-def _part(part: tuple[Word, ...], name: TableName, old_name: TableName) -> Part:
+def _part(part: tuple[Word, ...], table: Altered) -> Part:
     """Reads one part. One that cannot be read still has event types, so that a filter can ignore
     it."""
     try:
-        return _read_part(part, name, old_name)
+        return _read_part(part, table)
     except ValueError as error:
         start = " ".join(word.upper for word in part[:2])
         events = _EVENTS.get(start, _EVENTS.get(part[0].upper, ()))
         return events, (Unsupported(reason=f"it cannot be read: {error}"),)
 
 
-def _read_part(part: tuple[Word, ...], name: TableName, old_name: TableName) -> Part:
+def _read_part(part: tuple[Word, ...], table: Altered) -> Part:
     words = Words(part)
-    found = _partitions(words, name) or _neutral(part)
+    if why := _UNSUPPORTED.get(" ".join(word.upper for word in part[:2])):
+        return _EVENTS.get(part[0].upper, ()), (Unsupported(reason=why),)
+    found = _partitions(words, table) or _neutral(part)
     if found is not None:
         return found
     match words.take().upper:
@@ -156,7 +172,7 @@ def _read_part(part: tuple[Word, ...], name: TableName, old_name: TableName) -> 
         case "DROP":
             found = _drop(words)
         case "RENAME":
-            found = _rename(words, name, old_name)
+            found = _rename(words, table)
         case "MODIFY" | "CHANGE" as verb:
             found = _EVENTS[verb], _modified(words, is_renamed=verb == "CHANGE")
         case "ALTER":
@@ -170,13 +186,13 @@ def _read_part(part: tuple[Word, ...], name: TableName, old_name: TableName) -> 
     return found
 
 
-def _partitions(words: Words, name: TableName) -> Part | None:
+def _partitions(words: Words, of: Altered) -> Part | None:
     if words.accept("DROP", "PARTITION"):
         words.accept("IF", "EXISTS")
-        drop = TruncatePartition(name=name, partitions=_names(words), drops=True)
+        drop = TruncatePartition(name=of.name, partitions=_names(words), drops=True)
         return _EVENTS["DROP PARTITION"], (drop,)
     if words.accept("TRUNCATE", "PARTITION"):
-        truncate = TruncatePartition(name=name, partitions=_names(words))
+        truncate = TruncatePartition(name=of.name, partitions=_names(words))
         return _EVENTS["TRUNCATE PARTITION"], (truncate,)
     if words.accept("FIRST", "PARTITION"):
         unnamed = Unsupported(reason="it removes partitions that it does not name")
@@ -185,8 +201,8 @@ def _partitions(words: Words, name: TableName) -> Part | None:
         partition = words.name()
         words.accept("WITH", "TABLE")
         schema, table = words.table_name()
-        other = TableName(schema_of(schema, name.schema), table)
-        exchange = ExchangePartition(name=name, partition=partition, table=other)
+        other = TableName(schema_of(schema, of.home), table)
+        exchange = ExchangePartition(name=of.name, partition=partition, table=other)
         return ("exchange table partition",), (exchange,)
     part = words.rest()
     for start, event in _KEEP_ROWS.items():
@@ -283,7 +299,7 @@ def _add(words: Words) -> Part:
             changes.append(
                 AddColumn(
                     column=read.column,
-                    place=_place(part),
+                    place=place_of(part),
                     if_not_exists=if_not_exists,
                     has_charset=read.has_charset,
                 )
@@ -309,11 +325,11 @@ def _drop(words: Words) -> Part:
     return _EVENTS["DROP"], (DropColumn(name=name, if_exists=if_exists),)
 
 
-def _rename(words: Words, name: TableName, old_name: TableName) -> Part:
+def _rename(words: Words, table: Altered) -> Part:
     what = words.accept_any("COLUMN", "INDEX", "KEY")
     if not what:
         words.accept_any("TO", "AS", "=")
-        return _EVENTS["RENAME"], (rename_table(old_name, words.table_name(), name.schema),)
+        return _EVENTS["RENAME"], (rename_table(table.written, words.table_name(), table.home),)
     before = words.column_name()
     words.accept("TO")
     after = words.column_name()
@@ -325,7 +341,8 @@ def _rename(words: Words, name: TableName, old_name: TableName) -> Part:
 def rename_table(
     old_name: TableName, new_name: tuple[str, str], schema: str
 ) -> RenameTable | Unsupported:
-    """``schema`` is that of the table's new name: the message does not have the old one."""
+    """``schema``: of names that have none. A message has it of the new name alone, so ``old_name``
+    must have its own, or be in the new one's."""
     if not old_name.schema and new_name[0]:
         return Unsupported(reason=FROM_UNKNOWN)
     return RenameTable(
@@ -343,23 +360,11 @@ def _modified(words: Words, is_renamed: bool) -> tuple[AlterSpec, ...]:
     change = ModifyColumn(
         name=old or read.column.name,
         column=read.column,
-        place=_place(definition),
+        place=place_of(definition),
         if_exists=if_exists,
         has_charset=read.has_charset,
     )
     return (change, AddIndex(index=read.index)) if read.index else (change,)
-
-
-def _place(definition: Sequence[Word]) -> str | None:
-    """The place that FIRST or AFTER in a column's definition gives; None without them."""
-    words = Words(definition[1:])
-    while words.peek().kind != "end":
-        if words.peek().upper == "FIRST":
-            return FIRST
-        if words.accept("AFTER"):
-            return words.column_name()
-        words.take()
-    return None
 
 
 def _default(words: Words) -> Part:
@@ -372,6 +377,8 @@ def _default(words: Words) -> Part:
     elif words.accept("SET", "DEFAULT"):
         default, is_expression = default_value(words.rest(), None)
         change = SetDefault(name=name, default=default, default_is_expression=is_expression)
+    elif words.accept("SET") and words.accept_any("VISIBLE", "INVISIBLE"):
+        return (), ()
     else:
         return (), (Unsupported(reason="its part ALTER is unknown here"),)
     return _EVENTS["ALTER"], (change,)

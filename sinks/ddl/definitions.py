@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sinks.ddl.defaults import literal, read_default
+from sinks.ddl.effects import FIRST
 from sinks.ddl.handle_key import keyed, named
 from sinks.ddl.partition_clauses import read_partitioning
 from sinks.ddl.tokens import Word, Words, names_binary_charset, split_by_comma
@@ -137,6 +138,18 @@ def read_column(part: Sequence[Word], binary: bool) -> ColumnDefinition:
         index=index if primary or serial or " UNIQUE " in text else None,
         has_charset=said is not None,
     )
+
+
+def place_of(definition: Sequence[Word]) -> str | None:
+    """The place that FIRST or AFTER in a column's definition gives; None without them."""
+    words = Words(definition[1:])
+    while words.peek().kind != "end":
+        if words.peek().upper == "FIRST":
+            return FIRST
+        if words.accept("AFTER"):
+            return words.column_name()
+        words.take()
+    return None
 
 
 def _read_type(words: Words) -> tuple[str, tuple[Word, ...] | None]:

@@ -38,6 +38,17 @@ class AlterSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Altered:
+    """The table of an ALTER TABLE. ``written``: its name as the statement has it, which a RENAME
+    needs, since the message of one has the new name. ``home``: the database of other tables that
+    the statement names without one."""
+
+    name: TableName
+    written: TableName
+    home: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumn(AlterSpec):
     """Adds ``column`` at ``place``; None: at the end. Old rows show its default, or the type's zero
     where it is NOT NULL without a default.
@@ -143,14 +154,18 @@ class ReorganizePartitions(AlterSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable(Effect):
+    """``replaces``: a table that has the name goes first (MariaDB's CREATE OR REPLACE)."""
+
     name: TableName
     schema: TableSchema
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTableLike(Effect):
     name: TableName
     source: TableName
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,9 +248,11 @@ class PassedOver(Effect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsupported(Effect):
-    """``reason`` completes "this DDL is not supported, because …"."""
+    """``reason`` completes "this DDL is not supported, because …". ``name``: the table that the
+    statement is about, where it tells one for certain."""
 
     reason: str
+    name: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,15 @@ reason."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 from coordination.model import TableName
 from sinks.ddl.alter_table import NOTHING, read_alter, rename_table
 from sinks.ddl.definitions import read_index, read_table
 from sinks.ddl.effects import (
     AddIndex,
+    Altered,
     AlterTable,
     CreateTable,
     CreateTableLike,
@@ -21,6 +25,7 @@ from sinks.ddl.effects import (
     TruncateTable,
     Unsupported,
 )
+from sinks.ddl.logged import in_session, session_of
 from sinks.ddl.tokens import (
     Dialect,
     Word,
@@ -53,6 +58,14 @@ _FLASHBACK_CLUSTER = (
     "back, nor is it known here to send all rows: pass over it, and load the tables anew"
 )
 _TEMPORARY = "temporary tables are not replicated"
+VERSIONED = "the table has system versioning, and its rows tell its columns"
+_IGNORES = (
+    "ALTER IGNORE removes rows that have one key, and does not say which: load the table anew"
+)
+_ROWS = (
+    "these are rows in statement format, and what they changed is not known: let every session "
+    "keep to binlog_format = ROW, and load the tables anew"
+)
 
 # Statements that their first words decide: why they have no effect, and their event types.
 _NO_EFFECT: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
@@ -82,17 +95,23 @@ def read_ddl(
     its message; ``dialect`` as for ``read_words``.
 
     A statement about one table is about the message's table, whose name has TiDB's spelling. Names
-    in a rename, and in a statement about several tables, have the statement's spelling.
+    in a rename, and in a statement about several tables, have the statement's spelling. A statement
+    of a binlog is about the tables that it names; ``schema`` and ``table`` say nothing.
     """
+    session = session_of(query)
+    names = _Names(TableName(schema, table))
+    if session is not None:
+        names = _Names(TableName(session.schema, ""), is_of_all=True)
     try:
-        return _statement(read_words(query, dialect), TableName(schema, table))
+        found = _statement(read_words(query, dialect), names)
+        return found if session is None else in_session(found, session)
     except (ValueError, IndexError) as error:
         reason = f"it cannot be read: {error}"
         events = _EVENTS_OF_TYPE.get(ddl_type, ())
         return Statement(effects=(Unsupported(reason=reason),), event_types=events)
 
 
-def _statement(all_words: tuple[Word, ...], name: TableName) -> Statement:
+def _statement(all_words: tuple[Word, ...], names: _Names) -> Statement:
     for start, (reason, events) in _NO_EFFECT.items():
         if Words(all_words).accept(*start):
             return _of(NoEffect(reason=reason), *events)
@@ -100,36 +119,63 @@ def _statement(all_words: tuple[Word, ...], name: TableName) -> Statement:
     verb = words.take().text.upper()
     match verb:
         case "CREATE":
-            found = _create(words, name)
+            found = _create(words, names)
         case "ALTER":
-            found = _alter(words, name)
+            found = _alter(words, names)
         case "DROP":
-            found = _drop(words, name)
+            found = _drop(words, names)
         case "TRUNCATE":
             words.accept("TABLE")
             table = words.table_name()
+            _wait(words)
             words.end()
-            found = _of(TruncateTable(name=_the(table, name)), "truncate table")
+            found = _of(TruncateTable(name=names.the(table)), "truncate table")
         case "RENAME":
-            found = _rename(words, name)
+            found = _rename(words, names)
+        case "INSERT" | "UPDATE" | "DELETE" | "REPLACE" | "LOAD":
+            found = _of(Unsupported(reason=_ROWS))
         case "RECOVER" | "FLASHBACK":
-            found = _recover(words, name)
+            found = _recover(words, names)
         case _:
             found = None
     return found or _of(Unsupported(reason=f"{verb} … is unknown here"))
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """How a statement's names are to be understood. ``message``: the table that its message names.
+    ``is_of_all``: the statement is of a binlog, and its session's database is that of all names
+    which have none."""
+
+    message: TableName
+    is_of_all: bool = False
+
+    @property
+    def home(self) -> str:
+        return self.message.schema
+
+    def the(self, written: tuple[str, str]) -> TableName:
+        """The one table of a statement: the message's, if the message has one."""
+        return self.message if self.message.table else self.full(written)
+
+    def full(self, written: tuple[str, str]) -> TableName:
+        return TableName(schema_of(written[0], self.home), written[1])
+
+    def told(self, found: Statement, name: TableName) -> Statement:
+        """A statement of a binlog about this table, also where it cannot be followed."""
+        effects = (
+            replace(each, name=name) if self.is_of_all and isinstance(each, Unsupported) else each
+            for each in found.effects
+        )
+        return replace(found, effects=tuple(effects))
+
+    def old(self, written: tuple[str, str]) -> TableName:
+        """An earlier name of a table: a message has the database of the new one alone."""
+        return self.full(written) if self.is_of_all else TableName(*written)
+
+
 def _of(effect: Effect, *event_types: str) -> Statement:
     return Statement(effects=(effect,), event_types=event_types)
-
-
-def _the(schema_and_table: tuple[str, str], name: TableName) -> TableName:
-    """The name of the one table of a statement: the message's, if the message has one."""
-    return name if name.table else _full(schema_and_table, name)
-
-
-def _full(schema_and_table: tuple[str, str], name: TableName) -> TableName:
-    return TableName(schema_of(schema_and_table[0], name.schema), schema_and_table[1])
 
 
 def _modifiers(words: Words) -> set[str]:
@@ -140,45 +186,66 @@ def _modifiers(words: Words) -> set[str]:
     return found
 
 
-def _create(words: Words, name: TableName) -> Statement | None:
+def _create(words: Words, names: _Names) -> Statement | None:
     modifiers = _modifiers(words)
     match words.take().upper:
         case "TABLE":
-            return _of(_create_table(words, modifiers, name), "create table")
+            name, effect = _create_table(words, modifiers, names)
+            return names.told(_of(effect, "create table"), name)
         case "DATABASE" | "SCHEMA":
             made = NoEffect(reason="a database is a folder, made with its first table")
             return _of(_database(words, made), "create database", "create schema")
         case "VIEW":
             return _of(NoEffect(reason=_VIEWS), "create view")
         case "INDEX":
-            return _create_index(words, "UNIQUE" in modifiers, name)
+            return _create_index(words, "UNIQUE" in modifiers, names)
     return None
 
 
-def _create_table(words: Words, modifiers: set[str], name: TableName) -> Effect:
-    if "TEMPORARY" in modifiers:
-        return NoEffect(reason=_TEMPORARY)
-    if "REPLACE" in modifiers:
-        return Unsupported(reason="it may remove a table")
+def _create_table(words: Words, modifiers: set[str], names: _Names) -> tuple[TableName, Effect]:
     words.accept("IF", "NOT", "EXISTS")
-    target = _the(words.table_name(), name)
+    name = names.the(words.table_name())
+    if "TEMPORARY" in modifiers:
+        return name, NoEffect(reason=_TEMPORARY)
+    replaces = "REPLACE" in modifiers
+    if replaces and not names.is_of_all:
+        return name, Unsupported(reason="it may remove a table")
+    return name, _made(words, name, names, replaces=replaces)
+
+
+def _made(words: Words, name: TableName, names: _Names, *, replaces: bool) -> Effect:
     inside = Words(words.peek().inner)
     source = next((part for part in (words, inside) if part.accept("LIKE")), None)
     if source is not None:
-        return CreateTableLike(name=target, source=_full(source.table_name(), name))
+        copied = names.full(source.table_name())
+        return CreateTableLike(name=name, source=copied, replaces=replaces)
     body, options = words.take(), words.rest()
     if body.kind != "group" or any(word.upper in ("AS", "SELECT") for word in options):
         return Unsupported(reason="it takes columns or rows from a query")
-    return CreateTable(name=target, schema=read_table(body.inner, options))
+    if _is_versioned(body.inner, options):
+        return NoEffect(reason=VERSIONED)
+    try:
+        schema = read_table(body.inner, options)
+    except ValueError as error:
+        return Unsupported(reason=f"it cannot be read: {error}")
+    return CreateTable(name=name, schema=schema, replaces=replaces)
 
 
-def _create_index(words: Words, unique: bool, name: TableName) -> Statement:
+def _is_versioned(body: Sequence[Word], options: Sequence[Word]) -> bool:
+    """Whether the table keeps its earlier rows (MariaDB), in columns that the statement may not
+    name, and with the end of a row's time in its key. Its rows tell both."""
+    parts = [options, *split_by_comma(body)]
+    started = (Words(part[at:]) for part in parts for at in range(len(part)))
+    return any(each.accept("WITH", "SYSTEM", "VERSIONING") for each in started)
+
+
+def _create_index(words: Words, unique: bool, names: _Names) -> Statement:
     if_not_exists = words.accept("IF", "NOT", "EXISTS")
     index_name = words.name()
     while not words.accept("ON"):
         if words.take().kind == "end":
             raise ValueError("the index names no table")
-    table = _the(words.table_name(), name)
+    table = names.the(words.table_name())
     kind = Word("word", "UNIQUE" if unique else "INDEX")
     index = read_index((kind, Word("name", index_name), *words.rest()))
     assert index is not None
@@ -192,7 +259,10 @@ def _database(words: Words, effect: NoEffect) -> Effect:
     return effect
 
 
-def _alter(words: Words, name: TableName) -> Statement | None:
+def _alter(words: Words, names: _Names) -> Statement | None:
+    words.accept("ONLINE")
+    if words.accept("IGNORE"):
+        return _of(Unsupported(reason=_IGNORES), "alter table")
     match words.take().upper:
         case "DATABASE" | "SCHEMA":
             effect = _database(words, NoEffect(reason=NOTHING))
@@ -200,13 +270,17 @@ def _alter(words: Words, name: TableName) -> Statement | None:
         case "TABLE":
             words.accept("IF", "EXISTS")
             written = words.table_name()
-            return read_alter(words.rest(), _the(written, name), TableName(*written))
+            _wait(words)
+            name = names.the(written)
+            home = names.home if names.is_of_all else name.schema
+            altered = Altered(name=name, written=names.old(written), home=home)
+            return names.told(read_alter(words.rest(), altered), name)
         case "VIEW" | "ALGORITHM" | "DEFINER" | "SQL":
             return _of(NoEffect(reason=_VIEWS))
     return None
 
 
-def _drop(words: Words, name: TableName) -> Statement | None:
+def _drop(words: Words, names: _Names) -> Statement | None:
     match words.take().upper:
         case "TABLE" | "TABLES":
             words.accept("IF", "EXISTS")
@@ -215,25 +289,31 @@ def _drop(words: Words, name: TableName) -> Statement | None:
             listed[-1].accept_any("RESTRICT", "CASCADE")
             for each in listed:
                 each.end()
-            names = (
-                [_the(tables[0], name)] if len(tables) == 1 else [_full(t, name) for t in tables]
-            )
+            find = names.the if len(tables) == 1 else names.full
             return Statement(
-                effects=tuple(DropTable(name=each) for each in names),
+                effects=tuple(DropTable(name=find(each)) for each in tables),
                 event_types=("drop table",),
             )
         case "DATABASE" | "SCHEMA":
             words.accept("IF", "EXISTS")
-            effect = DropDatabase(schema=schema_of(words.name(), name.schema))
+            effect = DropDatabase(schema=schema_of(words.name(), names.home))
             return _of(effect, "drop database", "drop schema")
         case "INDEX":
             words.accept("IF", "EXISTS")
             index = DropIndex(name=words.name())
             words.accept("ON")
-            table = _the(words.table_name(), name)
+            table = names.the(words.table_name())
             alter = AlterTable(name=table, changes=(index,))
             return _of(alter, "drop index", "alter table")
     return None
+
+
+def _wait(words: Words) -> None:
+    """Steps over how long a statement of MariaDB waits for the table."""
+    if words.accept("WAIT"):
+        words.take()
+    else:
+        words.accept("NOWAIT")
 
 
 def _listed(words: Words) -> list[Words]:
@@ -243,22 +323,24 @@ def _listed(words: Words) -> list[Words]:
     return parts
 
 
-def _rename(words: Words, name: TableName) -> Statement | None:
+def _rename(words: Words, names: _Names) -> Statement | None:
     if not words.accept_any("TABLE", "TABLES"):
         return None
-    effects = tuple(_renamed(each, name) for each in _listed(words))
+    effects = tuple(_renamed(each, names) for each in _listed(words))
     return Statement(effects=effects, event_types=("rename table", "alter table"))
 
 
-def _renamed(words: Words, name: TableName) -> Effect:
-    before = TableName(*words.table_name())
+def _renamed(words: Words, names: _Names) -> Effect:
+    words.accept("IF", "EXISTS")
+    before = names.old(words.table_name())
+    _wait(words)
     words.accept("TO")
     after = words.table_name()
     words.end()
-    return rename_table(before, after, name.schema)
+    return rename_table(before, after, names.home)
 
 
-def _recover(words: Words, name: TableName) -> Statement | None:
+def _recover(words: Words, names: _Names) -> Statement | None:
     if not words.accept("TABLE"):
         is_schema = words.accept_any("DATABASE", "SCHEMA")
         return _of(Unsupported(reason=_FLASHBACK_SCHEMA if is_schema else _FLASHBACK_CLUSTER))
@@ -267,10 +349,10 @@ def _recover(words: Words, name: TableName) -> Statement | None:
         return _of(Unsupported(reason=why), "recover table")
     dropped = words.table_name()
     if words.peek().kind == "end":
-        return _of(RecoverTable(name=_the(dropped, name)), "recover table")
+        return _of(RecoverTable(name=names.the(dropped)), "recover table")
     if not words.accept("TO"):
         return None
-    new_name = TableName(name.schema, words.name())
+    new_name = TableName(names.home, words.name())
     if words.peek().kind != "end":  # TO TIMESTAMP '…'
         return _of(Unsupported(reason=_FLASHBACK))
-    return _of(RecoverTable(name=_full(dropped, name), new_name=new_name), "recover table")
+    return _of(RecoverTable(name=names.full(dropped), new_name=new_name), "recover table")

@@ -9,6 +9,7 @@ commands of many others.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from sinks.ddl.logged import Session, session_of
+
 
 class Dialect(Enum):
     """How a statement writes a string; its writer decides."""
@@ -28,14 +31,13 @@ class Dialect(Enum):
     partition's bound, a column's comment) has each backslash twice, and what is no expression (the
     name of an ENUM's or SET's element, a comment of a table, an index or a partition) has it once.
     """
-    WRITTEN = "by MySQL's rules: by hand, or by a server for a dump"
-    """A backslash escapes, in each string alike; strings side by side are one."""
+    WRITTEN = "by MySQL's rules: by hand, by a server for a dump, or by a session for its binlog"
+    """A backslash escapes, in each string alike; strings side by side are one. A session may say
+    otherwise (``logged.Session``)."""
 
 
 TYPED: Final = "/* tidelake ddl apply */ "
 """What an operator types in a DDL's place begins with it wherever it is kept: it is ``WRITTEN``."""
-LOGGED: Final = "/* tidelake binlog */ "
-"""A statement of a binlog begins with it: its session wrote it, and so it is ``WRITTEN`` too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,18 +164,16 @@ def _upper_at(words: Sequence[Word], at: int) -> str:
 
 
 _COMMENT = r"/\*.*?\*/|(?:--(?=\s|$)|\#)[^\n]*"
-_QUOTED_OR_COMMENT = {
-    Dialect.RESTORED: re.compile(
-        r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|" + _COMMENT, re.DOTALL
-    ),
-    Dialect.WRITTEN: re.compile(
-        r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`|""" + _COMMENT, re.DOTALL
-    ),
-}
+_ESCAPING = r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`|"""
+_PLAIN = r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|"""
+_NAMES_IN_QUOTES = r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|"""
 _SQL_IN_COMMENT = re.compile(r"/\*(?:T!(?:\[[^\]]*\])?|M?!\d*)(.*)\*/", re.DOTALL)
+_SQL_OF_MARIADB = re.compile(r"/\*M?!\d*(.*)\*/", re.DOTALL)
+_SQL_OF_MYSQL = re.compile(r"/\*!\d*(.*)\*/", re.DOTALL)
 
 
 _ESCAPE = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
+_WORD_OR_QUOTED = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|(\w+)")
 _CONTROL = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "0": "\0", "Z": "\x1a"}
 
 
@@ -184,17 +184,13 @@ class _Tokenizer(MySQL.Tokenizer):
 
 def read_words(query: str, dialect: Dialect | None = None) -> tuple[Word, ...]:
     """Cut one statement into words. Comments are dropped, or opened if SQL is in them. ``dialect``
-    None: TiCDC's, or what ``TYPED`` and ``LOGGED`` say.
+    None: TiCDC's, or what ``TYPED`` and a session (``logged``) say.
 
     Raises ValueError, whose text is a reason for operators.
     """
-    if dialect is None:
-        dialect = Dialect.WRITTEN if query.startswith((TYPED, LOGGED)) else Dialect.RESTORED
-    plain = _QUOTED_OR_COMMENT[dialect].sub(
-        _open_comment if dialect is Dialect.RESTORED else _restored, query
-    )
+    spelling = _spelling(query, dialect)
     try:
-        tokens = _Tokenizer().tokenize(plain)
+        tokens = _Tokenizer().tokenize(spelling.plain(query))
     except SqlglotError as error:
         raise ValueError(str(error).splitlines()[0]) from error
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
@@ -203,42 +199,97 @@ def read_words(query: str, dialect: Dialect | None = None) -> tuple[Word, ...]:
         raise ValueError("the message has no statement")
     if any(token.token_type == TokenType.SEMICOLON for token in tokens):
         raise ValueError("it has more than one statement")
-    return _grouped(_joined(word for token in tokens for word in _of_token(token, dialect)))
+    words = (word for token in tokens for word in _of_token(token, spelling.doubles))
+    return _grouped(_joined(words))
 
 
-def _open_comment(match: re.Match[str]) -> str:
-    text = match.group()
-    if text[0] in "'\"`":
-        return text
-    inner = _SQL_IN_COMMENT.fullmatch(text)
-    return f" {inner.group(1)} " if inner else " "
+def first_words(query: str, count: int) -> list[str]:
+    """In upper case the first words that are no names in quotes, no strings and no marks, of a
+    statement that may be no DDL or several (the body of a procedure)."""
+    found = (match[1] for match in _WORD_OR_QUOTED.finditer(plain_text(query)) if match[1])
+    return [word.upper() for word in itertools.islice(found, count)]
 
 
-def _restored(match: re.Match[str]) -> str:
-    """What is ``WRITTEN``, with its strings as the tokenizer takes them: in single quotes, without
-    escapes but for the quote."""
-    text = match.group()
-    if text[0] not in "'\"":
-        opened = _open_comment(match)
-        is_sql = text[0] != "`" and opened != " "
-        return _QUOTED_OR_COMMENT[Dialect.WRITTEN].sub(_restored, opened) if is_sql else opened
-
-    def plain(escape: re.Match[str]) -> str:
-        if escape[1] is None:
-            return text[0] if escape[0][0] == text[0] else escape[0]
-        return escape[0] if escape[1] in "%_" else _CONTROL.get(escape[1], escape[1])
-
-    return "'" + _ESCAPE.sub(plain, text[1:-1]).replace("'", "''") + "'"
+def plain_text(query: str) -> str:
+    """A statement without comments, with names in backquotes and strings in single quotes."""
+    return _spelling(query, None).plain(query)
 
 
-def _of_token(token: Token, dialect: Dialect) -> Iterator[Word]:
+@dataclass(frozen=True, slots=True)
+class _Spelling:
+    """How the writer of a statement quotes. ``doubles``: TiDB's parser has doubled backslashes."""
+
+    quoted_or_comment: re.Pattern[str]
+    sql_in_comment: re.Pattern[str] = _SQL_IN_COMMENT
+    doubles: bool = False
+    escapes: bool = True
+    ansi_quotes: bool = False
+
+    def plain(self, text: str) -> str:
+        """The text without comments, and with strings as the tokenizer takes them: in single
+        quotes, without escapes but for the quote."""
+        return self.quoted_or_comment.sub(self._plain_match, text)
+
+    def _plain_match(self, match: re.Match[str]) -> str:
+        text = match.group()
+        first = text[0]
+        if first == "`" or (self.doubles and first in "'\""):
+            return text
+        if first == '"' and self.ansi_quotes:
+            return "`" + text[1:-1].replace('""', '"').replace("`", "``") + "`"
+        if first in "'\"":
+            return "'" + self._unescaped(text).replace("'", "''") + "'"
+        inner = self.sql_in_comment.fullmatch(text)
+        return f" {self.plain(inner[1])} " if inner else " "
+
+    def _unescaped(self, text: str) -> str:
+        quote, inner = text[0], text[1:-1]
+        if not self.escapes:
+            return inner.replace(2 * quote, quote)
+
+        def plain(escape: re.Match[str]) -> str:
+            if escape[1] is None:
+                return quote if escape[0][0] == quote else escape[0]
+            return escape[0] if escape[1] in "%_" else _CONTROL.get(escape[1], escape[1])
+
+        return _ESCAPE.sub(plain, inner)
+
+
+def _quoted_or_comment(quoted: str) -> re.Pattern[str]:
+    return re.compile(quoted + _COMMENT, re.DOTALL)
+
+
+_RESTORED = _Spelling(_quoted_or_comment(_PLAIN), doubles=True)
+_WRITTEN = _Spelling(_quoted_or_comment(_ESCAPING))
+
+
+def _spelling(query: str, dialect: Dialect | None) -> _Spelling:
+    if (session := session_of(query)) is not None:
+        return _spelling_of(session)
+    if dialect is None:
+        dialect = Dialect.WRITTEN if query.startswith(TYPED) else Dialect.RESTORED
+    return _WRITTEN if dialect is Dialect.WRITTEN else _RESTORED
+
+
+def _spelling_of(session: Session) -> _Spelling:
+    """The server takes the ``!`` out of the comments whose SQL it passes over. So what is left is
+    SQL, but for MariaDB's own comments on a MySQL."""
+    quoted = _NAMES_IN_QUOTES if session.ansi_quotes else _ESCAPING
+    return _Spelling(
+        _quoted_or_comment(_PLAIN if session.no_backslash_escapes else quoted),
+        sql_in_comment=_SQL_OF_MARIADB if session.is_mariadb else _SQL_OF_MYSQL,
+        escapes=not session.no_backslash_escapes,
+        ansi_quotes=session.ansi_quotes,
+    )
+
+
+def _of_token(token: Token, is_doubled: bool) -> Iterator[Word]:
     """The words of a token: sqlglot has one token for PRIMARY KEY, which is two words here."""
     text = token.text
     match token.token_type:
         case TokenType.IDENTIFIER:
             yield Word("name", text)
         case TokenType.STRING | TokenType.NATIONAL_STRING:
-            is_doubled = dialect is Dialect.RESTORED
             yield Word("text", text, value=text.replace(r"\\", "\\") if is_doubled else text)
         case TokenType.NUMBER:
             yield Word("number", text)

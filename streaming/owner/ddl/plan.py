@@ -40,9 +40,11 @@ from streaming.owner.ddl.steps import (
     DdlEvent,
     DdlStep,
     as_known,
+    dropped_names,
     exchanged_names,
     is_about_one,
     is_rename,
+    new_names,
     old_names,
     rename_step_of,
     step_of,
@@ -53,6 +55,10 @@ Place = tuple[TableName, Ts]  # of a DDL: its table and commit-ts
 COPIES_UNREAD = (
     "the table that it copies was not read, and the earlier table of its own name was dropped: "
     "apply the CREATE TABLE that SHOW CREATE TABLE shows for it"
+)
+REPLACES = (
+    "it puts a new table in the place of another: apply what makes the one of the other, ALTER "
+    "TABLE or TRUNCATE TABLE, or pass over it and load the table anew"
 )
 
 
@@ -190,7 +196,8 @@ class _Planning:
             return None  # it has come again, or is of a table that was dropped
         ddl = reasons.outcome(statement, self.schemas.get(name))
         if isinstance(ddl, CreateTable | CreateTableLike):
-            return self._create(event, ddl)
+            is_another = ddl.replaces and name in self.schemas
+            return self._held(event, REPLACES) if is_another else self._create(event, ddl)
         return self._change(place, event, statement, ddl) if isinstance(ddl, Unsupported) else None
 
     def _wall(self, event: DdlEvent) -> DdlPlan:
@@ -230,11 +237,17 @@ class _Planning:
             is_free = self.held.keys().isdisjoint(runs.touched)
             return replace(self._wall(event), runs=runs if is_free else None)
         why = self.failed.get(place) or (runs if isinstance(runs, str) else "") or ddl.reason
-        made = (each.event.name for each in self.creations)
-        if is_about_one(event, statement) and event.name in (*self.tables.schemas, *made):
-            self.held[event.name] = HeldTable(event=event, why=why)
-            return None
+        if is_about_one(event, statement):
+            return self._held(event, why)
         return replace(self._wall(event), why=why)
+
+    def _held(self, event: DdlEvent, why: str) -> DdlPlan | None:
+        """It cannot run, and is about one table: that one waits, if it is there."""
+        made = (each.event.name for each in self.creations)
+        if event.name not in (*self.tables.schemas, *made):
+            return replace(self._wall(event), why=why)
+        self.held[event.name] = HeldTable(event=event, why=why)
+        return None
 
     def _step(self, event: DdlEvent, statement: Statement) -> DdlStep | str | None:
         """As ``steps.step_of``."""
@@ -362,8 +375,11 @@ def _limit_behind(event: DdlEvent, ddls: Sequence[DdlEvent], limit: Ts) -> Ts:
 def _is_wanted(event: DdlEvent, statement: Statement, table_filter: TableFilter) -> bool:
     """A DDL of a schema has an empty table name: the filter answers for the whole schema. A
     rename's event has the new name; the old name counts too, and so does the table of an
-    EXCHANGE."""
-    names = [event.name, *old_names(statement), *exchanged_names(statement)]
+    EXCHANGE. One of several tables counts if the filter takes one of them."""
+    names = [*old_names(statement), *new_names(statement), *dropped_names(statement)]
+    names += exchanged_names(statement)
+    if event.name.table or not names:
+        names.append(event.name)
     return any(map(table_filter.selects, names)) and not table_filter.ignores_ddl(
         event.name, statement.event_types, event.query
     )

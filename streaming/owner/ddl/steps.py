@@ -193,15 +193,20 @@ def is_about_one(event: DdlEvent, statement: Statement) -> bool:
     name = event.name
     if not name.table:
         return False
+    if all(_about(each) == name for each in statement.effects):
+        return True
     match statement.effects:
-        case (Unsupported(),):
+        case (Unsupported(name=None),):
             words = set(re.findall(r"\w+", event.query.upper()))
             return event.ddl_type in _OF_ONE_TABLE and words.isdisjoint(_OF_A_SECOND_TABLE)
         case (NoEffect(),):
             return True
-        case (effect,):
-            return isinstance(effect, _ABOUT_ONE) and effect.name == name
     return False
+
+
+def _about(effect: Effect) -> TableName | None:
+    """The one table that an effect is surely about."""
+    return effect.name if isinstance(effect, (*_ABOUT_ONE, Unsupported)) else None
 
 
 def is_rename(statement: Statement) -> bool:
@@ -211,6 +216,16 @@ def is_rename(statement: Statement) -> bool:
 def old_names(statement: Statement) -> list[TableName]:
     """The earlier names of the tables that it renames."""
     return list(_moves(statement.effects)) if is_rename(statement) else []
+
+
+def new_names(statement: Statement) -> list[TableName]:
+    """The later names of those tables."""
+    return list(_moves(statement.effects).values()) if is_rename(statement) else []
+
+
+def dropped_names(statement: Statement) -> list[TableName]:
+    """The tables that it drops by their names."""
+    return [each.name for each in statement.effects if isinstance(each, DropTable)]
 
 
 def exchanged_names(statement: Statement) -> list[TableName]:
@@ -264,8 +279,7 @@ def rename_step_of(
 
 def _dropped(statement: Statement, schemas: Collection[TableName]) -> list[TableName]:
     """Those of our tables that it drops, in order."""
-    told = [each.name for each in statement.effects if isinstance(each, DropTable)]
-    named = {as_known(name, schemas) for name in told}
+    named = {as_known(name, schemas) for name in dropped_names(statement)}
     whole = {each.schema for each in statement.effects if isinstance(each, DropDatabase)}
     return sorted(name for name in schemas if name in named or name.schema in whole)
 

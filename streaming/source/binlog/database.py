@@ -65,6 +65,7 @@ class ServerFacts:
     identity: str
     base_name: str  # of its binlog files
     charsets: Charsets
+    lower_names: bool  # of databases and tables: lower_case_table_names = 1
 
     @property
     def major(self) -> int:
@@ -123,7 +124,7 @@ class Database:
         if self._facts is None:
             told = self.variables(
                 *("version", "server_uuid", "server_uid", "hostname", "port", "server_id"),
-                "log_bin_basename",
+                *("log_bin_basename", "lower_case_table_names"),
             )
             is_mariadb = "mariadb" in told["version"].lower()
             own = told.get("server_uuid") or told.get("server_uid")
@@ -135,6 +136,7 @@ class Database:
                 identity=own or named,
                 base_name=self._base_name,
                 charsets=self._charsets(is_mariadb=is_mariadb),
+                lower_names=told.get("lower_case_table_names") == "1",
             )
         return self._facts
 

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from conf.sources.binlog_uri import BinlogSettings
-from sinks.ddl.tokens import LOGGED
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
 from streaming.source.binlog.commit_clock import Pin, pin_at, to_token
 from streaming.source.binlog.database import Database
@@ -25,7 +24,7 @@ from streaming.source.binlog.limits import BinlogLimits
 from streaming.source.binlog.log_tail import LogTail, Stretch
 from streaming.source.binlog.log_walk import Walked
 from streaming.source.binlog.slice_task import SliceTask
-from streaming.source.binlog.statement_effect import ddl_name
+from streaming.source.binlog.statement_effect import ddl_of
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities
 from streaming.source.limits import Limits
@@ -222,14 +221,15 @@ class BinlogReader:
             )
 
     def _ddls(self, stretch: Stretch, first: int) -> Iterator[Block]:
-        walked = stretch.walked
+        walked, facts = stretch.walked, self._database.facts()
         found = []
         for at, position, commit_ts in walked.statements:
             if position >= first and commit_ts > self._start_ts:
                 event = event_at(stretch.data, at, checksum=walked.checksum)
-                told = query(event, self._database.facts().charsets)
-                if (name := ddl_name(told)) is not None:
-                    row = (position, 0, name.schema, name.table, "", LOGGED + told.sql)
+                told = query(event, facts.charsets)
+                ddl = ddl_of(told, is_mariadb=facts.is_mariadb, lower_names=facts.lower_names)
+                if ddl is not None:
+                    row = (position, 0, ddl.name.schema, ddl.name.table, ddl.kind, ddl.text)
                     found.append((commit_ts, *row))
         if not found:
             return

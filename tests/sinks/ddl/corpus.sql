@@ -1256,11 +1256,11 @@ ALTER TABLE `d_n`.`t_n` ADD CONSTRAINT `ident` FOREIGN KEY (`ident`, `ident`(1))
 ALTER TABLE `d_n`.`t_n` ADD CONSTRAINT FOREIGN KEY (`ident`) REFERENCES `d_n`.`t_n` MATCH SIMPLE ON DELETE CASCADE ON UPDATE CASCADE;
 -- no effect
 ALTER TABLE `t_n` STORAGE DISK, MODIFY COLUMN `ident` VARCHAR(12) COLUMN_FORMAT FIXED FIRST;
--- t_n: modify ident to ident varchar(12) first; unsupported: its part STORAGE is unknown here
+-- t_n: modify ident to ident varchar(12) first
 ALTER TABLE `d_n`.`t_n` MODIFY COLUMN `ident` MEDIUMTEXT AFTER `ident` REMOVE PARTITIONING;
 -- d_n.t_n: modify ident to ident mediumtext after ident
 ALTER TABLE `t_n` CHANGE COLUMN `ident` `ident` MEDIUMTEXT BINARY CHARACTER SET UTF8 FIRST, TABLESPACE = `ident`;
--- t_n: modify ident to ident mediumtext charset first; unsupported: its part TABLESPACE is unknown here
+-- t_n: modify ident to ident mediumtext charset first
 ALTER TABLE `d_n`.`t_n` WITHOUT VALIDATION, ADD PARTITION (PARTITION `ident` VALUES LESS THAN (MAXVALUE) ENGINE = text_string MAX_ROWS = 12);
 -- d_n.t_n: add partitions ident < max
 ALTER TABLE `d_n`.`t_n` WITH VALIDATION, ADD PARTITION NO_WRITE_TO_BINLOG (PARTITION `ident` VALUES LESS THAN (MAXVALUE) ENGINE = text_string, PARTITION `ident` VALUES LESS THAN (MAXVALUE) (SUBPARTITION `text_string` MIN_ROWS = 11));
@@ -1320,9 +1320,9 @@ ALTER TABLE `t1` TRUNCATE PARTITION `p0`;
 ALTER TABLE `t1` TRUNCATE PARTITION `p0`,`p1`;
 -- t1: truncate partition p0 p1
 ALTER TABLE `t1` REPAIR PARTITION `p0`;
--- unsupported: its part REPAIR is unknown here
+-- no effect
 ALTER TABLE `t1` REPAIR PARTITION `p0`,`p1`;
--- unsupported: its part REPAIR is unknown here
+-- no effect
 ALTER TABLE `t1` ADD PARTITION (PARTITION `p5` VALUES LESS THAN (2010) COMMENT = 'APSTART '' APEND');
 -- t1: add partitions p5 < 2010
 ALTER TABLE `t1` ADD PARTITION (PARTITION `p5` VALUES LESS THAN (2010) COMMENT = 'xxx');

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 
 from streaming.source.binlog.format.byte_reader import ByteReader
@@ -16,7 +17,21 @@ from streaming.source.binlog.format.type_codes import EventType
 _SQL_MODE: Final = 1
 _CHARSET: Final = 4
 _TIME_ZONE: Final = 5
+_ALTER_FLAGS: Final = 130  # MariaDB's GTID has them too
 _MANY_SCHEMAS: Final = 254  # so many that their names are left out
+
+
+class AlterPhase(IntEnum):
+    """MariaDB may write an ALTER TABLE twice (``binlog_alter_two_phase``): where it begins, and
+    where it ends, with the same statement. Rows in between have the old shape."""
+
+    START = 2
+    COMMIT = 4
+    ROLLBACK = 8
+
+
+_PHASES: Final = sum(AlterPhase)
+_NUMBERED: Final = AlterPhase.COMMIT | AlterPhase.ROLLBACK  # by the GTID of the START
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +46,7 @@ class Query:
     sql_mode: int | None = None
     time_zone: str | None = None
     client_collation: int | None = None  # in whose character set the statement was written
+    alter_phase: AlterPhase | None = None
 
 
 def query(event: Event, charsets: Charsets) -> Query:
@@ -55,6 +71,7 @@ def query(event: Event, charsets: Charsets) -> Query:
         sql_mode=status.sql_mode,
         time_zone=status.time_zone,
         client_collation=status.client_collation,
+        alter_phase=status.alter_phase,
     )
 
 
@@ -77,6 +94,7 @@ class _Status:
         self.sql_mode: int | None = None
         self.time_zone: str | None = None
         self.client_collation: int | None = None
+        self.alter_phase: AlterPhase | None = None
 
     def read(self, body: ByteReader) -> None:
         while body.left:
@@ -88,6 +106,11 @@ class _Status:
                 body.take(4)
             elif code == _TIME_ZONE:
                 self.time_zone = body.text(body.number(1))
+            elif code == _ALTER_FLAGS:
+                flags = body.number(1)
+                phase = flags & _PHASES
+                self.alter_phase = AlterPhase(phase) if phase in list(AlterPhase) else None
+                body.take(8 if flags & _NUMBERED else 0)
             elif code in _SKIPPED:
                 _SKIPPED[code](body)
             else:
@@ -118,11 +141,6 @@ def _updated_schemas(body: ByteReader) -> None:
             pass
 
 
-def _alter_flags(body: ByteReader) -> None:
-    if body.number(1) & 0x0C:  # COMMIT or ROLLBACK ALTER: the number of its START
-        body.take(8)
-
-
 def _collations(body: ByteReader) -> None:
     body.take(4 * body.number(1))
 
@@ -146,6 +164,5 @@ _SKIPPED: Final[Mapping[int, Callable[[ByteReader], object]]] = {
     20: _fixed(1),  # default_table_encryption
     128: _fixed(3),  # MariaDB: microseconds
     129: _fixed(8),  # XID
-    130: _alter_flags,
     131: _collations,
 }

@@ -1,0 +1,108 @@
+"""A statement of a binlog, and what its session tells of how it is to be read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+
+from coordination.model import TableName
+from sinks.ddl.effects import (
+    AddColumn,
+    AlterTable,
+    CreateTable,
+    DropDatabase,
+    Effect,
+    ModifyColumn,
+    Statement,
+    Unsupported,
+)
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column
+
+_FLOAT_BYTES = 4  # of a vector's element
+
+_MARK = "/* tidelake binlog {"
+_END = " */ "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """``schema``: the database of names that have none. ``failed``: the number of the error with
+    which the statement ended on the server; 0: it did not fail."""
+
+    schema: str = ""
+    is_mariadb: bool = False
+    ansi_quotes: bool = False  # "…" is a name
+    no_backslash_escapes: bool = False
+    is_oracle: bool = False  # MariaDB's sql_mode = ORACLE: its types have other meanings
+    lower_names: bool = False  # lower_case_table_names = 1
+    failed: int = 0
+
+    def logged(self, sql: str) -> str:
+        """The statement with its session in a comment before it, as it is kept everywhere."""
+        told = {name: value for name, value in asdict(self).items() if value}
+        text = json.dumps(told, ensure_ascii=False).replace("*/", "*\\/")
+        return f"{_MARK}{text[1:]}{_END}{sql}"
+
+
+def session_of(query: str) -> Session | None:
+    """The session of a statement of a binlog; None for any other statement."""
+    if not query.startswith(_MARK):
+        return None
+    return Session(**json.loads(query[len(_MARK) - 1 : query.index(_END)]))
+
+
+def in_session(found: Statement, session: Session) -> Statement:
+    """The statement as its session meant it."""
+    if session.failed:
+        reason = (
+            f"it failed with error {session.failed}, and what it did until then is not known: "
+            "compare the table with the database"
+        )
+        return replace(found, effects=(Unsupported(reason=reason),))
+    if session.is_oracle and any(isinstance(e, CreateTable | AlterTable) for e in found.effects):
+        reason = "its session has sql_mode = ORACLE, which gives other meanings to types"
+        return replace(found, effects=(Unsupported(reason=reason),))
+    if session.is_mariadb:
+        found = replace(found, effects=tuple(map(_of_mariadb, found.effects)))
+    if session.lower_names:
+        return replace(found, effects=tuple(map(_in_lower_case, found.effects)))
+    return found
+
+
+def _of_mariadb(effect: Effect) -> Effect:
+    """With the types as which MariaDB stores some: rows have those."""
+    match effect:
+        case CreateTable(schema=schema):
+            columns = tuple(map(_stored, schema.columns))
+            return replace(effect, schema=replace(schema, columns=columns))
+        case AlterTable(changes=changes):
+            stored = (
+                replace(each, column=_stored(each.column))
+                if isinstance(each, AddColumn | ModifyColumn)
+                else each
+                for each in changes
+            )
+            return replace(effect, changes=tuple(stored))
+    return effect
+
+
+def _stored(column: Column) -> Column:
+    of = column.type
+    if of.name == "json":
+        return replace(column, type=MySQLType(name="longtext"))
+    if of.name == "vector" and of.length is not None:
+        return replace(column, type=MySQLType(name="varbinary", length=_FLOAT_BYTES * of.length))
+    return column
+
+
+def _in_lower_case(effect: Effect) -> Effect:
+    told = {each.name: getattr(effect, each.name) for each in fields(effect)}  # type: ignore[arg-type]
+    names = {
+        key: TableName(name.schema.lower(), name.table.lower())
+        for key, name in told.items()
+        if isinstance(name, TableName)
+    }
+    if isinstance(effect, DropDatabase):
+        return DropDatabase(schema=effect.schema.lower())
+    return replace(effect, **names)  # type: ignore[type-var]
