@@ -1,4 +1,4 @@
-"""Seeds of jobs, and the bugs that they must find (`make mutate`: all of them)."""
+"""Seeds of jobs; `test_simulation.py` has the bugs that they must find."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fakes.fake_warehouse import require
 from tests.simulation.jobs.invariants import JobsWatchman
 from tests.simulation.jobs.run import MODULE, run_job_seed
-from tests.simulation.mutate import Mutation, hunt, mutations
 from tests.simulation.run import SeedFailed
 
 SEEDS = 100  # more in make soak
 SOAKED = 500
 CHUNK = 50  # of one test
-SAMPLE_SEEDS = 200
-PLANTED = [each for each in mutations() if each.module == MODULE]
 
 
 @pytest.fixture(autouse=True)
@@ -53,15 +51,7 @@ def test_seeds_begin_units_of_every_kind() -> None:
         for unit in copy.units
     ]
     assert {"dump", "load", "sync"} <= set(began)
-    assert len(began) > 100
-
-
-@pytest.mark.parametrize(
-    "mutation", [each for each in PLANTED if each.sample], ids=lambda each: each.name
-)
-def test_a_planted_bug_of_jobs_is_found(mutation: Mutation) -> None:
-    outcome = hunt(mutation, SAMPLE_SEEDS)
-    assert outcome.seed is not None, outcome.output
+    assert len(began) > 50
 
 
 def test_a_seed_of_jobs_that_fails_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +59,8 @@ def test_a_seed_of_jobs_that_fails_is_made_small(monkeypatch: pytest.MonkeyPatch
 
     def check(watchman: JobsWatchman) -> None:
         inner(watchman)
-        assert not any("etcd is compacted" in each for each in watchman._world.story)
+        story = watchman._world.story
+        require(not any("etcd is compacted" in each for each in story), "it is compacted")
 
     monkeypatch.setattr(JobsWatchman, "check", check)
     failed = _first_failure()
