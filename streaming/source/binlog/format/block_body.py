@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -23,18 +24,20 @@ from streaming.source.binlog.format.cells.layout import Mask
 from streaming.source.binlog.format.cells.moment_cells import as_texts
 from streaming.source.binlog.format.cells.reading import Reading
 from streaming.source.binlog.format.cells.row_cells import row_cells
-from streaming.source.binlog.format.charsets import Charsets
+from streaming.source.binlog.format.charsets import Charset, Charsets
 from streaming.source.binlog.format.events import Bytes, Offsets
 from streaming.source.binlog.format.faults import BAD_CELL
+from streaming.source.binlog.format.maps_in_force import Shape
 from streaming.source.binlog.format.row_events import TableRows
-from streaming.source.binlog.format.table_map import TableMap
+from streaming.source.binlog.format.table_map import table_map
 
 
 def row_body(
     data: Bytes,
     rows: TableRows,
-    table: TableMap,
+    shape: Shape,
     *,
+    is_mariadb: bool,
     commit_ts: Offsets,
     position: Offsets,
     charsets: Charsets,
@@ -43,6 +46,7 @@ def row_body(
     """The body, and how many of its rows have an ``old``: with ``key`` those UPDATEs that change
     it, with its old values; else every UPDATE, with its whole old row. ``commit_ts`` and
     ``position`` are the rows'."""
+    table = table_map(shape, is_mariadb=is_mariadb)
     reading = Reading(data, charsets)
     cells = row_cells(reading, rows.at, table.columns)
     columns = [
@@ -75,9 +79,24 @@ def row_body(
     if errors:
         columns += _error_columns(errors, len(rows.op))
         fields += [pa.field(ERROR_CLASS, pa.string()), pa.field(ERROR_MESSAGE, pa.string())]
-    types = [(column.name, str(mysql_type(column, charsets))) for column in table.columns]
-    metadata = wire_metadata(types, table.key, order=Order.PLACE, cells=Cells.TYPED)
+    sets = tuple(charsets.get(collation) for collation in table.collations)
+    metadata = _metadata(shape, sets, is_mariadb=is_mariadb)
     return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata)), key_changes
+
+
+@lru_cache(maxsize=4096)
+def _metadata(
+    shape: Shape, sets: tuple[Charset | None, ...], *, is_mariadb: bool
+) -> dict[bytes, bytes]:
+    """The metadata of a body's schema. ``sets``: the character sets of the table's collations."""
+    table = table_map(shape, is_mariadb=is_mariadb)
+    known = {
+        collation: charset
+        for collation, charset in zip(table.collations, sets, strict=True)
+        if charset is not None
+    }
+    types = [(column.name, str(mysql_type(column, known))) for column in table.columns]
+    return wire_metadata(types, table.key, order=Order.PLACE, cells=Cells.TYPED)
 
 
 def _struct(cells: Mapping[str, pa.Array]) -> pa.StructArray:

@@ -157,7 +157,8 @@ class _SliceReading:
         body, key_changes = row_body(
             events.data,
             rows,
-            found.table,
+            found.shape,
+            is_mariadb=self.slice.is_mariadb,
             commit_ts=self.slice.commit_ts[origin],
             position=self.slice.position[origin],
             charsets=self.slice.charsets,

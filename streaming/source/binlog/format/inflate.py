@@ -17,7 +17,13 @@ import pyarrow as pa
 from streaming.source.binlog.format.byte_reader import ByteReader
 from streaming.source.binlog.format.events import HEADER_BYTES, PADDING, Events
 from streaming.source.binlog.format.faults import BadEvent
-from streaming.source.binlog.format.type_codes import INFLATED, UPDATES, WRITES, EventType
+from streaming.source.binlog.format.type_codes import (
+    INFLATED,
+    IS_PACKED,
+    UPDATES,
+    WRITES,
+    EventType,
+)
 
 PIECE_BYTES: Final = 32 << 20  # of inflated events
 _MOST_INFLATED: Final = 1 << 30  # bytes of one event: max_allowed_packet is no larger
@@ -26,7 +32,6 @@ _READ_BYTES: Final = 1 << 20
 _MOST_PAYLOAD: Final = (
     1 << 31
 ) - 1  # of a transaction when inflated: its rows' numbers count bytes
-_PACKED: Final = (EventType.TRANSACTION_PAYLOAD, *INFLATED)
 _ZSTD: Final = 0
 _NOT_COMPRESSED: Final = 255
 
@@ -37,7 +42,7 @@ def pieces(events: Events, on_fault: OnFault) -> Iterator[Events]:
     """The same events in the same order, with inflated ones in the places of what was compressed.
     Where nothing is compressed that is one piece. An event that cannot be inflated goes to
     ``on_fault``."""
-    packed = np.flatnonzero(np.isin(events.kind, _PACKED))
+    packed = np.flatnonzero(IS_PACKED[events.kind])
     if not len(packed):
         yield events
         return

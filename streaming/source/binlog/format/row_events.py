@@ -17,9 +17,9 @@ from streaming.source.binlog.format.faults import NO_TABLE_MAP, BadEvent, Refuse
 from streaming.source.binlog.format.maps_in_force import HEAD_BYTES, Maps, Shape, table_ids
 from streaming.source.binlog.format.table_map import TableMap, table_map
 from streaming.source.binlog.format.type_codes import (
-    DELETES,
-    ROW_EVENTS,
-    UPDATES,
+    IS_DELETE,
+    IS_ROW_EVENT,
+    IS_UPDATE,
     EventType,
 )
 
@@ -64,7 +64,7 @@ def table_events(
     behind the block (``held``: before it), by table ID."""
     garbage: list[Garbage] = []
     map_numbers = _whole(events, np.flatnonzero(events.kind == EventType.TABLE_MAP), garbage)
-    rows = _whole(events, np.flatnonzero(np.isin(events.kind, ROW_EVENTS)), garbage)
+    rows = _whole(events, np.flatnonzero(IS_ROW_EVENT[events.kind]), garbage)
     maps = Maps.of(events, map_numbers, held)
     places = maps.places(events, rows)
     is_unknown = places < 0
@@ -120,7 +120,7 @@ def table_rows(
     begin = _image_begins(events, found.numbers, len(found.table.columns))
     is_sure = begin >= 0
     numbers, begin = found.numbers[is_sure], begin[is_sure]
-    is_update = np.isin(events.kind[numbers], UPDATES)
+    is_update = IS_UPDATE[events.kind[numbers]]
     _refuse_partial(events, begin, is_update, found.table, width)
     starts, owner, is_bad = image_starts(events.data, begin, events.end[numbers], layout)
     is_odd = np.bincount(owner, minlength=len(numbers)) & 1 == 1
@@ -157,7 +157,7 @@ def _image_begins(events: Events, numbers: Offsets, count: int) -> Offsets:
         is_same = data[at] == count
     else:
         is_same = (data[at] == 252) & (words_of(data, "<u2")[at + 1] == count)
-    bitmaps = np.where(np.isin(kind, UPDATES), 2, 1) * ((count + 7) // 8)
+    bitmaps = np.where(IS_UPDATE[kind], 2, 1) * ((count + 7) // 8)
     begin = at + (1 if count < 251 else 3) + bitmaps
     return np.where(is_same & (begin <= end), begin, -1)
 
@@ -187,7 +187,7 @@ def _rows(
     nth = np.arange(len(starts)) - first[owner]
     is_paired = is_update[owner]
     rows = np.flatnonzero(~is_paired | (nth & 1 == 1))
-    op = np.where(np.isin(events.kind[numbers], DELETES), OP_DELETE, OP_INSERT)
+    op = np.where(IS_DELETE[events.kind[numbers]], OP_DELETE, OP_INSERT)
     op = np.where(is_update, OP_UPDATE, op).astype(np.int8)
     owner, is_paired = owner[rows], is_paired[rows]
     index = np.where(is_paired, nth[rows] >> 1, nth[rows]) + events.base[numbers][owner]

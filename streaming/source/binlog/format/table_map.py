@@ -19,13 +19,15 @@ FLAGS_BYTES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class TableMap:
-    """``key``: the primary key; None if the event names none. ``has_names``: the columns' names are
-    told (``binlog_row_metadata = FULL``)."""
+    """``key``: the primary key, or a NOT NULL unique key where there is none; None if the event
+    names none. ``has_names``: the columns' names are told (``binlog_row_metadata = FULL``).
+    ``collations``: those of its columns, each once."""
 
     name: TableName
     columns: tuple[Column, ...]
     key: tuple[str, ...] | None
     has_names: bool
+    collations: tuple[int, ...]
 
 
 _NUMERIC: Final[frozenset[int]] = frozenset(
@@ -106,7 +108,8 @@ class _Metadata:
         key = None
         if self.key is not None and has_names:
             key = tuple(self.columns[number].name for number in self.key)
-        return TableMap(name, tuple(self.columns), key, has_names)
+        told = [each.collation for each in self.columns if each.collation is not None]
+        return TableMap(name, tuple(self.columns), key, has_names, tuple(dict.fromkeys(told)))
 
     def read(self, tag: int, part: ByteReader) -> None:
         """A field that is not known says nothing that a row depends on."""

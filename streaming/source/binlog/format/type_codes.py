@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum, IntFlag
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 
 class EventType(IntEnum):
@@ -49,6 +53,13 @@ class EventType(IntEnum):
     DELETE_ROWS_COMPRESSED = 171
 
 
+def among(codes: Iterable[int]) -> npt.NDArray[np.bool_]:
+    """A table: whether a code, of one byte, is one of these."""
+    table = np.zeros(256, np.bool_)
+    table[[*codes]] = True
+    return table
+
+
 WRITES: Final = (EventType.WRITE_ROWS_V1, EventType.WRITE_ROWS)
 UPDATES: Final = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS)
 DELETES: Final = (EventType.DELETE_ROWS_V1, EventType.DELETE_ROWS)
@@ -67,6 +78,13 @@ INFLATED: Final = {  # an event of MariaDB's whose rows are compressed -> what i
     EventType.UPDATE_ROWS_COMPRESSED: EventType.UPDATE_ROWS,
     EventType.DELETE_ROWS_COMPRESSED: EventType.DELETE_ROWS,
 }
+
+
+IS_UPDATE: Final = among(UPDATES)
+IS_DELETE: Final = among(DELETES)
+IS_ROW_EVENT: Final = among(ROW_EVENTS)
+IS_GTID: Final = among(GTIDS)
+IS_PACKED: Final = among((EventType.TRANSACTION_PAYLOAD, *INFLATED))
 
 
 class RowsFlag(IntFlag):

@@ -19,6 +19,7 @@ from streaming.source.binlog.format.faults import Refused
 from streaming.source.binlog.format.type_codes import ColumnType
 
 Mask = npt.NDArray[np.bool_]
+FEW: Final = 12  # so many events are walked sooner one by one
 DIGIT_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # of so many digits of a DECIMAL
 
 _FIXED: Final[Mapping[int, int]] = {
@@ -108,6 +109,35 @@ class Layout:
     bitmap: int  # bytes of the NULL bitmap, which an image begins with
     steps: tuple[Step, ...]
 
+    def walk(self, raw: bytes) -> list[int] | None:
+        """Where the images begin in the bytes of one event; None if one would end beyond them."""
+        starts = []
+        at, stop = 0, len(raw)
+        steps = [
+            (step.fixed, [(byte, widths.tolist()) for byte, widths in step.nullable], step.prefix)
+            + (step.null_at or (0, 8))
+            for step in self.steps
+        ]
+        while at < stop:
+            starts.append(at)
+            place = at + self.bitmap
+            if place > stop:
+                return None
+            for fixed, nullable, prefix, byte, bit in steps:
+                place += fixed
+                for null_byte, widths in nullable:
+                    place += widths[raw[at + null_byte]]
+                if prefix and not raw[at + byte] >> bit & 1:
+                    end = place + prefix
+                    if end > stop:
+                        return None
+                    size = raw[place] if prefix == 1 else int.from_bytes(raw[place:end], "little")
+                    place = end + size
+            if place > stop:
+                return None
+            at = place
+        return starts
+
 
 def layout_of(columns: tuple[Column, ...]) -> Layout:
     """Raises Refused for a column of a type that is not read."""
@@ -172,6 +202,30 @@ def image_starts(
 ) -> tuple[Offsets, Offsets, Mask]:
     """Where every image begins that stands in one of the ranges, and the number of its range; and
     which ranges hold no images: one would end beyond the range. Those give none."""
+    if len(begin) <= FEW:
+        return one_by_one(data, begin, stop, layout)
+    return side_by_side(data, begin, stop, layout)
+
+
+def one_by_one(
+    data: Bytes, begin: Offsets, stop: Offsets, layout: Layout
+) -> tuple[Offsets, Offsets, Mask]:
+    """`image_starts` for a few ranges, which may be large."""
+    found: list[int] = []
+    counts = []
+    is_bad = np.zeros(len(begin), np.bool_)
+    for number, (at, end) in enumerate(zip(begin.tolist(), stop.tolist(), strict=True)):
+        starts = layout.walk(data[at:end].tobytes())
+        is_bad[number] = starts is None
+        counts.append(len(starts or ()))
+        found += [at + start for start in starts or ()]
+    return np.array(found, np.int64), np.repeat(np.arange(len(begin)), counts), is_bad
+
+
+def side_by_side(
+    data: Bytes, begin: Offsets, stop: Offsets, layout: Layout
+) -> tuple[Offsets, Offsets, Mask]:
+    """`image_starts` for many ranges: a step costs about the same for one as for a thousand."""
     events, starts = [], []
     is_bad = np.zeros(len(begin), np.bool_)
     event, at, end = np.arange(len(begin)), begin, stop

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from streaming.source.binlog.format.control.xa import payload_xa, xa_statement
 from streaming.source.binlog.format.events import HEADER_BYTES, Bytes, Events, Offsets, words_of
 from streaming.source.binlog.format.faults import BadEvent
-from streaming.source.binlog.format.type_codes import GTIDS, EventType
+from streaming.source.binlog.format.type_codes import IS_GTID, EventType
 
 _QUERY_HEAD: Final = 13  # bytes before the status variables of a QUERY
 _STANDALONE: Final = 1  # flag of MariaDB's GTID
@@ -70,7 +70,7 @@ def transactions(events: Events, *, is_inside: bool = False) -> Transactions:
     prepares = np.flatnonzero(kind == EventType.XA_PREPARE)
     is_one_phase = events.data[events.at[prepares] + HEADER_BYTES] != 0
     ends[prepares] = np.where(is_one_phase, GroupKind.ROWS, GroupKind.XA_PREPARED)
-    is_gtid = np.isin(kind, GTIDS)
+    is_gtid = IS_GTID[kind]
     begins = np.flatnonzero(is_gtid)
     statements = _read_queries(events, begins, ends, is_inside=is_inside)
     if is_inside and not (len(begins) and begins[0] == 0):
