@@ -35,10 +35,11 @@ SETTINGS: Mapping[str, str] = {
     "binlog-row-metadata": "FULL",
     "innodb-buffer-pool-size": "64M",
     "innodb-flush-log-at-trx-commit": "2",
+    "innodb-flush-method": "nosync",
     "sync-binlog": "0",
     "skip-name-resolve": "ON",
 }
-MARIADB_SETTINGS: Mapping[str, str] = {"innodb-log-file-size": "32M"}
+MARIADB_SETTINGS: Mapping[str, str] = {"innodb-log-file-size": "32M", "sync-frm": "OFF"}
 MYSQL_SETTINGS: Mapping[str, str] = {
     "innodb-redo-log-capacity": "32M",
     "gtid-mode": "ON",

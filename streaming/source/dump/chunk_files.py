@@ -87,6 +87,8 @@ class ChunkFiles:
                 flush(part)
                 found.append(StagedFile(name, rows, part.stat().st_size))
                 part.rename(self._folder / name)
+            if found:
+                flush(self._folder)
         return found
 
     def _close(self) -> None:

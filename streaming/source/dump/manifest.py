@@ -1,7 +1,8 @@
 """The manifest of a table's copy: what its lines say, and how they are written and read.
 
 The first line has the table and the plan with which its copy began, each other one an outcome. A
-line is written whole or not at all, and what a kill has cut off at the end is taken away.
+line is written whole or not at all. Only the last one is waited for: lines that a machine's crash
+takes away, or spoils, are of chunks that are read again.
 """
 
 from __future__ import annotations
@@ -36,15 +37,20 @@ def append(path: Path, line: Mapping[str, Any], *, wait: bool) -> None:
 
 
 def whole_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Nothing where there is no manifest."""
+    """Those before the first that is spoilt, which is taken away with all behind it."""
     if not path.exists():
         return
     text = path.read_bytes()
-    end = text.rfind(b"\n") + 1
-    if end < len(text):
-        os.truncate(path, end)
-    for line in text[:end].split(b"\n")[:-1]:
-        yield json.loads(line)
+    at = 0
+    while (end := text.find(b"\n", at)) >= 0:
+        try:
+            line = json.loads(text[at:end])
+        except ValueError:
+            break
+        yield line
+        at = end + 1
+    if at < len(text):
+        os.truncate(path, at)
 
 
 def described(table: SourceTable) -> dict[str, Any]:

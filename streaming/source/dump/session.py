@@ -33,7 +33,10 @@ _SETTINGS: Final = (
     " wait_timeout = 86400, sql_select_limit = 18446744073709551615",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
-_NO_TIME_LIMIT: Final = {True: "max_statement_time = 0", False: "max_execution_time = 0"}
+_SETTINGS_OF: Final = {  # MariaDB's, MySQL's; MySQL's estimates are a day old unless told
+    True: "max_statement_time = 0",
+    False: "max_execution_time = 0, information_schema_stats_expiry = 0",
+}
 _NO_RIGHT: Final = frozenset(
     (
         *(ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR),
@@ -66,7 +69,7 @@ class Session:
         except (pymysql.MySQLError, OSError) as error:
             raise _sorted(error, "no connection to the source") from error
         self.is_mariadb = "mariadb" in self._connection.get_server_info().lower()
-        for statement in (*_SETTINGS, f"SET SESSION {_NO_TIME_LIMIT[self.is_mariadb]}"):
+        for statement in (*_SETTINGS, f"SET SESSION {_SETTINGS_OF[self.is_mariadb]}"):
             self.query(statement)
 
     def close(self) -> None:

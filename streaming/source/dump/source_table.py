@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.types.mysql_type import MySQLType
 from streaming.source.dump.cells import cell_type
 
 Query = Callable[[str], list[tuple[Any, ...]]]
-PRIMARY: Final = "PRIMARY"
+_VERSIONED: Final = "SYSTEM VERSIONED"
+_SNAPSHOT_ENGINES: Final = frozenset(("innodb", "rocksdb"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,8 @@ class SourceTable:
 
     ``key``: the columns of the primary key, or of the first unique one without NULLs; empty: there
     is none that orders all rows. ``index`` is its name. ``rows`` and ``bytes`` are the server's
-    estimates.
+    estimates. ``refusal``: why it cannot be copied, as a sentence; empty where it can.
+    ``has_snapshots``: its engine shows a transaction the table as it was when that began.
     """
 
     name: TableName
@@ -41,6 +42,8 @@ class SourceTable:
     index: str
     rows: int
     bytes: int
+    refusal: str = ""
+    has_snapshots: bool = True
 
     @property
     def key_columns(self) -> tuple[SourceColumn, ...]:
@@ -51,13 +54,14 @@ class SourceTable:
 def read_tables(query: Query, schemas: Sequence[str]) -> list[SourceTable]:
     """The tables of these schemas, without views and sequences: three statements for all of them.
 
-    Raises ConfigError for a table with a column that cannot be copied.
+    Raises as ``query`` does.
     """
     where = f"TABLE_SCHEMA IN ({', '.join(map(_text, schemas))})"
     sizes = query(
-        "SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(TABLE_ROWS, 0), COALESCE(DATA_LENGTH, 0)"
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(TABLE_ROWS, 0), COALESCE(DATA_LENGTH, 0),"
+        " TABLE_TYPE, COALESCE(ENGINE, '')"
         f" FROM information_schema.TABLES WHERE {where}"
-        " AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
+        f" AND TABLE_TYPE IN ('BASE TABLE', '{_VERSIONED}')"
     )
     columns: dict[TableName, list[SourceColumn]] = defaultdict(list)
     for schema, table, name, text, nullable, charset in query(
@@ -77,17 +81,19 @@ def read_tables(query: Query, schemas: Sequence[str]) -> list[SourceTable]:
     ):
         indexes[TableName(schema, table)].append((index, name, prefix))
     found = []
-    for schema, table, rows, size in sizes:
+    for schema, table, rows, size, kind, engine in sizes:
         name = TableName(schema, table)
         index, key = key_of(indexes[name], columns[name])
         found.append(
             SourceTable(
                 name=name,
-                columns=tuple(_copied(name, columns[name])),
+                columns=tuple(columns[name]),
                 key=key,
                 index=index,
                 rows=int(rows),
                 bytes=int(size),
+                refusal=_refusal(name, kind == _VERSIONED, columns[name]),
+                has_snapshots=engine.lower() in _SNAPSHOT_ENGINES,
             )
         )
     return found
@@ -113,14 +119,18 @@ def key_of(
     return "", ()
 
 
-def _copied(table: TableName, columns: Iterable[SourceColumn]) -> Iterable[SourceColumn]:
+def _refusal(table: TableName, is_versioned: bool, columns: Iterable[SourceColumn]) -> str:
+    """Of a system-versioned table, the binlog has the history among the rows, as INSERTs of keys
+    that are there."""
+    if is_versioned:
+        return f"table {table} is system-versioned: leave it out with [filter] rules"
     for column in columns:
         if cell_type(column.type) is None:
-            raise ConfigError(
+            return (
                 f"column {column.name} of {table} has the type {column.type}, which cannot be"
                 " copied: leave the table out with [filter] rules"
             )
-        yield column
+    return ""
 
 
 def _text(value: str) -> str:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from coordination.model import TableName
 from streaming.source.dump import manifest
-from streaming.source.dump.chunk_files import ChunkFiles, StagedFile, flush, refusals
+from streaming.source.dump.chunk_files import ChunkFiles, StagedFile, refusals
 from streaming.source.dump.chunks import ChunkPlan, Outcome, Step
 from streaming.source.dump.source_table import SourceTable
 
@@ -53,8 +53,7 @@ class StagedTable:
                 "table": manifest.described(self.table),
                 "plan": manifest.plan_to_json(plan),
             }
-            manifest.append(self._manifest, line, wait=True)
-            flush(self.folder)
+            manifest.append(self._manifest, line, wait=plan.is_done)
         self.plan = plan
 
     def done(
@@ -63,14 +62,13 @@ class StagedTable:
         files: Sequence[StagedFile] = (),
         note: Mapping[str, Any] | None = None,
     ) -> None:
-        """Note an outcome with its files. A measure may be lost, so nobody waits for the disk."""
+        """Note an outcome with its files; the last one of a table is on the disk then."""
         assert self.plan is not None
+        line = {**manifest.outcome_to_json(outcome), "files": [asdict(file) for file in files]}
+        line = {**line, "note": note} if note else line
         with refusals(self.folder):
-            if files:
-                flush(self.folder)
-            line = {**manifest.outcome_to_json(outcome), "files": [asdict(file) for file in files]}
-            line = {**line, "note": note} if note else line
-            manifest.append(self._manifest, line, wait=bool(files))
+            is_last = self.plan.after(outcome).is_done
+            manifest.append(self._manifest, line, wait=is_last)
         self._take(outcome, files, note)
 
     def next_step(self, ready: int) -> Step | None:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from streaming.source.dump.session import Session
 from streaming.protocols.contract import DATA
+from streaming.source.dump.session import Session
 from tests.services.database_editions import EDITIONS
 from tests.services.database_server import DatabaseServer
+from tests.streaming.source.binlog import binlogs
 from tests.streaming.source.dump.copied import table_of, to
 from tests.streaming.source.dump.test_types import NO_DATES, TYPES, rows_of
-from tests.streaming.source.binlog import binlogs
 
 pytestmark = pytest.mark.mariadb
 

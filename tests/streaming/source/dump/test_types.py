@@ -12,7 +12,6 @@ import pyarrow as pa
 import pymysql
 import pytest
 
-from coordination.errors import ConfigError
 from sinks.types.mysql_type import MySQLType
 from streaming.source.dump.cells import UnreadableCells, cell_type, cells_of, selected
 from streaming.source.dump.session import Session
@@ -228,20 +227,6 @@ def test_the_session_serves_one_statement_after_the_other(session: Session):
         assert [t[0].to_pylist() for t in session.blocks("SELECT 1", 1)] == [[b"1"]]
         assert list(session.blocks("SELECT 1 FROM DUAL WHERE 1 = 0", 1)) == []
         assert session.query("SELECT @@session.time_zone") == [("+00:00",)]
-
-
-@pytest.mark.parametrize("definition", ["UUID", "INET6"])
-def test_a_type_that_cannot_be_copied_is_refused(server: DatabaseServer, definition: str):
-    if not server.edition.is_mariadb:
-        pytest.skip("MySQL has no such type")
-    session = Session(connecting(server))
-    server.execute("CREATE DATABASE refused", f"CREATE TABLE refused.t (c {definition})")
-    try:
-        with pytest.raises(ConfigError, match=r"column c of refused\.t has the type .*filter"):
-            read_tables(session.query, ["refused"])
-    finally:
-        server.execute("DROP DATABASE refused")
-        session.close()
 
 
 @pytest.mark.parametrize(
