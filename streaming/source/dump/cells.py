@@ -49,6 +49,8 @@ _OTHERS: Final = {
     **dict.fromkeys((*BINARY_TYPES, *GEOMETRY_TYPES), pa.binary()),
 }
 _MOMENTS: Final = ("date", "datetime", "timestamp")
+_FIRST_DAY: Final = -719_162  # 0001-01-01
+_DAY_US: Final = 86_400_000_000
 
 
 class UnreadableCells(Exception):
@@ -104,13 +106,16 @@ def _read(texts: pa.LargeBinaryArray, mysql_type: MySQLType, kind: pa.DataType) 
 
 
 def _moments(words: pa.LargeStringArray, kind: pa.DataType) -> pa.Array:
-    """As strings where one is in no calendar, which Arrow refuses."""
+    """As strings where one is in no calendar: Arrow refuses them, but for those of the year 0."""
     try:
-        if kind == pa.date32():
-            return words.cast(kind)
-        return words.cast(pa.timestamp("us")).view(kind)
+        values = words.cast(kind if kind == pa.date32() else pa.timestamp("us"))
     except pa.ArrowInvalid:
         return words.cast(pa.string())
+    is_date = kind == pa.date32()
+    earliest = pc.min(values.view(pa.int32() if is_date else pa.int64())).as_py()
+    if earliest is not None and earliest < _FIRST_DAY * (1 if is_date else _DAY_US):
+        return words.cast(pa.string())
+    return values.view(kind)
 
 
 def _bits(values: pa.LargeBinaryArray, width: int) -> pa.UInt64Array:
