@@ -120,7 +120,7 @@ def key_of(
 
 
 def _refusal(table: TableName, is_versioned: bool, columns: Iterable[SourceColumn]) -> str:
-    """Of a system-versioned table, the binlog has the history among the rows, as INSERTs of keys
+    """The binlog has the history of a system-versioned table among its rows, as INSERTs of keys
     that are there."""
     if is_versioned:
         return f"table {table} is system-versioned: leave it out with [filter] rules"
