@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -77,6 +78,13 @@ class Binlog:
             is_mariadb=self.is_mariadb,
             charsets=self.charsets,
         )
+
+
+def made_event(kind: int, body: bytes, *, checksum: bool = True) -> bytes:
+    """A whole event."""
+    size = 19 + len(body) + (4 if checksum else 0)
+    raw = struct.pack("<IBIIIH", 1000, kind, 7, size, 99, 0) + body
+    return raw + struct.pack("<I", zlib.crc32(raw)) if checksum else raw
 
 
 @contextmanager

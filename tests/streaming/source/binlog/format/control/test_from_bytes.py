@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import zlib
 
 import pytest
 
@@ -20,20 +19,15 @@ from streaming.source.binlog.format.control.xa import Xid, xa_prepare, xa_statem
 from streaming.source.binlog.format.events import Event, check_crc, event_at
 from streaming.source.binlog.format.faults import BadEvent, Refused
 from streaming.source.binlog.format.type_codes import EventType
+from tests.streaming.source.binlog.binlogs import made_event
 
 
 def event(kind: int, body: bytes, end_offset: int = 0) -> Event:
     return Event(kind, time_s=1000, server_id=7, end_offset=end_offset, flags=0, body=body)
 
 
-def raw_event(kind: int, body: bytes, *, checksum: bool = True) -> bytes:
-    size = 19 + len(body) + (4 if checksum else 0)
-    raw = struct.pack("<IBIIIH", 1000, kind, 7, size, 99, 0) + body
-    return raw + struct.pack("<I", zlib.crc32(raw)) if checksum else raw
-
-
 def test_an_event_and_its_checksum():
-    raw = raw_event(EventType.XID, struct.pack("<Q", 5))
+    raw = made_event(EventType.XID, struct.pack("<Q", 5))
     found = event_at(b"junk" + raw + b"junk", 4, checksum=True)
     assert (xid(found), found.time_s, found.server_id, found.end_offset) == (5, 1000, 7, 99)
     check_crc(raw)
