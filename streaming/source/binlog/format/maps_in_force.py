@@ -6,7 +6,8 @@ its TABLE_MAP to the end of the statement: behind it stands another map, or anot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,6 +73,14 @@ class Maps:
         return {int(self.table_id[each]): self.shapes[self.place[each]] for each in behind}
 
 
+def members(place: Offsets, count: int) -> Iterator[Offsets]:
+    """Which elements have each place below ``count``, by rising number."""
+    order = np.argsort(place, kind="stable")
+    bounds = np.searchsorted(place[order], np.arange(count + 1))
+    for begin, end in itertools.pairwise(bounds.tolist()):
+        yield order[begin:end]
+
+
 def table_ids(events: Events, numbers: Offsets) -> Offsets:
     """The table IDs of TABLE_MAPs and row events."""
     words = words_of(events.data, "<u8")[events.at[numbers] + HEADER_BYTES]
@@ -93,13 +102,12 @@ def _shapes(events: Events, numbers: Offsets) -> tuple[list[Shape], Offsets]:
     out = np.empty(len(numbers), np.int64)
     key = table_ids(events, numbers) << 15 ^ size
     _, first, kind = np.unique(key, return_index=True, return_inverse=True)
-    for group, one in enumerate(first.tolist()):
+    for one, those in zip(first.tolist(), members(kind, len(first)), strict=True):
         begin, length = int(at[one]), int(size[one])
         shape = events.data[begin : begin + length].tobytes()
-        members = np.flatnonzero(kind == group) if len(first) > 1 else np.arange(len(numbers))
-        out[members] = places.setdefault(shape, len(places))
-        for other in _unlike(events, at[members], size[members], begin, length).tolist():
-            member = members[other]
+        out[those] = places.setdefault(shape, len(places))
+        for other in _unlike(events, at[those], size[those], begin, length).tolist():
+            member = those[other]
             shape = events.data[at[member] : at[member] + size[member]].tobytes()
             out[member] = places.setdefault(shape, len(places))
     return list(places), out

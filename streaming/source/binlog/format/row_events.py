@@ -14,17 +14,20 @@ from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDA
 from streaming.source.binlog.format.cells.layout import Layout, Mask, image_starts, layout_of
 from streaming.source.binlog.format.events import HEADER_BYTES, Events, Offsets, words_of
 from streaming.source.binlog.format.faults import NO_TABLE_MAP, BadEvent, Refused
-from streaming.source.binlog.format.maps_in_force import HEAD_BYTES, Maps, Shape, table_ids
+from streaming.source.binlog.format.maps_in_force import HEAD_BYTES, Maps, Shape, members, table_ids
 from streaming.source.binlog.format.table_map import TableMap, table_map
 from streaming.source.binlog.format.type_codes import (
     IS_DELETE,
+    IS_PARTIAL,
     IS_ROW_EVENT,
     IS_UPDATE,
     EventType,
 )
 
 _NO_ROWS_ID: Final = 0xFFFFFF  # the table ID of an event that ends a statement without rows
-_FIRST_WITH_EXTRA: Final = EventType.WRITE_ROWS  # from this code on an event may have extra data
+_FIRST_WITH_EXTRA: Final = int(
+    EventType.WRITE_ROWS
+)  # from this code on an event may have extra data
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,8 +72,9 @@ def table_events(
     places = maps.places(events, rows)
     is_unknown = places < 0
     found = []
-    for place, shape in enumerate(maps.shapes):
-        numbers = rows[places == place]
+    known = members(np.where(is_unknown, len(maps.shapes), places), len(maps.shapes))
+    for place, (shape, those) in enumerate(zip(maps.shapes, known, strict=True)):
+        numbers = rows[those]
         try:
             table = table_map(shape, is_mariadb=is_mariadb)
         except BadEvent as fault:
@@ -109,7 +113,7 @@ def table_rows(
             f"the binlog does not name the columns of {name}: SET GLOBAL binlog_row_metadata = "
             "'FULL' on the server, and start behind the rows that were written before it"
         )
-    if (events.kind[found.numbers] == EventType.PARTIAL_UPDATE_ROWS).any():
+    if IS_PARTIAL[events.kind[found.numbers]].any():
         raise Refused(
             f"the binlog has JSON values of {name} by their changes alone: SET GLOBAL "
             "binlog_row_value_options = '' on the server, let its sessions connect again, and copy "

@@ -83,6 +83,7 @@ INFLATED: Final = {  # an event of MariaDB's whose rows are compressed -> what i
 IS_UPDATE: Final = among(UPDATES)
 IS_DELETE: Final = among(DELETES)
 IS_ROW_EVENT: Final = among(ROW_EVENTS)
+IS_PARTIAL: Final = among((EventType.PARTIAL_UPDATE_ROWS,))
 IS_GTID: Final = among(GTIDS)
 IS_PACKED: Final = among((EventType.TRANSACTION_PAYLOAD, *INFLATED))
 
