@@ -126,7 +126,8 @@ bench-quick: setup
 SEEDS ?= 1000
 FIRST ?= 0
 simulate: setup
-	@exec $(RUN) -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
+	@$(RUN) -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
+	$(RUN) -m tests.simulation.jobs --seeds $(SEEDS) --first $(FIRST)
 
 mutate: setup
 	@exec $(RUN) -m tests.simulation.mutate --seeds $(SEEDS)

@@ -158,9 +158,10 @@ class JobMaster:
         self._is_waiting = checked.is_waiting
         self._write(state, checked)
         problems = dict(checked.problems)
-        if isinstance(job, Unread):
-            problems[TaskID("")] = f"the job cannot be read, its workers go on: {job.reason}"
-        else:
+        if state.unread:
+            reason = next(iter(state.unread.values()))
+            problems[TaskID("")] = f"the job cannot be read, its workers go on: {reason}"
+        if not isinstance(job, Unread):
             problems = {**self.tasks.check(job).problems, **problems}
             self.is_finished = job is not None and self.tasks.all_finished(job)
             if job is None or job.deleting:

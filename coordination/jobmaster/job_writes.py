@@ -8,8 +8,10 @@ tick the group is dropped and the next tick decides again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from coordination.etcd import keys
 from coordination.jobmaster.records import (
@@ -26,8 +28,14 @@ from coordination.jobmaster.worker_manager import NewWorker
 from coordination.metadata.changefeed_writes import NextEpoch
 from coordination.metadata.errors import MetadataError
 from coordination.metadata.record_patch import deleted, record_patch
+from coordination.metadata.records import dump
 from coordination.model import JobID, TaskID, WorkerID
 from coordination.orchestrator.transaction import Patch, PatchGroup
+
+# So that a job, and its unit state with three units of each task, fit into transactions.
+MAX_TASKS: Final = 200
+MAX_JOB_BYTES: Final = 1024 * 1024
+MAX_STATUS_BYTES: Final = 1024
 
 
 class JobNotFound(MetadataError):
@@ -60,7 +68,7 @@ def create_job(cluster_id: str, job_id: JobID, tasks: Mapping[TaskID, TaskCfg]) 
             each: Task(cfg=replace(cfg, mod_revision=0), epoch=epoch.value)
             for each, cfg in tasks.items()
         }
-        return Job(tasks=running, epoch=epoch.value)
+        return _fitting(job_id, Job(tasks=running, epoch=epoch.value))
 
     def empty(old: UnitState | None) -> UnitState:
         if old is not None:
@@ -120,7 +128,7 @@ class JobWrites:
                 else Task(cfg=replace(cfg, mod_revision=revision), epoch=epoch.value)
                 for task_id, cfg in tasks.items()
             }
-            return replace(job, tasks=updated, mod_revision=revision)
+            return _fitting(self.job_id, replace(job, tasks=updated, mod_revision=revision))
 
         return (epoch.patch, self._job(change))
 
@@ -166,10 +174,11 @@ class JobWrites:
         return (self._job(check), worker_id.patch, self._unit_state(change))
 
     def finish_worker(
-        self, task_id: TaskID, worker_id: WorkerID, status: Mapping[str, object], at: str
+        self, task_id: TaskID, worker_id: WorkerID, status: Mapping[str, Any], at: str
     ) -> PatchGroup:
-        """Record that the worker's unit has finished. A unit has one entry: that of its last
-        run."""
+        """Record that the worker's unit has finished. A unit has one entry: that of its last run.
+        A status of more than ``MAX_STATUS_BYTES`` is left out."""
+        is_short = len(json.dumps(status)) <= MAX_STATUS_BYTES
 
         def change(state: UnitState) -> UnitState:
             current = state.current.get(task_id)
@@ -179,7 +188,7 @@ class JobWrites:
                 unit=current.unit,
                 task=task_id,
                 cfg_mod_revision=current.cfg_mod_revision,
-                status=status,
+                status=status if is_short else {},
                 created_time=current.created_time,
                 finished_time=at,
                 worker_id=worker_id,
@@ -269,3 +278,14 @@ class JobWrites:
         if replace(cfg, mod_revision=old.cfg.mod_revision) == old.cfg:
             return old
         return replace(old, cfg=replace(cfg, mod_revision=revision))
+
+
+def _fitting(job_id: JobID, job: Job) -> Job:
+    """The job; raises ``JobUpdateRefused`` if it is too large for a transaction."""
+    size = len(dump(job))
+    if len(job.tasks) > MAX_TASKS or size > MAX_JOB_BYTES:
+        raise JobUpdateRefused(
+            f"job {job_id} has {len(job.tasks)} tasks and {size} bytes of configuration, but at "
+            f"most {MAX_TASKS} and {MAX_JOB_BYTES} are possible: make several jobs of it"
+        )
+    return job

@@ -78,7 +78,7 @@ class CheckpointAgent(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitReport:
     """How a unit is. ``error``: what holds it in stage ``ERROR``, or why it has closed of itself;
-    one sentence. ``status`` is what it has done, for people (plain JSON)."""
+    one sentence. ``status`` is what it has done, for people: JSON of at most 1 KiB."""
 
     stage: TaskStage
     error: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from coordination.errors import TidelakeError
@@ -19,11 +20,13 @@ from coordination.jobmaster.records import (
 )
 from coordination.jobmaster.stages import TaskStage, WorkerStage
 from coordination.jobmaster.units import Unit
+from coordination.jobmaster.worker_manager import NewWorker
 from coordination.model import CaptureID, JobID, TaskID, WorkerID
 
 COPY = JobID("copy")
 T1, T2 = TaskID("mysql-1"), TaskID("mysql-2")
 A, B, C = CaptureID("a"), CaptureID("b"), CaptureID("c")
+AT = "2026-11-26T10:00:00Z"
 
 
 def cfg(mode: str = "all", revision: int = 0, **config: Any) -> TaskCfg:
@@ -119,3 +122,12 @@ class FixedCheckpoints:
         self.removed.append(job_id)
         self.found.clear()
         return True
+
+
+def new(
+    task_id: TaskID = T1, unit: Unit = Unit.DUMP, capture: CaptureID = A, **fields: object
+) -> NewWorker:
+    made = NewWorker(
+        task_id=task_id, unit=unit, is_fresh=True, capture_id=capture, epoch=1, cfg_mod_revision=0
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]

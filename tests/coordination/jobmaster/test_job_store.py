@@ -1,9 +1,8 @@
-"""Jobs and unit states in etcd: keys, JSON, refusals and lost races; on a real etcd and on the fake
-one (DM's TestJobStore, TestUnitStateStore, TestOperateTask, TestDuplicateFinishedState)."""
+"""Jobs in etcd: keys, JSON, refusals and lost races; on a real etcd and on the fake one (DM's
+TestJobStore, TestOperateTask)."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,60 +10,36 @@ import pytest
 from coordination.etcd import keys
 from coordination.etcd.client import delete, get
 from coordination.jobmaster.job_writes import (
+    MAX_JOB_BYTES,
+    MAX_STATUS_BYTES,
+    MAX_TASKS,
     JobExists,
     JobNotFound,
     JobUpdateRefused,
-    WorkerChanged,
 )
 from coordination.jobmaster.jobs_state import read_jobs
-from coordination.jobmaster.records import Job, UnitState
+from coordination.jobmaster.records import Job
 from coordination.jobmaster.stages import TaskStage
 from coordination.jobmaster.units import Unit, UnknownTaskMode
-from coordination.jobmaster.worker_manager import NewWorker, Unread
+from coordination.jobmaster.worker_manager import Unread
 from coordination.metadata.errors import BrokenValue
-from coordination.metadata.records import dump, load
-from coordination.model import CaptureID, JobID, TaskID, WorkerID
+from coordination.metadata.records import dump
+from coordination.model import JobID, TaskID, WorkerID
 from tests.coordination.jobmaster.conftest import Store
-from tests.coordination.jobmaster.jobs import COPY, T1, T2, A, B, cfg, unit_state, unit_status
+from tests.coordination.jobmaster.jobs import AT, COPY, T1, T2, cfg, new, unit_state, unit_status
 
 RUNNING, PAUSED = TaskStage.RUNNING, TaskStage.PAUSED
-AT = "2026-11-26T10:00:00Z"
-
-
-@pytest.fixture
-def copy(store: Store) -> Store:
-    store.operator.create(COPY, {T1: cfg(), T2: cfg(filters=["x"])})
-    return store
 
 
 def stages(store: Store) -> dict[TaskID, TaskStage]:
     return {task_id: each.stage for task_id, each in store.job.tasks.items()}
 
 
-def new(
-    task_id: TaskID = T1, unit: Unit = Unit.DUMP, capture: CaptureID = A, **fields: object
-) -> NewWorker:
-    made = NewWorker(
-        task_id=task_id, unit=unit, is_fresh=True, capture_id=capture, epoch=1, cfg_mod_revision=0
-    )
-    return replace(made, **fields)  # type: ignore[arg-type]
-
-
-def worker(store: Store, task_id: TaskID = T1) -> WorkerID:
-    return store.unit_state.current[task_id].worker_id
-
-
-def raw(store: Store, kind: str) -> dict[str, object]:
-    found = get(store.client, f"/tidelake/{store.id}/data-flow/dm/{kind}/copy")
-    assert found is not None
-    return dict(json.loads(found.value))
-
-
 # TestJobStore
 
 
 def test_a_job_lies_under_dms_key_with_dms_fields(copy: Store) -> None:
-    assert raw(copy, "job") == {
+    assert copy.raw("job") == {
         "Tasks": {
             "mysql-1": {
                 "Cfg": {"TaskMode": "all", "ModRevision": 0, "config": {}},
@@ -83,7 +58,7 @@ def test_a_job_lies_under_dms_key_with_dms_fields(copy: Store) -> None:
         "ModRevision": 0,
         "epoch": 1,
     }
-    assert raw(copy, "unit-state") == {"FinishedUnitStatus": {}, "CurrentUnitStatus": {}}
+    assert copy.raw("unit-state") == {"FinishedUnitStatus": {}, "CurrentUnitStatus": {}}
 
 
 def test_nothing_can_be_asked_of_a_job_that_is_not_there(store: Store) -> None:
@@ -157,6 +132,41 @@ def test_an_unknown_mode_is_refused_before_anything_is_written(store: Store) -> 
         store.operator.update(COPY, {T1: cfg("everything")})
 
 
+def test_a_job_that_is_too_large_for_etcd_is_refused_in_one_line(store: Store) -> None:
+    many = {TaskID(f"mysql-{number}"): cfg() for number in range(MAX_TASKS + 1)}
+    with pytest.raises(JobUpdateRefused, match=r"201 tasks .* make several jobs of it"):
+        store.operator.create(COPY, many)
+    store.operator.create(COPY, dict(list(many.items())[:MAX_TASKS]))
+    with pytest.raises(JobUpdateRefused, match="bytes of configuration"):
+        store.operator.update(COPY, {T1: cfg(sql="x" * MAX_JOB_BYTES)})
+    assert len(store.job.tasks) == MAX_TASKS
+
+
+def test_all_units_of_the_largest_job_fit_into_etcd(store: Store) -> None:
+    tasks = {TaskID(f"a-source-with-a-long-name-{number}"): cfg() for number in range(MAX_TASKS)}
+    store.operator.create(COPY, tasks)
+    status = {"rows": "9" * (MAX_STATUS_BYTES - 20)}
+    state = store.unit_state
+    workers = [
+        unit_status(each, 2**40 + number, unit)
+        for number, (each, unit) in enumerate((each, unit) for each in tasks for unit in Unit)
+    ]
+    large = unit_state(*workers, finished=workers)
+    finished = {
+        each: tuple(replace(ended, status=status) for ended in entries)
+        for each, entries in large.finished.items()
+    }
+    store.client.put(keys.unit_state_key(store.id, COPY), dump(replace(state, finished=finished)))
+    store.commit(store.found.writes().create_worker(new(next(iter(tasks))), AT))
+
+
+def test_a_status_that_is_too_long_is_left_out(copy: Store) -> None:
+    copy.commit(copy.found.writes().create_worker(new(), AT))
+    long = {"tables": ["t"] * MAX_STATUS_BYTES}
+    copy.commit(copy.found.writes().finish_worker(T1, copy.worker(), long, AT))
+    assert copy.unit_state.finished[T1][0].status == {}
+
+
 def test_a_job_that_is_being_deleted_is_not_changed_any_more(copy: Store) -> None:
     copy.operator.stop(COPY)
     copy.operator.stop(COPY)
@@ -189,142 +199,6 @@ def test_a_job_that_was_created_anew_is_another_one(copy: Store) -> None:
     assert not copy.job.deleting
 
 
-# TestUnitStateStore, TestCreateWorker
-
-
-def test_a_unit_state_is_the_same_after_its_way_through_etcd() -> None:
-    dump_status, load_status = unit_status(T1, 3), unit_status(T1, 4, Unit.LOAD, B)
-    state = unit_state(load_status, unit_status(T2, 5), finished=[dump_status])
-    assert load(UnitState, dump(state)) == state
-    later = json.loads(dump(state))
-    later["later"] = {"a": 1}
-    later["CurrentUnitStatus"]["mysql-1"]["later"] = 2
-    assert json.loads(dump(load(UnitState, json.dumps(later).encode()))) == later
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        b'{"CurrentUnitStatus":{"t":{"Unit":"copy"}}}',
-        b'{"CurrentUnitStatus":{"t":{}}}',
-        b'{"CurrentUnitStatus":[1]}',
-        b"[]",
-        b"",
-    ],
-)
-def test_what_is_no_unit_state_is_refused(value: bytes) -> None:
-    with pytest.raises(BrokenValue):
-        load(UnitState, value)
-
-
-@pytest.mark.parametrize("stage", ["Sleeping", "", 2])
-def test_an_unknown_stage_is_refused(stage: object) -> None:
-    value = {"Tasks": {"t": {"Cfg": {"TaskMode": "all"}, "Stage": stage}}}
-    with pytest.raises(BrokenValue):
-        load(Job, json.dumps(value).encode())
-
-
-def test_a_worker_is_in_etcd_before_it_begins(copy: Store) -> None:
-    copy.commit(copy.found.writes().create_worker(new(), AT))
-    assert raw(copy, "unit-state")["CurrentUnitStatus"] == {
-        "mysql-1": {
-            "Unit": "dump",
-            "Task": "mysql-1",
-            "CreatedTime": AT,
-            "CfgModRevision": 0,
-            "worker-id": 2,  # the job's epoch was 1: one counter of the cluster
-            "capture": "a",
-            "epoch": 1,
-            "is-fresh": True,
-        }
-    }
-
-
-def test_a_task_has_one_worker(copy: Store) -> None:
-    copy.commit(copy.found.writes().create_worker(new(), AT))
-    for again in (new(capture=B), new(unit=Unit.LOAD, replaces=WorkerID(99))):
-        with pytest.raises(WorkerChanged):
-            copy.commit(copy.found.writes().create_worker(again, AT))
-    copy.commit(copy.found.writes().create_worker(new(T2, capture=B), AT))
-    assert worker(copy, T2) > worker(copy, T1)
-
-
-def test_no_worker_is_created_for_a_task_that_was_changed_meanwhile(copy: Store) -> None:
-    found = copy.found.writes()
-    copy.operator.update(COPY, {T1: cfg(routes=["r"])})
-    for outdated in (new(), new(T2), new(cfg_mod_revision=1, epoch=9)):
-        with pytest.raises(JobUpdateRefused, match="was changed"):
-            copy.commit(found.create_worker(outdated, AT))
-    copy.operator.stop(COPY)
-    with pytest.raises(JobUpdateRefused):
-        copy.commit(found.create_worker(new(cfg_mod_revision=1), AT))
-    assert copy.unit_state.current == {}
-
-
-def test_the_next_units_worker_replaces_the_one_that_has_finished(copy: Store) -> None:
-    copy.commit(copy.found.writes().create_worker(new(), AT))
-    first = worker(copy)
-    copy.commit(copy.found.writes().finish_worker(T1, first, {"rows": 5}, "later"))
-    copy.commit(copy.found.writes().create_worker(new(unit=Unit.LOAD, replaces=first), AT))
-    assert worker(copy) > first
-    [ended] = copy.unit_state.finished[T1]
-    assert (ended.unit, ended.status, ended.created_time, ended.finished_time) == (
-        Unit.DUMP,
-        {"rows": 5},
-        AT,
-        "later",
-    )
-
-
-def test_a_worker_is_forgotten_by_its_own_id_alone(copy: Store) -> None:
-    copy.commit(copy.found.writes().create_worker(new(), AT))
-    copy.commit(copy.found.writes().forget_worker(T1, WorkerID(99)))
-    assert T1 in copy.unit_state.current
-    copy.commit(copy.found.writes().forget_worker(T1, worker(copy)))
-    assert copy.unit_state.current == {}
-
-
-def test_what_a_removed_task_has_finished_is_forgotten_with_its_worker(copy: Store) -> None:
-    for task_id in (T1, T2):
-        copy.commit(copy.found.writes().create_worker(new(task_id), AT))
-        copy.commit(copy.found.writes().finish_worker(task_id, worker(copy, task_id), {}, AT))
-    copy.operator.update(COPY, {T1: cfg()})
-    copy.commit(copy.found.writes().forget_worker(T2, worker(copy, T2)))
-    assert copy.unit_state.finished.keys() == {T1}
-
-
-# TestDuplicateFinishedState
-
-
-def test_a_unit_that_finishes_again_has_one_entry_that_of_its_last_run(copy: Store) -> None:
-    for created, finished in (("1", "2"), ("3", "9")):
-        copy.commit(copy.found.writes().create_worker(new(), created))
-        last = worker(copy)
-        for _ in range(2):
-            copy.commit(copy.found.writes().finish_worker(T1, last, {}, finished))
-        copy.commit(copy.found.writes().forget_worker(T1, last))
-    [ended] = copy.unit_state.finished[T1]
-    assert (ended.created_time, ended.finished_time, ended.worker_id) == ("3", "9", last)
-
-
-def test_what_an_earlier_task_of_the_name_has_finished_is_forgotten(copy: Store) -> None:
-    copy.commit(copy.found.writes().create_worker(new(), AT))
-    copy.commit(copy.found.writes().finish_worker(T1, worker(copy), {}, AT))
-    copy.operator.update(COPY, {T2: cfg(filters=["x"])})
-    copy.operator.update(COPY, {T1: cfg()})
-    copy.commit(copy.found.writes().forget_worker(T1, worker(copy)))
-    task = copy.job.tasks[T1]
-    later = new(epoch=task.epoch, cfg_mod_revision=task.cfg.mod_revision)
-    copy.commit(copy.found.writes().create_worker(later, AT))
-    assert copy.unit_state.finished == {}
-
-
-def test_a_late_end_of_an_old_worker_is_not_recorded(copy: Store) -> None:
-    copy.commit(copy.found.writes().create_worker(new(), AT))
-    copy.commit(copy.found.writes().finish_worker(T1, WorkerID(99), {}, AT))
-    assert copy.unit_state.finished == {}
-
-
 # the end of a job
 
 
@@ -337,14 +211,14 @@ def test_a_job_is_deleted_when_nothing_of_it_runs(copy: Store) -> None:
         copy.commit(copy.found.writes().delete_job())
     with pytest.raises(JobExists, match="not ended yet"):
         copy.operator.create(COPY, {T1: cfg()})
-    copy.commit(copy.found.writes().forget_worker(T1, worker(copy)))
+    copy.commit(copy.found.writes().forget_worker(T1, copy.worker()))
     copy.commit(copy.found.writes().delete_job())
     assert read_jobs(copy.client, copy.id) == {}
 
 
 def test_a_job_that_somebody_deleted_keeps_its_name_while_its_workers_run(copy: Store) -> None:
     copy.commit(copy.found.writes().create_worker(new(), AT))
-    writes, last = copy.found.writes(), worker(copy)
+    writes, last = copy.found.writes(), copy.worker()
     delete(copy.client, keys.job_key(copy.id, COPY))
     with pytest.raises(JobExists, match="earlier job"):
         copy.operator.create(COPY, {T1: cfg()})
