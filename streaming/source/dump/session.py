@@ -6,6 +6,7 @@ since PyMySQL itself takes 7 CPU-µs a row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final
@@ -68,7 +69,9 @@ class Session:
             self._connection = connect()
         except (pymysql.MySQLError, OSError) as error:
             raise _sorted(error, "no connection to the source") from error
-        self.is_mariadb = "mariadb" in self._connection.get_server_info().lower()
+        told = self._connection.get_server_info()
+        self.is_mariadb = "mariadb" in told.lower()
+        self.version = tuple(map(int, re.findall(r"\d+", told)[:2]))
         for statement in (*_SETTINGS, f"SET SESSION {_SETTINGS_OF[self.is_mariadb]}"):
             self.query(statement)
 
