@@ -19,13 +19,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
 from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings
-from coordination.errors import ConfigError, TidelakeError
+from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName, Ts
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
@@ -46,6 +46,8 @@ from streaming.source.binlog.position import BinlogPosition, file_number
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.dump.copy_tables import CopiedTable, CopyProgress, copy_tables
 from streaming.source.dump.manifest import described
+from streaming.source.dump.moment import SnapshotPosition, settled_position
+from streaming.source.dump.session import Connection, Session
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.spans.load_table import load_table
 from streaming.spans.moments import Moment, Moments
@@ -108,7 +110,7 @@ class FirstCopy:
         self._database.check_binlog()
         self._folder.mkdir(parents=True, exist_ok=True)
         moments = Moments(self._folder / MOMENTS)
-        begin = moments.at("begin", self._now)
+        begin = moments.at("begin", self._settled)
         self._source.check({PART: begin.position})
         found = self._copy(moments)
         end = moments.at("end", self._now)
@@ -167,10 +169,11 @@ class FirstCopy:
         return found
 
     def _copied(self, tables: Sequence[SourceTable], moments: Moments) -> Iterable[CopiedFrom]:
-        begin = {each.name: moments.of(described(each), self._now) for each in tables}
+        settled = cache(partial(self._settled, [each.name for each in tables]))
+        begin = {each.name: moments.of(described(each), settled) for each in tables}
         settings = self._settings
         for copied in copy_tables(
-            lambda: connected(settings, read_timeout_s=ANSWER_S),
+            self._connect,
             tables,
             self._folder,
             connections=settings.connections,
@@ -181,18 +184,24 @@ class FirstCopy:
         ):
             name, moment = copied.table.name, begin[copied.table.name]
             if (at := copied.position) is not None:
-                if at.file is None or at.offset is None:
-                    raise ConfigError(
-                        f"table {name} must be read in one moment, and {settings.address} does not "
-                        "tell its place in the binlog: leave it out with [filter] rules"
-                    )
-                moment = self._clock(int(BinlogPosition(file_number(at.file), at.offset)))
+                moment = self._clock(binlog_position(at))
                 moment = moments.at(f"{name} {moment.position}", partial(Moment, *moment))
             yield CopiedFrom(copied=copied, begin=moment)
 
     def _needs_one_moment(self, table: SourceTable) -> bool:
         form = self._forms.of(table.name)
         return form.is_log or form.is_history or form.all_columns
+
+    def _settled(self, tables: Iterable[TableName] = ()) -> Moment:
+        """A position such that each later read of these tables shows all that lies before it."""
+        session = Session(self._connect)
+        try:
+            return self._clock(binlog_position(settled_position(session, tables)))
+        finally:
+            session.close()
+
+    def _connect(self) -> Connection:
+        return connected(self._settings, read_timeout_s=ANSWER_S)
 
     def _now(self) -> Moment:
         """The log's end, and a time that is no earlier."""
@@ -277,3 +286,7 @@ class FirstCopy:
 
 def _is_same(found: CopiedFrom | None, table: SourceTable) -> bool:
     return found is not None and described(found.copied.table) == described(table)
+
+
+def binlog_position(at: SnapshotPosition) -> int:
+    return int(BinlogPosition(file_number(at.file), at.offset))

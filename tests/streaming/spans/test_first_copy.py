@@ -15,9 +15,11 @@ from coordination.errors import ConfigError, Stop, TidelakeError
 from coordination.model import TableName
 from sinks.control.warehouse import ControlTables
 from streaming.source.binlog.commit_clock import from_token
+from streaming.source.binlog.position import BinlogPosition, file_number
 from streaming.spans.first_copy import FirstCopy, TableProgress
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
+from tests.services.held_commits import held_commit, log_end
 
 pytestmark = pytest.mark.mariadb
 
@@ -39,6 +41,10 @@ def server(mariadb: DatabaseServer) -> Iterator[DatabaseServer]:
 
 @pytest.fixture
 def changefeed(server: DatabaseServer, tmp_path: Path) -> Changefeed:
+    return changefeed_of(server, tmp_path)
+
+
+def changefeed_of(server: DatabaseServer, tmp_path: Path) -> Changefeed:
     file = tmp_path / "changefeed.toml"
     file.write_text(
         f"[filter]\nrules = ['{NAME}.*', '!{NAME}.other']\n"
@@ -173,3 +179,22 @@ def test_a_value_that_delta_has_not_is_said_at_once(
     server.execute("SET sql_mode = ''", f"INSERT INTO {NAME}.orders VALUES (5000, 'z', 0)")
     with pytest.raises(ConfigError, match=r"orders cannot be copied: 1 of its rows.*zero-date"):
         copied(replace(changefeed, zero_date="fail"), tmp_path)
+
+
+def test_a_transaction_that_is_in_the_binlog_and_not_shown_yet_is_read_there(
+    tmp_path: Path,
+) -> None:
+    """Its commit waits for a replica, say. A copy from the binlog's end on would never have it."""
+    with DatabaseServer() as own:
+        own.execute(f"CREATE DATABASE {NAME}", f"CREATE TABLE {NAME}.orders (id INT PRIMARY KEY)")
+        file, offset = log_end(own)
+        with held_commit(own, f"INSERT INTO {NAME}.orders VALUES (1)"):
+            changefeed = changefeed_of(own, tmp_path)
+            copied(changefeed, tmp_path)
+    assert rows(tmp_path, "orders") == []
+    row = ControlTables.of(changefeed.sink).changefeeds.read("shop")
+    assert row is not None
+    assert row.source_positions["binlog"] <= int(BinlogPosition(file_number(file), offset))
+    progress = ControlTables.of(changefeed.sink).progress.read("shop")
+    begins = progress[TableName(NAME, "orders")].source_positions["binlog"]
+    assert begins <= int(BinlogPosition(file_number(file), offset))
