@@ -43,6 +43,7 @@ from coordination.model import CaptureID, JobID, TaskID, WorkerID
 
 NORMAL_INTERVAL_S: Final = 30.0
 ERROR_INTERVAL_S: Final = 10.0
+WHOLE_JOB: Final = TaskID("")  # stands for it in `JobMaster.problems`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ class JobMaster:
             job_id, heartbeat_s=pace.heartbeat_s, retry_s=pace.error_interval_s
         )
         self.tasks = TaskManager()
-        self.problems: dict[TaskID, str] = {}
+        self.problems: dict[TaskID, str] = {}  # a sentence each, since the last check
         self.is_finished = False
         self.check_at = float("-inf")
         self._job_id = job_id
@@ -103,7 +104,7 @@ class JobMaster:
         """Returns the messages to send; leaves the writes in `state`."""
         unit_state = state.unit_state
         if isinstance(unit_state, Unread):  # who may run is not known: nothing is begun or stopped
-            self.problems = {TaskID(""): f"its workers are not known: {unit_state.reason}"}
+            self.problems = {WHOLE_JOB: f"its workers are not known: {unit_state.reason}"}
             self.check_at = now_s + self._pace.error_interval_s
             return []
         job = state.job
@@ -160,7 +161,7 @@ class JobMaster:
         problems = dict(checked.problems)
         if state.unread:
             reason = next(iter(state.unread.values()))
-            problems[TaskID("")] = f"the job cannot be read, its workers go on: {reason}"
+            problems[WHOLE_JOB] = f"the job cannot be read, its workers go on: {reason}"
         if not isinstance(job, Unread):
             problems = {**self.tasks.check(job).problems, **problems}
             self.is_finished = job is not None and self.tasks.all_finished(job)
@@ -187,9 +188,9 @@ class JobMaster:
                 state.add_group(state.writes().delete_job())
                 return {}
         except TidelakeError as error:
-            return {TaskID(""): f"its checkpoints are not removed yet: {error}"}
+            return {WHOLE_JOB: f"its checkpoints are not removed yet: {error}"}
         self._is_waiting = True
-        return {TaskID(""): "its checkpoints are being removed"}
+        return {WHOLE_JOB: "its checkpoints are being removed"}
 
     # What the workers are told.
 
