@@ -137,7 +137,10 @@ class _SliceReading:
         self.bad[garbage.name].append(bad)
 
     def blocks(self, events: Events, found: TableEvents) -> Iterator[Block]:
-        """The block of one shape, if rows of it are above its table's ``above_ts``."""
+        """The block of one shape, if rows of it are above its table's ``above_ts``; none of a
+        sequence."""
+        if found.table.is_sequence:
+            return
         table = self.wanted.get(found.table.name)
         if table is None:
             yield self._block(events, found, found.numbers)

@@ -13,6 +13,10 @@ from streaming.source.binlog.format.cells.column import Column
 from streaming.source.binlog.format.faults import BadEvent
 from streaming.source.binlog.format.type_codes import ColumnType
 
+_SEQUENCE: Final = (
+    *("next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment"),
+    *("cache_size", "cycle_option", "cycle_count"),
+)
 TABLE_ID_BYTES: Final = 6
 FLAGS_BYTES: Final = 2
 
@@ -28,6 +32,11 @@ class TableMap:
     key: tuple[str, ...] | None
     has_names: bool
     collations: tuple[int, ...]
+
+    @property
+    def is_sequence(self) -> bool:
+        """MariaDB writes the steps of a sequence as rows of a table; no such table has a key."""
+        return tuple(column.name for column in self.columns) == _SEQUENCE
 
 
 _NUMERIC: Final[frozenset[int]] = frozenset(

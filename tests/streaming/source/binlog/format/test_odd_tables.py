@@ -211,3 +211,20 @@ def test_a_character_set_that_is_not_known_is_an_error_of_the_rows(server: Datab
     assert first["error_class"] == "bad-cell"
     assert "collation with ID 32" in first["error_message"]
     assert (first["data"]["a"], second["error_class"]) == (None, None)
+
+
+@on(*MARIADBS)
+def test_the_steps_of_a_sequence_are_no_rows(server: DatabaseServer):
+    made = "CREATE SEQUENCE d.s", "DO NEXTVAL(d.s)", "CREATE TABLE d.t (id INT PRIMARY KEY)"
+    binlog = written(server, *made, "INSERT INTO d.t VALUES (NEXTVAL(d.s))")
+    assert {(block.kind, block.name) for block in blocks_of(binlog)} == {
+        (Kind.ROW, TableName("d", "t"))
+    }
+
+
+@on(MARIADB_11_8)
+def test_updates_without_generated_columns_are_refused(server: DatabaseServer):
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT, g INT AS (v + 1) STORED)")
+    binlog = written(server, "INSERT INTO d.t (id, v) VALUES (1, 1)", "UPDATE d.t SET v = 2")
+    with pytest.raises(Refused, match="leaves out generated columns"):
+        blocks_of(binlog, "d.t")
