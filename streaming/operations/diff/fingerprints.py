@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Final
@@ -17,10 +18,13 @@ from typing import IO, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sinks.types.key_hash import Mask, Words, keys_of
+from sinks.types.text_arrays import as_mask
 
 ROW: Final = np.dtype([("key", "<u8", 2), ("cells", "<u8", 2), ("place", "<i8")])
+LONG_BYTES: Final = 512
 MEMORY_BYTES: Final = 64 << 20  # of one side's rows; beyond it they go to files
 PART_ROWS: Final = 2_000_000  # of both sides, of a part that is compared: some 200 MB
 MOST_PARTS: Final = 256  # as many files are open at a time
@@ -72,12 +76,27 @@ def hashed(batch: Batch) -> Hashes:
     for name, arrays in (("key", batch.key), ("cells", batch.cells)):
         if not arrays:  # a table of key columns alone
             continue
-        found = keys_of(arrays)
+        found = keys_of([_digested(each) for each in arrays])
         rows[name][:, 0] = found.first.view(np.uint64)
         rows[name][:, 1] = 0 if found.second is None else found.second
     if batch.strange is not None:
         rows["cells"][batch.strange] ^= _STRANGE
     return rows
+
+
+def _digested(values: pa.Array) -> pa.Array:
+    """The values, a long one as its digest: ``keys_of`` takes each eight bytes for a step."""
+    kind = values.type
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        return values
+    is_long = as_mask(pc.greater(pc.binary_length(values), LONG_BYTES))
+    if not is_long.any():
+        return values
+    mask, found = pa.array(is_long), values.cast(pa.large_binary())
+    digests = (blake2b(each.as_buffer(), digest_size=16) for each in found.filter(mask))
+    return pc.replace_with_mask(
+        found, mask, pa.array([each.digest() for each in digests], pa.large_binary())
+    )
 
 
 def parts_for(rows: int) -> int:

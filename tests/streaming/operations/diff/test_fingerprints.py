@@ -109,6 +109,17 @@ def test_null_is_a_cell_of_its_own() -> None:
         assert differing(lake, database, 10)[1] == 1
 
 
+def test_long_values_differ_by_their_last_byte() -> None:
+    long = "x" * 1_000_000
+    rows = [("a", long), ("b", long), ("c", "short"), (long, "k"), ("d", "y" * 513)]
+    with (
+        filled(rows, 1) as lake,
+        filled([*rows[:1], ("b", f"{long[:-1]}y"), *rows[2:]], 1) as there,
+    ):
+        found, total = differing(lake, there, 10)
+    assert (total, found[0].key) == (1, key_hashes(hashed(batch([("b", "")])))[0])
+
+
 def test_rows_are_picked_by_their_keys() -> None:
     rows = hashed(batch([("a", "1"), ("b", "2"), ("b", "3"), ("c", "4"), ("c", "4")]))
     a, b, _, c, _ = key_hashes(rows)
