@@ -16,10 +16,10 @@ from coordination.jobmaster.jobs_state import JobsReactorState
 from coordination.model import CaptureID, CaptureInfo, JobID, LeaseID, TaskID
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import Snapshot
-from tests.coordination.jobmaster.fake_units import Copies, Copy, FakeCheckpoints, FakeUnits
 from tests.coordination.jobmaster.jobs import COPY, T1
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_message_agent import FakeMessageAgent, FakeNetwork
+from tests.fakes.fake_units import Copies, Copy, FakeCheckpoints, FakeUnits
 
 STEP_S = 0.25
 TTL_S = 3600

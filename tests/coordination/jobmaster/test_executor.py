@@ -19,8 +19,8 @@ from coordination.jobmaster.messages import (
 from coordination.jobmaster.stages import OperateType, TaskStage, WorkerStage
 from coordination.jobmaster.units import Unit
 from coordination.model import CaptureID, WorkerID
-from tests.coordination.jobmaster.fake_units import CHUNKS, Copies, FakeUnits
 from tests.coordination.jobmaster.jobs import COPY, T1
+from tests.fakes.fake_units import CHUNKS, Copies, FakeUnits
 
 MASTER, SELF = CaptureID("m"), CaptureID("a")
 OFFLINE, ONLINE = WorkerStage.OFFLINE, WorkerStage.ONLINE

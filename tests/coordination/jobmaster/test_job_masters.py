@@ -16,10 +16,10 @@ from coordination.jobmaster.units import Unit
 from coordination.metadata.records import dump, load
 from coordination.model import CaptureID, TaskID
 from tests.coordination.jobmaster.cluster import GRACE_S, STEP_S, Cluster
-from tests.coordination.jobmaster.fake_units import CHUNKS
 from tests.coordination.jobmaster.jobs import COPY, T1, T2, A, B, cfg
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
+from tests.fakes.fake_units import CHUNKS
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.etcd)])

@@ -7,7 +7,7 @@ from coordination.jobmaster.records import Job, Task
 from coordination.jobmaster.stages import TaskStage
 from coordination.jobmaster.units import Unit, unit_sequence
 from coordination.model import JobID, TaskID, WorkerID
-from tests.coordination.jobmaster.fake_units import FakeUnit, TaskKey
+from tests.fakes.fake_units import FakeUnit, TaskKey
 from tests.fakes.fake_warehouse import require
 from tests.simulation.jobs.world import JOBS, JobsWorld
 

@@ -22,8 +22,8 @@ from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import GuardLost, Snapshot
 from coordination.trust import deadline
 from coordination.trust.fence import CaptureIdentity, Fence
-from tests.coordination.jobmaster.fake_units import FakeCheckpoints, FakeUnits
 from tests.fakes.fake_message_agent import FakeMessageAgent
+from tests.fakes.fake_units import FakeCheckpoints, FakeUnits
 from tests.simulation.etcd_link import EtcdLink
 from tests.simulation.world import SESSION, STEP_S, NodeClock
 
