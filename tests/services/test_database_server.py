@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
+from tests.services import database_editions
 from tests.services.database_editions import EDITIONS, MARIADB_10_11, MYSQL_9_7, Edition
-from tests.services.database_server import DatabaseServer
+from tests.services.database_server import DatabaseServer, needs
 
 pytestmark = pytest.mark.mariadb
 
@@ -66,3 +68,20 @@ def test_it_starts_quickly():
         with DatabaseServer(MARIADB_10_11):
             best_s = min(best_s, time.monotonic() - started)
     assert best_s < 3
+
+
+def test_a_server_that_is_not_there_skips_its_tests_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(database_editions, "SERVERS", tmp_path)
+    monkeypatch.setenv("CI", "false")
+    with pytest.raises(pytest.skip.Exception, match=r"no mysql-9\.7 in \.servers: run make setup"):
+        needs(MYSQL_9_7)
+    (tmp_path / "mysql-9.7.absent").write_text("Debian's sid has mysql-server-core 10.1 now\n")
+    with pytest.raises(pytest.skip.Exception, match="sid has mysql-server-core 10"):
+        DatabaseServer(MYSQL_9_7).start()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.skip.Exception):
+        needs(MYSQL_9_7)
+    with pytest.raises(pytest.fail.Exception, match=r"no mariadb-10\.11"):
+        needs(MARIADB_10_11)

@@ -7,6 +7,7 @@ since PyMySQL itself takes 7 CPU-µs a row.
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final
@@ -38,6 +39,8 @@ _SETTINGS_OF: Final = {  # MariaDB's, MySQL's; MySQL's estimates are a day old u
     True: "max_statement_time = 0",
     False: "max_execution_time = 0, information_schema_stats_expiry = 0",
 }
+# PyMySQL turns it on, with the system's two hours.
+_KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _NO_RIGHT: Final = frozenset(
     (
         *(ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR),
@@ -69,6 +72,7 @@ class Session:
             self._connection = connect()
         except (pymysql.MySQLError, OSError) as error:
             raise _sorted(error, "no connection to the source") from error
+        _keep_alive(self._connection._sock)
         told = self._connection.get_server_info()
         self.is_mariadb = "mariadb" in told.lower()
         self.version = tuple(map(int, re.findall(r"\d+", told)[:2]))
@@ -132,6 +136,14 @@ class Session:
         buffer.space()[: len(read_ahead)] = read_ahead
         buffer.received(len(read_ahead))
         return buffer
+
+
+def _keep_alive(connected: socket.socket) -> None:
+    """A server may think for long before it answers, but one that the network has lost is noticed
+    after a minute."""
+    for option, value in _KEEP_ALIVE.items():
+        if (number := getattr(socket, option, None)) is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
 def _sorted(error: Exception, what: str) -> TidelakeError:

@@ -3,6 +3,7 @@ promises. The expected values are written by hand from what was inserted."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -227,6 +228,17 @@ def test_the_session_serves_one_statement_after_the_other(session: Session):
         assert [t[0].to_pylist() for t in session.blocks("SELECT 1", 1)] == [[b"1"]]
         assert list(session.blocks("SELECT 1 FROM DUAL WHERE 1 = 0", 1)) == []
         assert session.query("SELECT @@session.time_zone") == [("+00:00",)]
+
+
+def test_a_lost_network_is_noticed(session: Session):
+    """No such network is here; the system does the rest."""
+    own = session._connection._sock
+    assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    idle, between, count = (
+        own.getsockopt(socket.IPPROTO_TCP, option)
+        for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    )
+    assert idle + between * count == 60
 
 
 @pytest.mark.parametrize(
