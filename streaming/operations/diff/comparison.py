@@ -26,9 +26,12 @@ from streaming.operations.diff.passing import LowWaterPassing
 from streaming.operations.diff.table_diff import compare_table
 from streaming.operations.progress_report import changefeed_rows
 from streaming.source.binlog.database import connected
+from streaming.source.binlog.position import BinlogPosition, file_number
 from streaming.source.contract import Source
+from streaming.source.dump.moment import settled_position
 from streaming.source.dump.session import Session
 from streaming.source.dump.source_table import SourceTable, read_tables
+from streaming.source.positions import Positions
 from streaming.source.sources import open_source
 
 WAIT_S: Final = 60.0
@@ -143,11 +146,16 @@ def compare_tables(
             feed = row.changefeed_id
             return control.changefeeds.read(feed), control.progress.read(feed).get(name)
 
+        def settled() -> Positions:
+            found = settled_position(session, [name])
+            at = BinlogPosition(file_number(found.file), found.offset)
+            return dict.fromkeys(source.shape().parts, int(at))
+
         return compare_table(
             name,
             lambda: open_newest(sink.warehouse, name, options),
             DatabaseRows(session, table, rules, rows_per_chunk=limits.chunk_rows, pause=pace),
-            LowWaterPassing(source, rows, patience_s=limits.wait_s),
+            LowWaterPassing(source, rows, settled=settled, patience_s=limits.wait_s),
             progressed.more,
         )
 

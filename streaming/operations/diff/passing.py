@@ -28,6 +28,11 @@ class Passing(Protocol):
     def wait(self, end: Positions) -> bool:
         """Whether the table has come to there, at once or in time."""
 
+    def is_shown(self) -> bool:
+        """Whether the database shows all that its log has now, at once or in time: it writes a
+        transaction into the log first, and with semi-synchronous replication shows it much later.
+        """
+
 
 class LowWaterPassing:
     """``Passing`` by the low water in the control tables: everything before it is applied."""
@@ -37,13 +42,15 @@ class LowWaterPassing:
         source: Source,
         rows: Callable[[], tuple[ChangefeedRow | None, ProgressRow | None]],
         *,
+        settled: Callable[[], Positions],
         patience_s: float,
         clock: Clock | None = None,
     ) -> None:
-        """``rows`` reads those of the changefeed and of the table. ``patience_s``: how long a
-        `wait` lasts if the table does not come to there."""
+        """``rows`` reads those of the changefeed and of the table. ``settled`` asks for a place in
+        the log before which the database shows all. ``patience_s``: how long is waited at most."""
         self._source = source
         self._rows = rows
+        self._settled = settled
         self._patience_s = patience_s
         self._clock = clock or SystemClock()
         self._never = threading.Event()
@@ -61,6 +68,18 @@ class LowWaterPassing:
                 return True
             left_s = until - self._clock.monotonic()
             if left_s <= 0 or row.state in ("finished", "stopped", "failed"):
+                return False
+            self._clock.wait(self._never, min(LOOK_EVERY_S, left_s))
+
+    def is_shown(self) -> bool:
+        until = self._clock.monotonic() + self._patience_s
+        end = self.end()
+        while True:
+            settled = self._settled()
+            if all(settled.get(part, -1) >= at for part, at in end.items()):
+                return True
+            left_s = until - self._clock.monotonic()
+            if left_s <= 0:
                 return False
             self._clock.wait(self._never, min(LOOK_EVERY_S, left_s))
 

@@ -99,9 +99,12 @@ def judged(
     asked: Mapping[KeyHash, Asked],
     lake: Mapping[KeyHash, Row],
     after: Sequence[Mapping[KeyHash, Row]],
+    *,
+    is_shown: bool = True,
 ) -> Judged:
     """One round. ``after``: at least one look, the first at all keys, the others at those that were
-    ``still``. A key that ``lake`` or a look lacks has no row there."""
+    ``still``. A key that ``lake`` or a look lacks has no row there. ``is_shown``: the further looks
+    show all that the table may have; else the table may be ahead, and nothing was seen still."""
     equal, differing, again = set[KeyHash](), dict[KeyHash, tuple[Row, Row]](), {}
     first_still = frozenset(still(asked, lake, after[0]))
     for key, each in asked.items():
@@ -109,6 +112,8 @@ def judged(
         looks = [look.get(key) for look in (after if key in first_still else after[:1])]
         theirs = looks[-1]
         seen = sight(each.before, ours, looks)
+        if seen is Sight.STILL and not is_shown:
+            seen = Sight.MOVING
         is_suspect = each.suspect == (ours, theirs) and each.suspect is not None
         verdict = VERDICTS[Suspicion.SUSPECT if is_suspect else Suspicion.NONE, seen]
         if verdict is Verdict.EQUAL:

@@ -164,8 +164,10 @@ class _Comparison:
             lake = _read(self._version.batches(self._shape), self._shape, asked, examples)
             keys |= lake.keys
             database = self._of_database(asked, keys, examples)
-            looks = [database.cells, *self._further_looks(asked, keys, lake, database)]
-            verdict = judged(asked, lake.cells, looks)
+            suspects = still(asked, lake.cells, database.cells)
+            is_shown = not suspects or self._passing.is_shown()
+            looks = [database.cells, *self._further_looks(suspects[:MOST_WATCHED], keys, database)]
+            verdict = judged(asked, lake.cells, looks, is_shown=is_shown)
             count += len(verdict.differing)
             seen = _Seen(self._shape, keys, lake, database)
             settled += seen.findings(verdict.differing, is_settled=True)
@@ -188,14 +190,12 @@ class _Comparison:
 
     def _further_looks(
         self,
-        asked: Mapping[KeyHash, Asked],
+        suspects: Collection[KeyHash],
         keys: Mapping[KeyHash, KeyValues],
-        lake: Reading,
         first: Reading,
     ) -> Iterator[Mapping[KeyHash, CellsHash]]:
         """At rows that were still, at times that no writer's rhythm meets."""
-        suspects = still(asked, lake.cells, first.cells)[:MOST_WATCHED]
-        others = {key: first.cells[key] for key in first.cells.keys() - suspects}
+        others = {key: first.cells[key] for key in first.cells.keys() - set(suspects)}
         for _ in range(FURTHER_LOOKS if suspects else 0):
             self._clock.wait(self._never, random.uniform(*LOOK_AGAIN_S))
             yield others | self._of_database(suspects, keys).cells

@@ -14,6 +14,7 @@ from coordination.errors import ConfigError
 from sinks.target.write_mode import WriteMode
 from streaming.operations.diff import passing
 from tests.services.database_server import DatabaseServer
+from tests.services.held_commits import held_commit
 from tests.streaming.operations.diff.rig import Rig
 
 pytestmark = pytest.mark.mariadb
@@ -95,6 +96,24 @@ def test_a_busy_table_that_follows_is_equal(orders: Rig, monkeypatch: pytest.Mon
     settled = [row for row in found.rows if row.is_settled]
     assert [row.key for row in settled] == [{"id": 6}]
     assert found.differing == 1
+
+
+def test_a_table_may_be_ahead_of_the_database(tmp_path: Path) -> None:
+    """A transaction that waits for a replica is in the binlog, and so in the table, and no other
+    session is shown it."""
+    with DatabaseServer() as server, server.database("diff_shop") as schema:
+        rig = Rig(server, schema, tmp_path / "lake")
+        rig.sql(ORDERS, "INSERT INTO orders VALUES (1, 'a', 1)")
+        rig.make("orders")
+        rig.copy("orders")
+        with held_commit(server, f"UPDATE {schema}.orders SET v = 'new' WHERE id = 1") as go_on:
+            rig.put("orders", {"id": 1, "v": "new", "n": 1})
+            rig.passed("orders", rig.log.ends(["binlog"]))
+            found = rig.one("orders", wait_s=0.3)
+            assert (found.result, found.differing, found.open_rows) == ("not settled", 0, 1)
+            go_on.set()
+        assert rig.one("orders").result == "equal"
+        rig.close()
 
 
 @pytest.mark.parametrize(

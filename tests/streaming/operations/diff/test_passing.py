@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -52,6 +52,9 @@ class Log:
     def shape(self) -> SourceShape:
         return SourceShape({"p": "server"})
 
+    def ends(self, parts: Iterable[str]) -> dict[str, int]:
+        return dict.fromkeys(parts, 30)
+
 
 class Rows:
     """Come nearer with each look."""
@@ -66,7 +69,7 @@ class Rows:
 
 
 def passing(rows: Rows, clock: QuickClock) -> LowWaterPassing:
-    return LowWaterPassing(Log(), rows, patience_s=3.0, clock=clock)  # type: ignore[arg-type]
+    return LowWaterPassing(Log(), rows, settled=dict, patience_s=3.0, clock=clock)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +115,22 @@ def test_positions_of_another_log_mean_nothing() -> None:
     rows = Rows((replace(ROW, source_identities={"p": "its replica"}), TABLE))
     assert not passing(rows, QuickClock()).wait({"p": 1})
     assert not passing(Rows((None, None)), QuickClock()).wait({"p": 1})
+
+
+def test_a_database_shows_what_its_log_has_in_time_or_not() -> None:
+    clock = QuickClock()
+    shown = [{"p": 29}, {"p": 29}, {"p": 30}]
+
+    def settled() -> Mapping[str, int]:
+        return shown.pop(0) if len(shown) > 1 else shown[0]
+
+    log = Log()
+    found = LowWaterPassing(log, Rows((ROW, TABLE)), settled=settled, patience_s=3.0, clock=clock)  # type: ignore[arg-type]
+    assert found.is_shown()
+    shown[:] = [{"p": 29}]
+    before = clock.monotonic()
+    assert not found.is_shown()
+    assert clock.monotonic() - before == pytest.approx(3.0)
 
 
 def test_a_pace_is_kept_over_all_chunks() -> None:

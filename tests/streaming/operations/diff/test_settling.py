@@ -76,6 +76,12 @@ def test_further_looks_see_a_row_that_changes_to_and_fro() -> None:
     assert judged(asked, {KEY: B}, [{KEY: A}] * 9).differing == {KEY: (B, A)}
 
 
+def test_a_table_may_be_ahead_of_what_a_database_shows() -> None:
+    hidden = judged({KEY: Asked(A, (B, A))}, {KEY: B}, [{KEY: A}] * 9, is_shown=False)
+    assert hidden.again == {KEY: Asked(A)}
+    assert judged({KEY: Asked(A)}, {KEY: B}, [{KEY: B}], is_shown=False).equal == {KEY}
+
+
 def test_only_what_stands_still_is_looked_at_further() -> None:
     other = (2, 2)
     asked = {KEY: Asked(A), other: Asked(A)}
