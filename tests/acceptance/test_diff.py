@@ -1,0 +1,123 @@
+"""`tidelake diff` of tables that follow a database: what it calls equal is equal, cell by cell, and
+what it calls different was changed behind the binlog's back."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming.cli.main import main
+from tests.acceptance.followed_database import CHANGEFEED, FollowedDatabase
+from tests.acceptance.processes import await_
+from tests.services.database_editions import EDITIONS
+from tests.services.database_server import DatabaseServer
+from tests.streaming.source.dump.test_types import NO_DATES, TYPES
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.spark, pytest.mark.mariadb]
+ORDERS = "CREATE TABLE shop.orders (id BIGINT PRIMARY KEY, v VARCHAR(20), n INT)"
+
+
+@pytest.fixture(params=EDITIONS, ids=lambda edition: edition.name)
+def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
+    with DatabaseServer(request.param) as running:
+        running.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
+        yield running
+
+
+def diff(feed: FollowedDatabase, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    """The exit code, and the tables by their names."""
+    capsys.readouterr()
+    code = 0
+    try:
+        main(
+            [
+                *("diff", "--source-uri", f"mysql://root@127.0.0.1:{feed.server.port}/"),
+                *("--sink-uri", f"delta://{feed.warehouse}", "-c", CHANGEFEED),
+                *("--wait", "60s", "--format", "json"),
+            ]
+        )
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    said = capsys.readouterr()
+    assert said.out, said.err
+    return code, {each["table"]: each for each in json.loads(said.out)["tables"]}
+
+
+def fill_types(server: DatabaseServer) -> None:
+    """A table with a column of each type, whose rows have its values from the first on."""
+    types = [*TYPES.items(), *NO_DATES.items()]
+    columns = ", ".join(f"c{at} {name} NULL" for at, (name, _) in enumerate(types))
+    with server.connect(charset="utf8mb4") as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_mode = '', time_zone = '+02:00'")
+        cursor.execute(f"CREATE TABLE shop.types (id INT PRIMARY KEY, {columns})")
+        for row in range(1 + max(len(values) for _, values in types)):
+            literals = (values[row][0] if row < len(values) else "NULL" for _, values in types)
+            cursor.execute(f"INSERT INTO shop.types VALUES ({row}, {', '.join(literals)})")
+
+
+def test_tables_of_every_type_are_equal_and_what_was_not_logged_differs(
+    server: DatabaseServer,
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    feed = FollowedDatabase(spark, server, tmp_path, rules=("shop.*",))
+    rows = ", ".join(f"({number}, 'v{number}', 0)" for number in range(1, 2001))
+    server.execute(ORDERS, f"INSERT INTO shop.orders VALUES {rows}")
+    fill_types(server)
+    with feed.followed():
+        await_("both tables", lambda: len(feed.progress()) == 2)
+        await_("the rows", feed.is_same("shop.orders"))
+        with busy(server):
+            code, tables = diff(feed, capsys)
+            assert {name: each["result"] for name, each in tables.items()} == {
+                "shop.orders": "equal",
+                "shop.types": "equal",
+            }
+            assert (code, tables["shop.types"]["lake_rows"]) == (0, 5)
+            server.execute(
+                "SET SESSION sql_log_bin = 0",
+                "UPDATE shop.orders SET v = 'unseen' WHERE id = 1001",
+                "DELETE FROM shop.orders WHERE id = 1002",
+                "INSERT INTO shop.orders VALUES (9001, 'unseen', 0)",
+                "UPDATE shop.types SET c0 = 7 WHERE id = 0",
+            )
+            code, tables = diff(feed, capsys)
+    assert code == 1
+    assert sorted(
+        (row["kind"], row["key"]["id"], row["is_settled"]) for row in tables["shop.orders"]["rows"]
+    ) == [("changed", "1001", True), ("extra", "1002", True), ("missing", "9001", True)]
+    (row,) = tables["shop.types"]["rows"]
+    assert (row["key"], row["cells"]) == ({"id": "0"}, {"c0": {"table": "-128", "database": "7"}})
+
+
+@contextmanager
+def busy(server: DatabaseServer) -> Iterator[None]:
+    """Rows of `orders` up to 501 are written, while it lasts."""
+    over = threading.Event()
+
+    def write() -> None:
+        count = 0
+        while not over.wait(0.05):
+            count += 1
+            row = 1 + count * 7 % 500
+            server.execute(
+                f"UPDATE shop.orders SET n = n + 1 WHERE id = {row}",
+                f"DELETE FROM shop.orders WHERE id = {row + 1}",
+                f"INSERT INTO shop.orders VALUES ({row + 1}, 'again', {count})",
+            )
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join()
