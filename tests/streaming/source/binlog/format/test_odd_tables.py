@@ -228,3 +228,51 @@ def test_updates_without_generated_columns_are_refused(server: DatabaseServer):
     binlog = written(server, "INSERT INTO d.t (id, v) VALUES (1, 1)", "UPDATE d.t SET v = 2")
     with pytest.raises(Refused, match="leaves out generated columns"):
         blocks_of(binlog, "d.t")
+
+
+@on(*EDITIONS)
+def test_a_partitioned_table(server: DatabaseServer):
+    """MySQL writes an event for each partition, which names it."""
+    created = """CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(9)) PARTITION BY RANGE (id)
+        (PARTITION a VALUES LESS THAN (10), PARTITION b VALUES LESS THAN (100))"""
+    rows, schema = rows_of(
+        server,
+        created,
+        "INSERT INTO d.t VALUES (1, 'a'), (50, 'b'), (2, 'c')",
+        "UPDATE d.t SET id = id + 9 WHERE id = 1",  # into the other partition
+        "REPLACE INTO d.t VALUES (2, 'd')",
+        "DELETE FROM d.t WHERE id = 50",
+    )
+    told = [(row["id"], row["v"]) for row in rows]
+    assert told == [(1, "a"), (50, "b"), (2, "c"), (10, "a"), (2, "d"), (50, "b")]
+    assert key_names(schema) == ("id",)
+
+
+@on(*EDITIONS)
+def test_what_foreign_keys_change_is_not_in_the_binlog_of_every_server(server: DatabaseServer):
+    """MySQL writes it from 9.6 on. MariaDB's InnoDB changes the rows by itself: they are in no
+    binlog, so a table with such a key cannot be followed there."""
+    rule = "FOREIGN KEY (p) REFERENCES d.p (id) ON DELETE CASCADE"
+    server.execute(
+        "CREATE TABLE d.p (id INT PRIMARY KEY)",
+        f"CREATE TABLE d.t (id INT PRIMARY KEY, p INT, {rule})",
+        "INSERT INTO d.p VALUES (1), (2)",
+        "INSERT INTO d.t VALUES (10, 1), (20, 2)",
+    )
+    blocks = blocks_of(written(server, "DELETE FROM d.p WHERE id = 1"))
+    assert server.query("SELECT id FROM d.t") == [(20,)]
+    told = {block.name.table for block in blocks}
+    assert told == ({"p"} if server.edition.is_mariadb else {"p", "t"})
+
+
+@on(*MARIADBS)
+def test_a_table_with_system_versioning(server: DatabaseServer):
+    """Its past rows are rows of it, told apart by ``row_end``, which is part of the key."""
+    created = "CREATE TABLE d.t (id INT PRIMARY KEY, v INT) WITH SYSTEM VERSIONING"
+    statements = ("INSERT INTO d.t VALUES (1, 1)", "UPDATE d.t SET v = 2", "DELETE FROM d.t")
+    rows, schema = rows_of(server, created, *statements)
+    assert key_names(schema) == ("id", "row_end")
+    inserted, updated, past, deleted = rows
+    assert (inserted["v"], updated["v"], past["v"], deleted["v"]) == (1, 2, 1, 2)
+    assert inserted["row_end"] == updated["row_end"] > past["row_end"]
+    assert deleted["row_end"] < inserted["row_end"]
