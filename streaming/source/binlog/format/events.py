@@ -141,7 +141,7 @@ def events_of(
     if bad:
         events = events.take(is_whole)
     if checksum and checks_crc:
-        wrong = _wrong_checksums(data, events)
+        wrong = wrong_checksums(data, events)
         for number in wrong.tolist():
             fault = BadEvent("the CRC32 of the event is wrong: its bytes were changed", CHECKSUM)
             bad.append((int(events.origin[number]), events.whole(number), fault))
@@ -150,8 +150,9 @@ def events_of(
     return events, bad
 
 
-def _wrong_checksums(data: bytes, events: Events) -> Offsets:
-    """A FORMAT_DESCRIPTION is not looked at."""
+def wrong_checksums(data: bytes, events: Events) -> Offsets:
+    """Which events have other bytes than their CRC32 says, by their numbers. A FORMAT_DESCRIPTION
+    is not looked at."""
     view, crc = memoryview(data), zlib.crc32
     ranges = zip(events.at.tolist(), events.end.tolist(), strict=True)
     found = np.array([crc(view[at:end]) for at, end in ranges], np.uint32)

@@ -50,7 +50,7 @@ _CHARACTER: Final[frozenset[int]] = frozenset(
     {
         *(ColumnType.STRING, ColumnType.VAR_STRING, ColumnType.VARCHAR, ColumnType.BLOB),
         *(ColumnType.TINY_BLOB, ColumnType.MEDIUM_BLOB, ColumnType.LONG_BLOB),
-        *(ColumnType.BLOB_COMPRESSED, ColumnType.VARCHAR_COMPRESSED),
+        *(ColumnType.BLOB_COMPRESSED, ColumnType.VARCHAR_COMPRESSED, ColumnType.VECTOR),
     }
 )
 _LABELLED: Final[frozenset[int]] = frozenset({ColumnType.ENUM, ColumnType.SET})
@@ -162,6 +162,10 @@ class _Metadata:
             texts = [part.take(part.length_encoded()) for _ in range(part.length_encoded())]
             self.columns[i] = replace(self.columns[i], labels=tuple(texts))
 
+    def dimensions(self, part: ByteReader) -> None:
+        for i in self._those(frozenset({ColumnType.VECTOR})):
+            self.columns[i] = replace(self.columns[i], dimension=part.length_encoded())
+
     def primary_key(self, part: ByteReader, *, has_prefixes: bool) -> None:
         self.key = []
         while part.left:
@@ -187,4 +191,5 @@ _FIELDS: Final[Mapping[int, Callable[[_Metadata, ByteReader], None]]] = {
     9: partial(_Metadata.primary_key, has_prefixes=True),
     10: partial(_Metadata.default_collation, kinds=_LABELLED),
     11: partial(_Metadata.collations, kinds=_LABELLED),
+    13: _Metadata.dimensions,
 }

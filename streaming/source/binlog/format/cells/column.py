@@ -27,6 +27,7 @@ class Column:
     is_unsigned: bool = False
     collation: int | None = None
     labels: tuple[bytes, ...] = ()
+    dimension: int | None = None  # how many numbers a VECTOR has
 
     @property
     def precision(self) -> int:
@@ -71,7 +72,8 @@ def mysql_type(column: Column, charsets: Charsets) -> MySQLType:
     is not known."""
     kind, unsigned = column.type, column.is_unsigned
     if kind in _PLAIN:
-        return MySQLType(name=_PLAIN[kind], unsigned=unsigned and kind != ColumnType.YEAR)
+        unsigned = unsigned and kind != ColumnType.YEAR
+        return MySQLType(name=_PLAIN[kind], unsigned=unsigned, length=column.dimension)
     if kind in _MOMENTS:
         return MySQLType(name=_MOMENTS[kind], length=column.meta or None)
     if kind == ColumnType.DECIMAL:

@@ -11,7 +11,7 @@ from streaming.protocols.contract import DATA, Kind, key_names, wire_types
 from streaming.source.binlog.format.faults import Refused
 from tests.services.database_editions import EDITIONS, MARIADB_10_11, MARIADB_11_8, Edition
 from tests.services.database_server import DatabaseServer
-from tests.streaming.source.binlog.binlogs import blocks_of, table_of, written
+from tests.streaming.source.binlog.binlogs import blocks_of, recorded, table_of, written
 
 pytestmark = pytest.mark.mariadb
 
@@ -195,11 +195,42 @@ def test_types_of_mysql(mysql: DatabaseServer):
         statement = f"INSERT INTO d.t VALUES ({values})"
         rows, schema = rows_of(mysql, created, statement)
         assert rows == [{"id": 1, "v": "[1.0, 2.5, 0.1]", "f": 4, "j": '{"a": [1]}'}]
-        assert wire_types(schema)["v"] == "vector"
+        assert wire_types(schema)["v"] == "vector(3)"
         mysql.execute("SET sql_generate_invisible_primary_key = 1", "CREATE TABLE d.g (a INT)")
         table = table_of(written(mysql, "INSERT INTO d.g VALUES (7)"), "d.g")
         assert table[DATA].to_pylist() == [{"my_row_id": 1, "a": 7}]
         assert key_names(table.schema) == ("my_row_id",)
+
+
+def test_which_columns_of_mysql_have_a_character_set(mysql: DatabaseServer):
+    """VECTOR counts among them; JSON and GEOMETRY do not."""
+    columns = {
+        "v": "vector(3)",
+        "a": "varchar(5)",
+        "j": "json",
+        "g": "geometry",
+        "b": "blob",
+        "w": "vector(2)",
+        "c": "text",
+        "d": "varbinary(4)",
+        "e": "char(3)",
+    }
+    sets = {"a": "latin1", "c": "utf8mb4", "e": "gbk"}
+    defined = [
+        f"{name} {kind}" + (f" CHARACTER SET {sets[name]}" if name in sets else "")
+        for name, kind in columns.items()
+    ]
+    with mysql.database("d"), mysql.connect(charset="utf8mb4") as one, recorded(mysql) as found:
+        one.cursor().execute(f"CREATE TABLE d.t ({', '.join(defined)})")
+        one.cursor().execute(
+            """INSERT INTO d.t VALUES (STRING_TO_VECTOR('[1,2,3]'), 'é', '1', POINT(1, 2), x'ff',
+            STRING_TO_VECTOR('[1,2]'), 'ß', x'fe', '中')"""
+        )
+    table = table_of(found[0], "d.t")
+    assert wire_types(table.schema) == columns
+    (row,) = table[DATA].to_pylist()
+    assert (row["a"], row["b"], row["c"], row["d"], row["e"]) == ("é", b"\xff", "ß", b"\xfe", "中")
+    assert (row["v"], row["w"], row["j"]) == ("[1.0, 2.0, 3.0]", "[1.0, 2.0]", "1")
 
 
 @on(*EDITIONS)
