@@ -9,11 +9,18 @@ from __future__ import annotations
 import os
 import signal
 from enum import StrEnum
+from typing import Final
 
 VARIABLE = "TIDELAKE_FAILPOINTS"
 
 
 class Failpoint(StrEnum):
+    AFTER_CHUNK = "after-chunk"  # of a first copy's table: it is noted
+    BEFORE_LOAD = "before-load"  # all tables are copied, and it is settled where each goes on
+    AFTER_LOAD_ONE = "after-load-one"  # one table's rows are committed
+    BEFORE_FIRST_ROWS = "before-first-rows"  # all tables are loaded, no control row says so
+    AFTER_FIRST_PROGRESS = "after-first-progress"
+    AFTER_FIRST_ROWS = "after-first-rows"  # the staged files are still there
     BEFORE_CLAIM = "before-claim"
     AFTER_CLAIM = "after-claim"
     BEFORE_STREAM = "before-stream"
@@ -32,6 +39,14 @@ class Failpoint(StrEnum):
     AFTER_CHANGEFEED = "after-changefeed"
     AFTER_LEDGER = "after-ledger"
     BATCH_END = "batch-end"
+
+
+OF_A_COPY: Final = frozenset(
+    {
+        *(Failpoint.AFTER_CHUNK, Failpoint.BEFORE_LOAD, Failpoint.AFTER_LOAD_ONE),
+        *(Failpoint.BEFORE_FIRST_ROWS, Failpoint.AFTER_FIRST_PROGRESS, Failpoint.AFTER_FIRST_ROWS),
+    }
+)
 
 
 class FailpointHit(Exception):

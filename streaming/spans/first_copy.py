@@ -14,19 +14,20 @@ A pin says which commit-ts each position has: what lies before it is at or below
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings
-from coordination.errors import TidelakeError
-from coordination.model import TSO_LOGICAL_BITS, TableName, Ts
+from coordination.errors import Stop, TidelakeError
+from coordination.failpoint import Failpoint, failpoint
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.warehouse import ControlTables
@@ -36,38 +37,23 @@ from streaming.apply.applier import with_null_dates
 from streaming.apply.table_task import change_rules
 from streaming.changefeed.filter import TableFilter, WriteModes
 from streaming.changefeed.replicated_table import NO_DDL
-from streaming.changefeed.schema_file import Definitions, read_definitions
+from streaming.changefeed.schema_file import read_definitions
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.progress_rows import first_progress
 from streaming.owner.start_point import first_row
 from streaming.source.binlog.commit_clock import Pin, to_token, with_pins
-from streaming.source.binlog.database import Database, connected
-from streaming.source.binlog.position import BinlogPosition, file_number
+from streaming.source.binlog.database import Database
 from streaming.source.binlog.source import PART, BinlogSource
-from streaming.source.dump.copy_tables import CopiedTable, CopyProgress, copy_tables
-from streaming.source.dump.manifest import described
-from streaming.source.dump.moment import SnapshotPosition, settled_position
-from streaming.source.dump.session import Connection, Session
-from streaming.source.dump.source_table import SourceTable, read_tables
+from streaming.source.dump.copy_tables import CopyProgress
 from streaming.spans.load_table import load_table
-from streaming.spans.moments import Moment, Moments
+from streaming.spans.settled_copy import CopiedFrom, SettledCopy
+from streaming.spans.table_copies import TableCopies
 
 logger = logging.getLogger(__name__)
 
 TableProgress = CopyProgress  # how far the copy of a table is
 
-MOMENTS: Final = "moments.json"
-MOST_ROUNDS: Final = 5  # a table is copied again if it was altered meanwhile
-ANSWER_S: Final = 3_600.0  # for a row of a large table
-PLACES: Final = "moments.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedFrom:
-    """A whole copy of a table. The changes from ``begin`` on are to be applied."""
-
-    copied: CopiedTable
-    begin: Moment
+LOCK: Final = "lock"
 
 
 class FirstCopy:
@@ -101,126 +87,60 @@ class FirstCopy:
 
     @property
     def is_done(self) -> bool:
+        """Deletes the staged files where it is."""
         row = self._tables.changefeeds.read(self._changefeed.id)
-        return row is not None and bool(row.source_positions)
+        is_done = row is not None and bool(row.source_positions)
+        if is_done:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return is_done
 
     def run(self) -> None:
         """Copy and load what is not yet; afterwards the changefeed can begin. Raises SourceAway and
         other TryAgains, after which the same call goes on; Stop; and errors that say what to do."""
         self._database.check_binlog()
         self._folder.mkdir(parents=True, exist_ok=True)
-        moments = Moments(self._folder / MOMENTS)
-        begin = moments.at("begin", self._settled)
-        self._source.check({PART: begin.position})
-        found = self._copy(moments)
-        end = moments.at("end", self._now)
-        if any(each.begin.position > end.position for each in found):
-            end = moments.put("end", self._now())  # a table was altered after an earlier end
-        settled = moments.settle([begin, *(each.begin for each in found), end])
-        copied = [replace(each, begin=settled[each.begin.position]) for each in found]
-        row = self._row(settled, settled[begin.position], settled[end.position])
-        self._load(copied, row)
-        logger.info(
-            "copied and loaded tables=%d rows=%d; goes on in the binlog at %s",
-            *(len(copied), sum(each.copied.rows for each in copied)),
-            self._database.name_of(begin.position),
-        )
-        self._tables.changefeeds.begin(row)
-        shutil.rmtree(self._folder)
+        with only_one(self._folder):
+            settled = SettledCopy.load(self._folder)
+            if settled is None:
+                settled = self._copies().run()
+                settled.save(self._folder)
+            failpoint(Failpoint.BEFORE_LOAD)
+            row = self._row(settled)
+            self._source.check(row.source_positions)
+            self._load(settled, row)
+            failpoint(Failpoint.AFTER_FIRST_PROGRESS)
+            self._tables.changefeeds.begin(row)
+            failpoint(Failpoint.AFTER_FIRST_ROWS)
+            logger.info(
+                "copied and loaded tables=%d rows=%d; goes on in the binlog at %s",
+                *(len(settled.tables), sum(each.copied.rows for each in settled.tables)),
+                self._database.name_of(settled.begin.position),
+            )
+            shutil.rmtree(self._folder)
 
-    def _copy(self, moments: Moments) -> list[CopiedFrom]:
-        """All tables, each as it is defined now. A table that was altered while it was copied is
-        copied again, and so is one that is new."""
-        found: dict[TableName, CopiedFrom] = {}
-        for _ in range(MOST_ROUNDS):
-            tables = self._selected()
-            todo = [each for each in tables if not _is_same(found.get(each.name), each)]
-            found = {each.name: found[each.name] for each in tables if each not in todo}
-            if not todo:
-                return list(found.values())
-            for copied in self._copied(todo, moments):
-                found[copied.copied.table.name] = copied
-        names = ", ".join(str(each.name) for each in todo)
-        raise TidelakeError(
-            f"tables are altered again and again while they are copied: {names}. Let no DDL run "
-            "on them for a while, and start again"
-        )
-
-    def _selected(self) -> list[SourceTable]:
-        """The tables that the filter selects and that can be copied."""
-        rows = self._database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
-        schemas = [name for (name,) in rows if self._filter.selects(TableName(name, ""))]
-        if not schemas:
-            return []
-        found = []
-        for table in read_tables(self._database.ask, schemas):
-            if not self._filter.selects(table.name):
-                continue
-            form = self._forms.of(table.name)
-            if not (table.key or form.is_log or form.all_columns):
-                logger.warning(
-                    "the table has no primary key and no NOT NULL unique key: it is not copied, "
-                    "and its rows go to dead_letters, unless [[sink.tables]] has write-mode append "
-                    "or key all-columns for it table=%s",
-                    table.name,
-                )
-                continue
-            found.append(table)
-        return found
-
-    def _copied(self, tables: Sequence[SourceTable], moments: Moments) -> Iterable[CopiedFrom]:
-        settled = cache(partial(self._settled, [each.name for each in tables]))
-        begin = {each.name: moments.of(described(each), settled) for each in tables}
-        settings = self._settings
-        for copied in copy_tables(
-            self._connect,
-            tables,
+    def _copies(self) -> TableCopies:
+        return TableCopies(
+            self._settings,
             self._folder,
-            connections=settings.connections,
-            rows_per_chunk=settings.chunk_rows,
-            in_one_moment=self._needs_one_moment,
+            database=self._database,
+            source=self._source,
+            selected=self._filter,
+            forms=self._forms,
             progress=self._progress,
             is_stopped=self._is_stopped,
-        ):
-            name, moment = copied.table.name, begin[copied.table.name]
-            if (at := copied.position) is not None:
-                moment = self._clock(binlog_position(at))
-                moment = moments.at(f"{name} {moment.position}", partial(Moment, *moment))
-            yield CopiedFrom(copied=copied, begin=moment)
+        )
 
-    def _needs_one_moment(self, table: SourceTable) -> bool:
-        form = self._forms.of(table.name)
-        return form.is_log or form.is_history or form.all_columns
-
-    def _settled(self, tables: Iterable[TableName] = ()) -> Moment:
-        """A position such that each later read of these tables shows all that lies before it."""
-        session = Session(self._connect)
-        try:
-            return self._clock(binlog_position(settled_position(session, tables)))
-        finally:
-            session.close()
-
-    def _connect(self) -> Connection:
-        return connected(self._settings, read_timeout_s=ANSWER_S)
-
-    def _now(self) -> Moment:
-        """The log's end, and a time that is no earlier."""
-        return self._clock(int(self._database.end()))
-
-    def _clock(self, position: int) -> Moment:
-        return Moment(position, Ts(int(time.time() * 1e3) << TSO_LOGICAL_BITS))
-
-    def _row(self, settled: Mapping[int, Moment], begin: Moment, end: Moment) -> ChangefeedRow:
+    def _row(self, settled: SettledCopy) -> ChangefeedRow:
         """The row of a changefeed that stands at the copy's begin."""
-        pins = with_pins((), [Pin(*each, is_needed=True) for each in settled.values()])
-        row = first_row(self._changefeed)
+        begin = settled.begin
+        pins = with_pins([Pin(begin.position, begin.ts, is_needed=True)], settled.pins)
         return replace(
-            row,
+            first_row(self._changefeed),
             start_ts=begin.ts,
             state="stopped",  # nobody replicates it yet
             checkpoint_ts=begin.ts,
             resolved_ts=begin.ts,
-            max_published_ts=end.ts,
+            max_published_ts=settled.end.ts,
             source_positions={PART: begin.position},
             source_identities=dict(self._source.shape().identities),
             watermarks={
@@ -230,18 +150,22 @@ class FirstCopy:
             },
         )
 
-    def _load(self, copied: Sequence[CopiedFrom], row: ChangefeedRow) -> None:
+    def _load(self, settled: SettledCopy, row: ChangefeedRow) -> None:
         sink = self._changefeed.sink
-        registry = TableRegistry(sink, row, self._forms, self._definitions(copied))
+        defined = read_definitions(settled.definitions, self._filter.selects)
+        registry = TableRegistry(sink, row, self._forms, defined)
         engine = MergeOnWriteEngine(revealed_options(sink.storage_options), keeps_up=False)
         rows = []
         try:
-            for each in copied:
+            for each in settled.tables:
+                if self._is_stopped():
+                    raise Stop("the load was asked to stop: it goes on with the next table")
                 registry = self._loaded(each, registry, engine)
-                table = registry[each.copied.table.name]
-                rows.append(first_progress(table, row, {PART: each.begin.position}))
+                failpoint(Failpoint.AFTER_LOAD_ONE)
+                rows.append(first_progress(registry[each.name], row, {PART: each.begin.position}))
         finally:
             engine.close()
+        failpoint(Failpoint.BEFORE_FIRST_ROWS)
         self._tables.progress.claim(row.changefeed_id, row.term)
         self._tables.progress.advance(rows, row.term)
 
@@ -274,19 +198,16 @@ class FirstCopy:
         )
         return registry
 
-    def _definitions(self, copied: Sequence[CopiedFrom]) -> Definitions:
-        text = ""
-        for each in copied:
-            name = each.copied.table.name
-            quoted = ".".join(f"`{part.replace('`', '``')}`" for part in (name.schema, name.table))
-            ((_, statement, *_),) = self._database.ask(f"SHOW CREATE TABLE {quoted}")
-            text += f"USE `{name.schema.replace('`', '``')}`;\n{statement};\n"
-        return read_definitions(text, self._filter.selects)
 
-
-def _is_same(found: CopiedFrom | None, table: SourceTable) -> bool:
-    return found is not None and described(found.copied.table) == described(table)
-
-
-def binlog_position(at: SnapshotPosition) -> int:
-    return int(BinlogPosition(file_number(at.file), at.offset))
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """One process of this machine works in the folder. Raises TidelakeError."""
+    with (folder / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise TidelakeError(
+                f"another process is copying the tables of this changefeed, into {folder}: let it "
+                "end, or stop it"
+            ) from error
+        yield

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from coordination.errors import ConfigError, Stop
+from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from streaming.source.dump.chunk_files import ChunkFiles
 from streaming.source.dump.chunk_reader import StepDone, TableReader
@@ -98,6 +99,23 @@ def _refuse(tables: Iterable[SourceTable], in_one_moment: Callable[[SourceTable]
     ]
     if refusals:
         raise ConfigError("; ".join(refusals))
+
+
+def copied_table(folder: Path, table: SourceTable) -> CopiedTable:
+    """A table that an earlier call has copied whole."""
+    return _copied(StagedTable(folder, table))
+
+
+def _copied(staged: StagedTable) -> CopiedTable:
+    assert staged.plan is not None, f"{staged.table.name} is not begun"
+    assert staged.plan.is_done, f"{staged.table.name} is not whole"
+    return CopiedTable(
+        table=staged.table,
+        files=tuple(staged.folder / file.name for file in staged.files),
+        rows=staged.rows,
+        bytes=sum(file.bytes for file in staged.files),
+        position=None if staged.note is None else SnapshotPosition(**staged.note),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +201,7 @@ class _Copy:
                 copy.staged.begin(done)
             else:
                 copy.staged.done(done.outcome, done.files, done.note)
+                failpoint(Failpoint.AFTER_CHUNK)
         except Exception as error:  # noqa: BLE001  it is raised when all steps have ended
             self._error = self._error or error
             if step is not None:
@@ -193,15 +212,8 @@ class _Copy:
             yield self._whole(copy)
 
     def _whole(self, copy: _TableCopy) -> CopiedTable:
-        staged = copy.staged
-        self._settings.progress(replace(copy.seen(), is_done=True, of_rows=staged.rows))
-        return CopiedTable(
-            table=staged.table,
-            files=tuple(staged.folder / file.name for file in staged.files),
-            rows=staged.rows,
-            bytes=sum(file.bytes for file in staged.files),
-            position=None if staged.note is None else SnapshotPosition(**staged.note),
-        )
+        self._settings.progress(replace(copy.seen(), is_done=True, of_rows=copy.staged.rows))
+        return _copied(copy.staged)
 
     def _tell(self, copy: _TableCopy) -> None:
         seen = copy.seen()

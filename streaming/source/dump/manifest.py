@@ -15,9 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from coordination.model import TableName
+from sinks.types.mysql_type import MySQLType
 from streaming.source.dump.chunks import ChunkPlan, Measured, Outcome, WasRead
 from streaming.source.dump.key_ranges import KeyRange
-from streaming.source.dump.source_table import SourceTable
+from streaming.source.dump.source_table import SourceColumn, SourceTable
 
 
 def append(path: Path, line: Mapping[str, Any], *, wait: bool) -> None:
@@ -61,6 +63,21 @@ def described(table: SourceTable) -> dict[str, Any]:
         "key": list(table.key),
         "index": table.index,
     }
+
+
+def table_from_json(fields: Mapping[str, Any]) -> SourceTable:
+    """The table that was ``described``; nothing is known of its size."""
+    return SourceTable(
+        name=TableName(*fields["name"]),
+        columns=tuple(
+            SourceColumn(name=name, type=MySQLType.parse(text), nullable=nullable, charset=charset)
+            for name, text, nullable, charset in fields["columns"]
+        ),
+        key=tuple(fields["key"]),
+        index=fields["index"],
+        rows=0,
+        bytes=0,
+    )
 
 
 def plan_to_json(plan: ChunkPlan) -> dict[str, Any]:

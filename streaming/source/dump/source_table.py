@@ -51,8 +51,13 @@ class SourceTable:
         return tuple(by_name[name] for name in self.key)
 
 
-def read_tables(query: Query, schemas: Sequence[str]) -> list[SourceTable]:
-    """The tables of these schemas, without views and sequences: three statements for all of them.
+def read_tables(
+    query: Query,
+    schemas: Sequence[str],
+    is_wanted: Callable[[TableName], bool] = lambda _: True,
+) -> list[SourceTable]:
+    """The wanted tables of these schemas, without views and sequences: three statements for all of
+    them.
 
     Raises as ``query`` does.
     """
@@ -69,6 +74,8 @@ def read_tables(query: Query, schemas: Sequence[str]) -> list[SourceTable]:
         f" FROM information_schema.COLUMNS WHERE {where}"
         " ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"
     ):
+        if not is_wanted(TableName(schema, table)):
+            continue
         column = SourceColumn(
             name=name, type=MySQLType.parse(text), nullable=nullable == "YES", charset=charset
         )
@@ -83,6 +90,8 @@ def read_tables(query: Query, schemas: Sequence[str]) -> list[SourceTable]:
     found = []
     for schema, table, rows, size, kind, engine in sizes:
         name = TableName(schema, table)
+        if not is_wanted(name):
+            continue
         index, key = key_of(indexes[name], columns[name])
         found.append(
             SourceTable(

@@ -87,6 +87,12 @@ class StagedTable:
         self._next += 1
         return ChunkFiles(self.folder, f"{self._next:06d}")
 
+    def forget(self) -> None:
+        """Its rows do not count any more; afterwards it is not begun."""
+        with refusals(self.folder):
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.plan, self.files, self.note = None, (), None
+
     @property
     def rows(self) -> int:
         return sum(file.rows for file in self.files)

@@ -1,0 +1,86 @@
+"""What is settled when all tables of a first copy are whole: from then on the database is not asked
+about them any more. It is kept in a file, so a load that was killed goes on with the same."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from coordination.model import TableName, Ts
+from streaming.source.binlog.commit_clock import Pin, from_token, to_token
+from streaming.source.dump.copy_tables import CopiedTable, copied_table
+from streaming.source.dump.manifest import described, table_from_json
+from streaming.spans.moments import Moment
+
+SETTLED: Final = "settled.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedFrom:
+    """A whole copy of a table. The changes from ``begin`` on are to be applied."""
+
+    copied: CopiedTable
+    begin: Moment
+
+    @property
+    def name(self) -> TableName:
+        return self.copied.table.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledCopy:
+    """``begin``: P0; ``end``: P1, behind which the tables are as the database's. ``pins``: that
+    lie between. ``definitions``: CREATE TABLE statements, with USE."""
+
+    begin: Moment
+    end: Moment
+    pins: tuple[Pin, ...]
+    definitions: str
+    tables: tuple[CopiedFrom, ...]
+
+    def save(self, folder: Path) -> None:
+        """It is on the disk afterwards."""
+        fields = {
+            "begin": self.begin,
+            "end": self.end,
+            "pins": to_token(self.pins),
+            "definitions": self.definitions,
+            "tables": [
+                {"table": described(each.copied.table), "begin": each.begin} for each in self.tables
+            ],
+        }
+        part = folder / f"{SETTLED}.part"
+        with part.open("w", encoding="utf-8") as file:
+            json.dump(fields, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(folder / SETTLED)
+
+    @classmethod
+    def load(cls, folder: Path) -> SettledCopy | None:
+        """None: the tables are not whole yet."""
+        path = folder / SETTLED
+        if not path.exists():
+            return None
+        fields: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return cls(
+            begin=_moment(fields["begin"]),
+            end=_moment(fields["end"]),
+            pins=from_token(fields["pins"]),
+            definitions=fields["definitions"],
+            tables=tuple(
+                CopiedFrom(
+                    copied=copied_table(folder, table_from_json(each["table"])),
+                    begin=_moment(each["begin"]),
+                )
+                for each in fields["tables"]
+            ),
+        )
+
+
+def _moment(pair: tuple[int, int]) -> Moment:
+    return Moment(pair[0], Ts(pair[1]))

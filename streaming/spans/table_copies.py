@@ -1,0 +1,261 @@
+"""The tables of a first copy, copied until each is whole and was not altered meanwhile.
+
+    P0 ─► round: which tables are there ─► copy what is new or altered ─┐
+               ▲                                                       │
+               └── altered, or its rows were moved by a DDL ◄── P1 ◄───┘ none is
+                                                                └─► SettledCopy
+
+The binlog from a table's position on mends what its chunks have read at different moments. It does
+not where a DDL has moved rows or values to another name: they would be moved once more.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from conf.sources.binlog_uri import BinlogSettings
+from coordination.errors import TidelakeError
+from coordination.model import TSO_LOGICAL_BITS, TableName, Ts
+from sinks.ddl.effects import (
+    AlterTable,
+    Effect,
+    ExchangePartition,
+    ModifyColumn,
+    RenameColumn,
+    RenameTable,
+)
+from streaming.changefeed.filter import TableFilter, WriteModes
+from streaming.source.binlog.commit_clock import Pin
+from streaming.source.binlog.database import Database, connected
+from streaming.source.binlog.log_scan import Scanned, scan
+from streaming.source.binlog.position import BinlogPosition, file_number
+from streaming.source.binlog.source import PART, BinlogSource
+from streaming.source.contract import SourceLost
+from streaming.source.dump.copy_tables import CopiedTable, CopyProgress, copy_tables
+from streaming.source.dump.manifest import described
+from streaming.source.dump.moment import SnapshotPosition, settled_position
+from streaming.source.dump.session import Connection, Session, TableChanged
+from streaming.source.dump.source_table import SourceTable, read_tables
+from streaming.source.dump.staging import StagedTable
+from streaming.spans.moments import Begins, Moment
+from streaming.spans.settled_copy import CopiedFrom, SettledCopy
+
+logger = logging.getLogger(__name__)
+
+BEGINS: Final = "begins.json"
+MOST_ROUNDS: Final = 20  # tables that were altered meanwhile are copied again
+ANSWER_S: Final = 3_600.0  # for a row of a large table
+
+
+class TableCopies:
+    """Copies the tables that the filter selects. ``folder`` keeps what is copied.
+
+    For one thread.
+    """
+
+    def __init__(
+        self,
+        settings: BinlogSettings,
+        folder: Path,
+        *,
+        database: Database,
+        source: BinlogSource,
+        selected: TableFilter,
+        forms: WriteModes,
+        progress: Callable[[CopyProgress], None],
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._source = source
+        self._filter = selected
+        self._forms = forms
+        self._folder = folder
+        self._progress = progress
+        self._is_stopped = is_stopped
+        self._left_out: set[TableName] = set()
+
+    def run(self) -> SettledCopy:
+        """Raises SourceAway and other TryAgains, after which the same call goes on; Stop; and
+        errors that say what to do."""
+        begins = Begins(self._folder / BEGINS)
+        shape = self._source.shape()
+        server, begin = begins.first(shape.identities[PART], self._moment)
+        self._source.check_identities({PART: server}, shape)
+        try:
+            self._source.check({PART: begin.position})
+        except SourceLost as error:
+            logger.warning("the copy begins anew, since it has waited for too long: %s", error)
+            shutil.rmtree(self._folder)
+            self._folder.mkdir(parents=True)
+            return self.run()
+        found: dict[TableName, CopiedFrom] = {}
+        for _ in range(MOST_ROUNDS):
+            tables = self._tables()
+            todo = [each for each in tables if not _is_same(found.get(each.name), each)]
+            found = {each.name: found[each.name] for each in tables if each not in todo}
+            if todo:
+                self._copy(todo, begins, found)
+            elif settled := self._settled(begin, begins, found):
+                return settled
+        raise TidelakeError(
+            "tables are altered again and again while they are copied: "
+            f"{', '.join(str(each.name) for each in todo)}. Let no DDL run on them for a while, "
+            "and start again"
+        )
+
+    def _tables(self) -> list[SourceTable]:
+        """Those that can be copied, as they are defined now."""
+        rows = self._database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
+        schemas = [name for (name,) in rows if self._filter.selects(TableName(name, ""))]
+        if not schemas:
+            return []
+        found = []
+        for table in read_tables(self._database.ask, schemas, self._filter.selects):
+            form = self._forms.of(table.name)
+            if table.key or form.is_log or form.all_columns:
+                found.append(table)
+            elif table.name not in self._left_out:
+                self._left_out.add(table.name)
+                self._tell_of(table.name)
+        return found
+
+    def _tell_of(self, name: TableName) -> None:
+        logger.warning(
+            "the table has no primary key and no NOT NULL unique key: it is not copied, "
+            "and its rows go to dead_letters, unless [[sink.tables]] has write-mode append "
+            "or key all-columns for it table=%s",
+            name,
+        )
+
+    def _copy(
+        self, todo: Sequence[SourceTable], begins: Begins, found: dict[TableName, CopiedFrom]
+    ) -> None:
+        """As far as no table is altered meanwhile."""
+        now = self._shown([each.name for each in todo])
+        begin = {each.name: begins.of(described(each), now) for each in todo}
+        try:
+            for copied in self._copied(todo):
+                name = copied.table.name
+                at = copied.position
+                position = begin[name] if at is None else binlog_position(at)
+                found[name] = CopiedFrom(copied=copied, begin=Moment(position, Ts(0)))
+        except TableChanged as error:
+            logger.info("a table was altered while it was copied, and is copied again: %s", error)
+
+    def _copied(self, tables: Sequence[SourceTable]) -> Iterator[CopiedTable]:
+        settings = self._settings
+        return copy_tables(
+            self._connect,
+            tables,
+            self._folder,
+            connections=settings.connections,
+            rows_per_chunk=settings.chunk_rows,
+            in_one_moment=self._needs_one_moment,
+            progress=self._progress,
+            is_stopped=self._is_stopped,
+        )
+
+    def _needs_one_moment(self, table: SourceTable) -> bool:
+        form = self._forms.of(table.name)
+        return form.is_log or form.is_history or form.all_columns
+
+    def _settled(
+        self, begin: Moment, begins: Begins, found: dict[TableName, CopiedFrom]
+    ) -> SettledCopy | None:
+        """None if tables were altered, or must be copied again: they are not in ``found``."""
+        definitions = "".join(map(self._definition, found))
+        end = int(self._database.end())
+        tables = self._tables()
+        if len(tables) != len(found) or not all(_is_same(found.get(of.name), of) for of in tables):
+            return None
+        places = [end, *(each.begin.position for each in found.values())]
+        scanned = scan(self._settings, self._database, Pin(*begin), places)
+        for name in moved(scanned, found.values()):
+            logger.info("a DDL has moved rows of the table, which is copied again table=%s", name)
+            table = found.pop(name).copied.table
+            StagedTable(self._folder, table).forget()
+            begins.forget(described(table))
+        if len(found) < len(places) - 1:
+            return None
+        return SettledCopy(
+            begin=begin,
+            end=Moment(end, scanned.ts_at[end]),
+            pins=scanned.pins,
+            definitions=definitions,
+            tables=tuple(_placed(each, scanned) for each in found.values()),
+        )
+
+    def _definition(self, name: TableName) -> str:
+        quoted = ".".join(f"`{part.replace('`', '``')}`" for part in (name.schema, name.table))
+        ((_, statement, *_),) = self._database.ask(f"SHOW CREATE TABLE {quoted}")
+        return f"USE `{name.schema.replace('`', '``')}`;\n{statement};\n"
+
+    def _connect(self) -> Connection:
+        return connected(self._settings, read_timeout_s=ANSWER_S)
+
+    def _shown(self, tables: Iterable[TableName] = ()) -> int:
+        """A position such that each later read of these tables shows all that lies before it."""
+        session = Session(self._connect)
+        try:
+            return binlog_position(settled_position(session, tables))
+        finally:
+            session.close()
+
+    def _moment(self) -> Moment:
+        """A position, and a time that is no earlier."""
+        position = self._shown()
+        return Moment(position, Ts(int(time.time() * 1e3) << TSO_LOGICAL_BITS))
+
+
+def moved(scanned: Scanned, tables: Iterable[CopiedFrom]) -> list[TableName]:
+    """The tables whose rows or values a DDL behind their beginning has moved to another name. Pure.
+
+    Names are compared without their case, as some servers do."""
+    by_name = {_lower(each.name): each for each in tables}
+    found: dict[TableName, None] = {}
+    for ddl in scanned.ddls:
+        for name in _moved_by(ddl.effects):
+            each = by_name.get(_lower(name))
+            if each is not None and ddl.position >= each.begin.position:
+                found[each.name] = None
+    return list(found)
+
+
+def _moved_by(effects: Collection[Effect]) -> Iterator[TableName]:
+    for effect in effects:
+        match effect:
+            case RenameTable():
+                yield from (effect.name, effect.new_name)
+            case ExchangePartition():
+                yield from (effect.name, effect.table)
+            case AlterTable() if any(
+                isinstance(each, RenameColumn)
+                or (isinstance(each, ModifyColumn) and each.name != each.column.name)
+                for each in effect.changes
+            ):
+                yield effect.name
+            case _:
+                pass
+
+
+def _lower(name: TableName) -> tuple[str, str]:
+    return name.schema.lower(), name.table.lower()
+
+
+def _placed(each: CopiedFrom, scanned: Scanned) -> CopiedFrom:
+    position = each.begin.position
+    return CopiedFrom(copied=each.copied, begin=Moment(position, scanned.ts_at[position]))
+
+
+def _is_same(found: CopiedFrom | None, table: SourceTable) -> bool:
+    return found is not None and described(found.copied.table) == described(table)
+
+
+def binlog_position(at: SnapshotPosition) -> int:
+    return int(BinlogPosition(file_number(at.file), at.offset))
