@@ -23,6 +23,7 @@ from streaming.operations.diff.database_rows import DatabaseRows
 from streaming.operations.diff.findings import DiffReport, TableFinding
 from streaming.operations.diff.lake_rows import open_newest
 from streaming.operations.diff.passing import LowWaterPassing
+from streaming.operations.diff.patience import KeptSession
 from streaming.operations.diff.table_diff import compare_table
 from streaming.operations.progress_report import changefeed_rows
 from streaming.source.binlog.database import connected
@@ -97,7 +98,7 @@ def compare_with_database(
             "source-uri: tables are compared with a database's: give mysql://user@host:3306/"
         )
     source = open_source(settings)
-    session = Session(lambda: connected(settings, read_timeout_s=QUERY_S))
+    session = KeptSession(lambda: Session(lambda: connected(settings, read_timeout_s=QUERY_S)))
     try:
         return compare_tables(
             sink,
@@ -117,7 +118,7 @@ def compare_tables(
     sink: DeltaSink,
     changefeed_id: str | None,
     names: Sequence[str],
-    session: Session,
+    session: KeptSession,
     source: Source,
     *,
     limits: DiffLimits = DiffLimits(),  # it is frozen
@@ -141,13 +142,15 @@ def compare_tables(
         table = there.get(name)
         if table is None:
             return TableFinding(name=name, problem="the database has no such table")
+        if table.refusal:
+            return TableFinding(name=name, problem=table.refusal)
 
         def rows() -> tuple[ChangefeedRow | None, ProgressRow | None]:
             feed = row.changefeed_id
             return control.changefeeds.read(feed), control.progress.read(feed).get(name)
 
         def settled() -> Positions:
-            found = settled_position(session, [name])
+            found = session.asked(lambda each: settled_position(each, [name]))
             at = BinlogPosition(file_number(found.file), found.offset)
             return dict.fromkeys(source.shape().parts, int(at))
 
@@ -179,14 +182,14 @@ def _chosen(progress: Mapping[TableName, ProgressRow], names: Sequence[str]) -> 
     return sorted(there[name] for name in (dict.fromkeys(names) if names else there))
 
 
-def _source_tables(session: Session, schemas: Sequence[str]) -> dict[TableName, SourceTable]:
-    found = read_tables(session.query, schemas) if schemas else []
+def _source_tables(session: KeptSession, schemas: Sequence[str]) -> dict[TableName, SourceTable]:
+    found = session.asked(lambda each: read_tables(each.query, schemas)) if schemas else []
     return {table.name: table for table in found}
 
 
-def _refuse_tidb(session: Session) -> None:
+def _refuse_tidb(session: KeptSession) -> None:
     """A TiDB has no binlog, so nothing would tell when a table has passed a reading."""
-    ((version,),) = session.query("SELECT VERSION()")
+    ((version,),) = session.open().query("SELECT VERSION()")  # at once, if it is not there
     if "tidb" in str(version).lower():
         raise ConfigError(
             "source-uri: this is a TiDB, which is not compared yet: only MySQL and MariaDB are"

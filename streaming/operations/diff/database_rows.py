@@ -6,7 +6,7 @@ casts that every change goes through. So a difference that is found is one of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from sinks.types.table_schema import Column
 from sinks.types.text_arrays import CastRules, Mask, as_mask
 from streaming.operations.diff.fingerprints import Batch
 from streaming.operations.diff.key_lookup import KEYS_AT_A_TIME, where_keys
+from streaming.operations.diff.patience import KeptSession
 from streaming.operations.diff.shape import Shape
 from streaming.source.dump.cells import UnreadableCells, cells_of, selected
 from streaming.source.dump.chunks import chunk_rows
@@ -33,7 +34,7 @@ class DatabaseRows:
 
     def __init__(
         self,
-        session: Session,
+        session: KeptSession,
         table: SourceTable,
         rules: CastRules,
         *,
@@ -69,14 +70,15 @@ class DatabaseRows:
     def chunk(self, shape: Shape, place: int) -> Iterator[Batch]:
         statement = rows_statement(self._table, self._chunks[place], None)
         rows = 0
-        for batch in self._batches(shape, statement, place):
+        for batch in self._read(shape, statement, place):
             rows += len(batch.key[0])
             yield batch
         self._pause(rows)
 
     def _end(self, of: KeyRange) -> Bound | None:
         """The key of the chunk's last row; None: the chunk has all that is left."""
-        found = self._session.query(bound_statement(self._table, of, self._chunk_rows))
+        statement = bound_statement(self._table, of, self._chunk_rows)
+        found = self._session.asked(lambda session: session.query(statement))
         return tuple(map(str, found[0])) if found else None
 
     def rows(self, shape: Shape, keys: Sequence[Sequence[Any]]) -> Iterator[Batch]:
@@ -85,11 +87,19 @@ class DatabaseRows:
         for at in range(0, len(keys), KEYS_AT_A_TIME):
             some = keys[at : at + KEYS_AT_A_TIME]
             statement = f"{all_rows(self._table)}{where_keys(names, some, types)}"
-            yield from self._batches(shape, statement, place=-1)
+            yield from self._read(shape, statement, place=-1)
             self._pause(len(some))
 
-    def _batches(self, shape: Shape, statement: str, place: int) -> Iterator[Batch]:
-        for texts in self._session.blocks(statement, len(self._table.columns)):
+    def _read(self, shape: Shape, statement: str, place: int) -> Iterable[Batch]:
+        """A table without a key is one chunk, which may be too large to be held and read again."""
+        if not self._table.key:
+            return self._batches(self._session.open(), shape, statement, place)
+        return self._session.asked(lambda each: list(self._batches(each, shape, statement, place)))
+
+    def _batches(
+        self, session: Session, shape: Shape, statement: str, place: int
+    ) -> Iterator[Batch]:
+        for texts in session.blocks(statement, len(self._table.columns)):
             yield self._batch(shape, texts, place)
 
     def _batch(self, shape: Shape, texts: list[pa.LargeBinaryArray], place: int) -> Batch:

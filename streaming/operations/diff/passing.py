@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from coordination.trust.clock import Clock, SystemClock
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
+from streaming.operations.diff.patience import Patience
 from streaming.source.contract import Source
 from streaming.source.positions import Positions
 
@@ -44,19 +45,22 @@ class LowWaterPassing:
         *,
         settled: Callable[[], Positions],
         patience_s: float,
+        patience: Patience | None = None,
         clock: Clock | None = None,
     ) -> None:
         """``rows`` reads those of the changefeed and of the table. ``settled`` asks for a place in
-        the log before which the database shows all. ``patience_s``: how long is waited at most."""
+        the log before which the database shows all. ``patience_s``: how long is waited at most;
+        ``patience`` is with a source that is away."""
         self._source = source
         self._rows = rows
         self._settled = settled
+        self._patience = patience or Patience()
         self._patience_s = patience_s
         self._clock = clock or SystemClock()
         self._never = threading.Event()
 
     def end(self) -> Positions:
-        return self._source.ends(self._source.shape().parts)
+        return self._patience.asked(lambda: self._source.ends(self._source.shape().parts))
 
     def wait(self, end: Positions) -> bool:
         until = self._clock.monotonic() + self._patience_s
@@ -85,7 +89,8 @@ class LowWaterPassing:
 
     def _is_of_source(self, row: ChangefeedRow) -> bool:
         """Positions of another server's log mean nothing here."""
-        return dict(row.source_identities) == dict(self._source.shape().identities)
+        shape = self._patience.asked(self._source.shape)
+        return dict(row.source_identities) == dict(shape.identities)
 
 
 def is_behind(end: Positions, changefeed: Mapping[str, int], table: ProgressRow | None) -> bool:

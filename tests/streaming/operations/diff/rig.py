@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pymysql
 
 from conf.settings import DeltaSink
+from conf.sources.binlog_uri import BinlogSettings
 from coordination.model import Ownership, TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from sinks.control.progress import Progress, ProgressRow
@@ -20,7 +21,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.target.engine_port import OP_COLUMN, TableWrite, Target, app_id
 from sinks.target.target_table import table_uri
-from sinks.target.write_mode import WriteMode
+from sinks.target.write_mode import ROW_DELETED, WriteMode
 from sinks.types.casts.columns import arrow_type
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
@@ -28,8 +29,9 @@ from sinks.types.text_arrays import CastRules
 from streaming.operations.diff.comparison import DiffLimits, compare_tables
 from streaming.operations.diff.database_rows import DatabaseRows
 from streaming.operations.diff.findings import DiffReport, TableFinding
+from streaming.operations.diff.patience import KeptSession
 from streaming.operations.diff.shape import compared
-from streaming.source.contract import SourceShape
+from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.dump.session import Session
 from streaming.source.dump.source_table import SourceTable, read_tables
 from tests.services.database_server import DatabaseServer
@@ -38,24 +40,6 @@ from tests.services.delta_rows import read_rows
 CHANGEFEED = "shop"
 OWNER = Ownership(capture_id="c", epoch="e", etcd_cluster_id="etcd", election_revision=7)
 RULES = CastRules(time_zone="UTC", zero_date="null")
-PART = "binlog"
-
-
-class ServerLog:
-    """The part of a source that a comparison asks."""
-
-    def __init__(self, server: DatabaseServer) -> None:
-        self._server = server
-        self.identity = "this server"
-
-    def shape(self) -> SourceShape:
-        return SourceShape({PART: self.identity})
-
-    def ends(self, parts: Sequence[str]) -> dict[str, int]:
-        which = "MASTER" if self._server.edition.is_mariadb else "BINARY LOG"
-        ((file, offset, *_),) = self._server.query(f"SHOW {which} STATUS")
-        at = int(file.rpartition(".")[2]) << 40 | int(offset)
-        return dict.fromkeys(parts, at)
 
 
 class Rig:
@@ -65,7 +49,8 @@ class Rig:
         self.server = server
         self.schema = schema
         self.sink = DeltaSink(warehouse=str(warehouse))
-        self.log = ServerLog(server)
+        settings = BinlogSettings(host=server.host, port=server.port, user="root")
+        self.log = BinlogSource(settings)
         self._engine = MergeOnWriteEngine({}, keeps_up=False)
         self._changefeeds = Changefeeds(str(warehouse))
         self._progress = Progress(str(warehouse))
@@ -80,9 +65,11 @@ class Rig:
         self._progress.claim(CHANGEFEED, self.row.term)
         self._limit = 10
         self._targets: dict[str, Target] = {}
+        self.told: Callable[[int, int], None] = lambda _done, _total: None
 
     def close(self) -> None:
         self._engine.close()
+        self.log.close()
 
     def sql(self, *statements: str) -> None:
         self.server.execute(*statements, database=self.schema)
@@ -121,7 +108,7 @@ class Rig:
     def copy(self, table: str) -> None:
         """The table's rows as they are now, and how far that is."""
         ends = self.log.ends([PART])
-        session = Session(self.connect)
+        session = KeptSession(lambda: Session(self.connect))
         try:
             rows = DatabaseRows(session, self._source_table(table), RULES, rows_per_chunk=1000)
             target = self._targets[table]
@@ -161,7 +148,7 @@ class Rig:
     def passed(self, table: str, ends: Mapping[str, int] | None = None, **row: Any) -> None:
         """The control tables say that the table has everything before ``ends``."""
         ends = ends or {}
-        self.row = replace(self.row, **{"source_identities": {PART: self.log.identity}, **row})
+        self.row = replace(self.row, **{"source_identities": self.log.shape().identities, **row})
         self._changefeeds.save(self.row)
         progress = ProgressRow(
             changefeed_id=CHANGEFEED,
@@ -180,15 +167,16 @@ class Rig:
         self._progress.advance([progress], self.row.term)
 
     def diff(self, *names: str, wait_s: float = 5.0, **limits: Any) -> DiffReport:
-        session = Session(self.connect)
+        session = KeptSession(lambda: Session(self.connect))
         try:
             return compare_tables(
                 self.sink,
                 None,
                 [f"{self.schema}.{name}" for name in names],
                 session,
-                self.log,  # type: ignore[arg-type]
+                self.log,
                 limits=DiffLimits(wait_s=wait_s, **limits),
+                told=self.told,
             )
         finally:
             session.close()
@@ -206,15 +194,14 @@ class Rig:
         return next(each for each in found if each.name.table == table)
 
     def _rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-        columns = self._targets[table].schema.delivered
-        return pa.table(
-            {
-                column.name: pa.array(
-                    [row.get(column.name) for row in rows], arrow_type(column.type)
-                )
-                for column in columns
-            }
-        )
+        target = self._targets[table]
+        columns = {
+            each.name: pa.array([row.get(each.name) for row in rows], arrow_type(each.type))
+            for each in target.schema.delivered
+        }
+        if target.form.soft_delete:
+            columns[ROW_DELETED] = pa.array([row.get(ROW_DELETED, False) for row in rows])
+        return pa.table(columns)
 
     def _apply(self, table: str, rows: pa.Table, op: str) -> None:
         if not rows.num_rows:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordination.errors import ConfigError
-from sinks.target.write_mode import WriteMode
+from sinks.target.write_mode import ROW_DELETED, WriteMode
 from streaming.operations.diff import passing
 from tests.services.database_server import DatabaseServer
 from tests.services.held_commits import held_commit
@@ -82,8 +83,8 @@ def test_a_table_that_is_behind_is_not_settled(orders: Rig) -> None:
 
 def test_positions_of_another_server_settle_nothing(orders: Rig) -> None:
     orders.put("orders", {"id": 7, "v": "other", "n": 7})
-    orders.passed("orders", orders.log.ends(["binlog"]))
-    orders.log.identity = "its replica"
+    ends = orders.log.ends(["binlog"])
+    orders.passed("orders", ends, source_identities={"binlog": "its replica"})
     found = orders.one("orders")
     assert (found.differing, found.open_rows) == (0, 1)
 
@@ -217,6 +218,43 @@ def test_what_cannot_be_compared_is_a_sentence(rig: Rig) -> None:
     assert found["bare"] == "it has no key, by which rows could be told apart"
     with pytest.raises(ConfigError, match=r"has no table diff_shop\.orders, but diff_shop\.bare"):
         rig.diff("orders")
+
+
+def test_a_server_that_is_restarted_meanwhile_is_asked_again(tmp_path: Path) -> None:
+    with DatabaseServer() as server, server.database("diff_shop") as schema:
+        rig = Rig(server, schema, tmp_path / "lake")
+        rig.sql(ORDERS, "INSERT INTO orders SELECT seq, 'v', seq FROM seq_1_to_3000")
+        rig.make("orders")
+        rig.copy("orders")
+        rig.sql("UPDATE orders SET v = 'new' WHERE id = 2900")
+        rig.follow("orders")
+        is_under_way = threading.Event()
+        rig.told = lambda done, _total: is_under_way.set() if done > 500 else None
+        with ThreadPoolExecutor(1) as beside:
+            comparison = beside.submit(rig.one, "orders", chunk_rows=100, rows_per_s=3000)
+            assert is_under_way.wait(30)
+            server.kill()
+            server.start()
+            found = comparison.result()
+        assert (found.result, found.database_rows) == ("equal", 3000)
+        rig.close()
+
+
+def test_a_table_that_keeps_deleted_rows(rig: Rig) -> None:
+    rig.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (3, 3)")
+    rig.make("t", form=WriteMode(soft_delete=True))
+    rig.put("t", {"id": 1, "v": 1}, {"id": 2, "v": 2, ROW_DELETED: True}, {"id": 3, "v": 3})
+    assert rig.one("t", wait_s=0.1).result == "equal"
+    rig.put("t", {"id": 3, "v": 3, ROW_DELETED: True})
+    rig.passed("t", rig.log.ends(["binlog"]))
+    found = rig.one("t")
+    assert [(row.kind, row.key["id"]) for row in found.rows] == [("missing", 3)]
+
+
+def test_a_type_that_cannot_be_read_is_a_sentence(rig: Rig) -> None:
+    rig.sql("CREATE TABLE t (id INT PRIMARY KEY, v INET6)")
+    rig.make("t", v="varchar(40)")
+    assert "has the type inet6" in str(rig.one("t").problem)
 
 
 def test_the_pace_is_kept(orders: Rig) -> None:
