@@ -41,6 +41,7 @@ from streaming.operations.diff.settling import Asked, judged, still
 from streaming.operations.diff.shape import NotComparable, Shape, compared
 
 MOST_ASKED: Final = 10_000  # keys that are asked again
+MOST_CHUNKS: Final = 64  # that are read again for keys that the database alone has
 MOST_ROUNDS: Final = 8  # a row that changes in each of them is not settled
 FURTHER_LOOKS: Final = 8
 LOOK_AGAIN_S: Final = (0.01, 0.1)
@@ -118,6 +119,7 @@ class _Comparison:
             self._look_again()
             self._gather(lake, self._version.batches(self._shape))
             found, total = differing(lake, database, MOST_ASKED)
+            found = _in_few_chunks(found)
             settled, still_open, rows = self._asked_again(found, is_passed=is_passed)
             return TableFinding(
                 name=self._name,
@@ -237,6 +239,13 @@ def _read(
     if hashes:
         found.cells = by_key(np.concatenate(hashes))
     return found
+
+
+def _in_few_chunks(found: Sequence[Differing]) -> list[Differing]:
+    """Without what would have the whole database read again: a table may lack most rows."""
+    places = sorted({each.place for each in found if each.lake is None})[:MOST_CHUNKS]
+    few = frozenset(places)
+    return [each for each in found if each.lake is not None or each.place in few]
 
 
 def _examples(asked: Mapping[KeyHash, Asked], most: int) -> frozenset[KeyHash]:

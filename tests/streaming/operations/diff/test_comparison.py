@@ -14,6 +14,7 @@ import pytest
 from coordination.errors import ConfigError
 from sinks.target.write_mode import ROW_DELETED, WriteMode
 from streaming.operations.diff import passing
+from streaming.operations.diff.table_diff import MOST_CHUNKS
 from tests.services.database_server import DatabaseServer
 from tests.services.held_commits import held_commit
 from tests.streaming.operations.diff.rig import Rig
@@ -238,6 +239,15 @@ def test_a_server_that_is_restarted_meanwhile_is_asked_again(tmp_path: Path) -> 
             found = comparison.result()
         assert (found.result, found.database_rows) == ("equal", 3000)
         rig.close()
+
+
+def test_a_table_that_lacks_most_rows_has_few_chunks_read_again(orders: Rig) -> None:
+    orders.delete("orders", *({"id": number} for number in range(1, 2501)))
+    orders.passed("orders", orders.log.ends(["binlog"]))
+    found = orders.one("orders", chunk_rows=20)
+    few = MOST_CHUNKS * 20
+    assert (found.differing, found.not_asked, len(found.rows)) == (few, 2500 - few, 20)
+    assert {row.kind for row in found.rows} == {"missing"}
 
 
 def test_a_table_that_keeps_deleted_rows(rig: Rig) -> None:
