@@ -118,6 +118,7 @@ bench: setup
 	$(RUN) -m tests.benchmarks.etcd_worker --output bench-results/etcd-worker.json
 	$(RUN) -m tests.benchmarks.scheduler_scale --rounds 3
 	$(RUN) -m tests.benchmarks.commits
+	$(RUN) -m tests.benchmarks.databases
 
 bench-quick: setup
 	@$(RUN) -m tests.benchmarks --quick

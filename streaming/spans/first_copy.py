@@ -97,13 +97,28 @@ class FirstCopy:
     def run(self) -> None:
         """Copy and load what is not yet; afterwards the changefeed can begin. Raises SourceAway and
         other TryAgains, after which the same call goes on; Stop; and errors that say what to do."""
+        self.dump()
+        self.load()
+
+    def dump(self) -> None:
+        """The first half: all rows are staged. Raises as ``run``."""
         self._database.check_binlog()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with only_one(self._folder):
+            if SettledCopy.load(self._folder) is None:
+                self._copies().run().save(self._folder)
+
+    def load(self) -> None:
+        """The second half, of what was staged. Raises as ``run``, and TidelakeError where nothing
+        was staged in this folder."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with only_one(self._folder):
             settled = SettledCopy.load(self._folder)
             if settled is None:
-                settled = self._copies().run()
-                settled.save(self._folder)
+                raise TidelakeError(
+                    f"no whole copy is staged in {self._folder}: it was deleted, or is on another "
+                    "machine. Stop the task and start it anew"
+                )
             failpoint(Failpoint.BEFORE_LOAD)
             row = self._row(settled)
             self._source.check(row.source_positions)

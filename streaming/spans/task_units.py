@@ -1,0 +1,255 @@
+"""The units of a job's tasks on this capture: `dump` and `load` are the two halves of a first copy,
+`sync` is a changefeed of the cluster.
+
+A task's changefeed has the job's ID and the task's: ``job-task``. A unit works on a thread of its
+own, from its start or resumption to its end or pause.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from coordination.errors import Stop, TidelakeError, TryAgain
+from coordination.etcd.client import EtcdClient
+from coordination.jobmaster.messages import CreateWorker
+from coordination.jobmaster.ports import UnitHolder, UnitReport
+from coordination.jobmaster.stages import TaskStage
+from coordination.jobmaster.units import Unit
+from coordination.metadata.changefeed_operator import ChangefeedOperator
+from coordination.metadata.errors import ChangefeedExists, ChangefeedNotFound
+from coordination.metadata.feed_state import known_state
+from coordination.metadata.lookup import find_changefeed
+from coordination.metadata.records import ChangefeedInfo, FeedState
+from coordination.model import JobID, Ts
+from sinks.control.warehouse import ControlTables
+from streaming.spans.first_copy import FirstCopy, TableProgress
+from streaming.spans.task_checkpoints import Staging, TaskPlace
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 1.0  # between two looks at a changefeed in etcd
+RETRY_S: Final = 5.0  # after an error that may pass
+
+
+class TaskUnits:
+    """Opens units: `coordination.jobmaster.ports.Units`."""
+
+    def __init__(self, client: EtcdClient, cluster_id: str, staging: Staging) -> None:
+        self._client = client
+        self._cluster_id = cluster_id
+        self._staging = staging
+
+    def open_unit(self, job_id: JobID, order: CreateWorker, wake: Callable[[], None]) -> UnitHolder:
+        place = TaskPlace.of(job_id, order.task_id, order.epoch, order.config, self._staging)
+        work: _Work
+        if order.unit is Unit.SYNC:
+            work = _Sync(place, self._client, self._cluster_id)
+        else:
+            work = _Copy(place, order.unit)
+        return _Holder(
+            work,
+            f"{order.unit} of {job_id}/{order.task_id}",
+            is_paused=order.stage is TaskStage.PAUSED,
+            wake=wake,
+        )
+
+
+class _Work:
+    """What a unit does, on the holder's thread."""
+
+    status: Mapping[str, Any]
+
+    def run(self, stop: threading.Event, begun: Callable[[], None]) -> bool:
+        """Until it has finished (True) or is to stop (False). ``begun`` is called when it is at
+        work. Raises TryAgain, which passes, and errors that hold the unit."""
+        raise NotImplementedError
+
+    def paused(self) -> None:
+        """It has stopped. Raises as ``run``."""
+
+
+class _Copy(_Work):
+    """One half of a first copy."""
+
+    def __init__(self, place: TaskPlace, unit: Unit) -> None:
+        self._place = place
+        self._unit = unit
+        self._tables: dict[str, TableProgress] = {}
+
+    @property
+    def status(self) -> dict[str, Any]:  # type: ignore[override]
+        told = list(self._tables.values())
+        return {
+            "tables": len(told),
+            "whole": sum(each.is_done for each in told),
+            "rows": sum(each.rows for each in told),
+            "of_about_rows": sum(max(each.of_rows, each.rows) for each in told),
+            "bytes": sum(each.bytes for each in told),
+        }
+
+    def run(self, stop: threading.Event, begun: Callable[[], None]) -> bool:
+        def look(now: TableProgress) -> None:
+            self._tables[str(now.table)] = now
+            begun()
+
+        copy = FirstCopy(
+            self._place.changefeed,
+            self._place.folder,
+            progress=look,
+            is_stopped=stop.is_set,
+        )
+        with closing(copy):
+            try:
+                if self._unit is Unit.DUMP:
+                    copy.dump()
+                elif not copy.is_done:
+                    copy.load()
+            except Stop:
+                return False
+        return True
+
+
+class _Sync(_Work):
+    """A changefeed, which the cluster's captures replicate; the unit sees to it that it runs."""
+
+    def __init__(self, place: TaskPlace, client: EtcdClient, cluster_id: str) -> None:
+        self._place = place
+        self._client = client
+        self._cluster_id = cluster_id
+        self._operator = ChangefeedOperator(client, cluster_id)
+        self.status: dict[str, Any] = {"changefeed": place.info.id}
+
+    def run(self, stop: threading.Event, begun: Callable[[], None]) -> bool:
+        name = self._place.info.name
+        found = find_changefeed(self._client, self._cluster_id, name)
+        if found is None:
+            self._create()
+        elif known_state(found.known_info) in (FeedState.STOPPED, FeedState.FAILED):
+            self._operator.resume(name)
+        begun()
+        while not stop.wait(LOOK_EVERY_S):
+            found = find_changefeed(self._client, self._cluster_id, name)
+            if found is None:
+                raise TidelakeError(f"changefeed {name} was removed: resume the task to make it")
+            if self._look(found.known_info):
+                return True
+        return False
+
+    def paused(self) -> None:
+        try:
+            self._operator.pause(self._place.info.name)
+        except ChangefeedNotFound:
+            return
+
+    def _create(self) -> None:
+        """From where the copy has left the tables; without a copy, from where the task begins."""
+        changefeed = self._place.changefeed
+        row = ControlTables.of(changefeed.sink).changefeeds.read(changefeed.id)
+        info = self._place.info
+        if row is not None and row.source_positions:
+            info = replace(info, start_ts=Ts(row.start_ts))
+        with suppress(ChangefeedExists):
+            self._operator.create(info)
+
+    def _look(self, info: ChangefeedInfo) -> bool:
+        """Whether it has finished. Raises what holds it."""
+        state = known_state(info)
+        self.status = {"changefeed": info.id, "state": state.value}
+        error = info.error or info.warning
+        if state in (FeedState.FAILED, FeedState.PENDING) and error is not None:
+            self.status["error"] = f"{error.code}: {error.message}"
+        if state is FeedState.FAILED:
+            raise TidelakeError(f"changefeed {info.id} has failed: {error and error.message}")
+        if state is FeedState.STOPPED:
+            raise TidelakeError(f"changefeed {info.id} was paused beside its task: resume the task")
+        return state is FeedState.FINISHED
+
+
+class _Holder:
+    """`coordination.jobmaster.ports.UnitHolder`: the thread of a unit, and how it is."""
+
+    def __init__(
+        self, work: _Work, name: str, *, is_paused: bool, wake: Callable[[], None]
+    ) -> None:
+        self._work = work
+        self._name = name
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._stage = TaskStage.PAUSED if is_paused else TaskStage.INITING
+        self._error = ""
+        self._is_closing = False
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        if not is_paused:
+            self._begin()
+
+    def report(self) -> UnitReport:
+        with self._lock:
+            return UnitReport(stage=self._stage, error=self._error, status=self._work.status)
+
+    def pause(self) -> None:
+        with self._lock:
+            if self._stage is TaskStage.ERROR:
+                self._stage, self._error = TaskStage.PAUSED, ""
+            elif self._stage in (TaskStage.RUNNING, TaskStage.INITING):
+                self._stage = TaskStage.PAUSING
+                self._stop.set()
+
+    def resume(self) -> None:
+        with self._lock:
+            if self._stage in (TaskStage.PAUSED, TaskStage.ERROR) and not self._is_closing:
+                self._stage, self._error = TaskStage.INITING, ""
+                self._begin()
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closing = True
+            self._stop.set()
+
+    @property
+    def is_closed(self) -> bool:
+        thread = self._thread
+        return self._is_closing and (thread is None or not thread.is_alive())
+
+    def _begin(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(self._stop,), name=self._name, daemon=True
+        )
+        self._thread.start()
+
+    def _run(self, stop: threading.Event) -> None:
+        while True:
+            try:
+                if self._work.run(stop, self._begun):
+                    self._tell(TaskStage.FINISHED)
+                    return
+                self._work.paused()
+            except TryAgain as error:
+                logger.warning("%s waits, and goes on where it was: %s", self._name, error)
+                self._tell(TaskStage.RUNNING, str(error))
+                stop.wait(RETRY_S)
+                continue
+            except Exception as error:
+                if not isinstance(error, TidelakeError):
+                    logger.exception("%s has failed", self._name)
+                self._tell(TaskStage.ERROR, str(error))
+                return
+            self._tell(TaskStage.PAUSED)
+            return
+
+    def _begun(self) -> None:
+        if self._stage is TaskStage.INITING or self._error:
+            self._tell(TaskStage.RUNNING)
+
+    def _tell(self, stage: TaskStage, error: str = "") -> None:
+        with self._lock:
+            is_pausing = self._stage is TaskStage.PAUSING and stage is TaskStage.RUNNING
+            self._stage = TaskStage.PAUSING if is_pausing else stage
+            self._error = error
+        self._wake()

@@ -1,0 +1,121 @@
+"""The real units of a job's tasks: they pass the contract, and lead to a changefeed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordination.etcd import keys
+from coordination.etcd.client import EtcdClient, Put
+from coordination.jobmaster.messages import CreateWorker
+from coordination.jobmaster.records import Job, Task, TaskCfg
+from coordination.jobmaster.stages import TaskStage
+from coordination.jobmaster.units import Unit
+from coordination.metadata.changefeed_operator import ChangefeedOperator
+from coordination.metadata.feed_state import known_state
+from coordination.metadata.lookup import find_changefeed
+from coordination.metadata.records import FeedState, dump
+from coordination.model import JobID
+from streaming.spans.task_checkpoints import TaskCheckpoints, changefeed_id
+from streaming.spans.task_units import TaskUnits
+from tests.contracts.units_contract import EPOCH, JOB, TASK, UnitsContract, order
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.fake_etcd import FakeEtcd
+from tests.services.database_server import DatabaseServer
+from tests.services.delta_rows import read_rows
+
+pytestmark = pytest.mark.mariadb
+
+NAME = "task_units"
+CLUSTER = "units"
+
+
+@pytest.fixture
+def config(mariadb: DatabaseServer, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    with mariadb.database(NAME):
+        mariadb.execute(f"CREATE TABLE {NAME}.t (id INT PRIMARY KEY, v VARCHAR(20))")
+        mariadb.insert(f"{NAME}.t", [(number, "v") for number in range(2_000)])
+        yield {
+            "source-uri": f"mysql://root@{mariadb.host}:{mariadb.port}/"
+            "?task-mode=all&chunk-rows=20&connections=1",
+            "sink-uri": f"delta://{tmp_path / 'lake'}",
+            "document": {"filter": {"rules": [f"{NAME}.*"]}},
+        }
+
+
+@pytest.fixture
+def client(config: dict[str, Any]) -> EtcdClient:
+    """The job is there, in the contract's epoch."""
+    client = FakeEtcd(FakeClock())
+    task = Task(cfg=TaskCfg(task_mode="all", config=config), epoch=EPOCH)
+    client.txn((), (Put(keys.job_key(CLUSTER, JOB), dump(Job(tasks={TASK: task}, epoch=EPOCH))),))
+    return client
+
+
+class _Configured:
+    """Orders of the contract have no configuration."""
+
+    def __init__(self, units: TaskUnits, config: dict[str, Any]) -> None:
+        self._units = units
+        self._config = config
+
+    def open_unit(self, job_id: JobID, order: CreateWorker, wake: Any) -> Any:
+        return self._units.open_unit(job_id, replace(order, config=self._config), wake)
+
+
+@pytest.fixture
+def units(client: EtcdClient, config: dict[str, Any], tmp_path: Path) -> Any:
+    return _Configured(TaskUnits(client, CLUSTER, lambda _: tmp_path / "staging"), config)
+
+
+@pytest.fixture
+def checkpoints(client: EtcdClient, tmp_path: Path) -> TaskCheckpoints:
+    return TaskCheckpoints(client, CLUSTER, lambda _: tmp_path / "staging", lambda: None)
+
+
+class TestTaskUnits(UnitsContract):
+    @pytest.fixture
+    def step(self) -> Any:
+        return lambda: time.sleep(0.005)
+
+    def test_the_units_of_a_task_lead_to_a_changefeed(
+        self,
+        units: Any,
+        client: EtcdClient,
+        step: Any,
+        tmp_path: Path,
+    ) -> None:
+        for number, unit in enumerate((Unit.DUMP, Unit.LOAD), 1):
+            opened = units.open_unit(JOB, order(number, unit=unit, task_mode="all"), lambda: None)
+            self._until(step, lambda now=opened: now.report().stage is TaskStage.FINISHED)
+            self._close(opened, step)
+        assert len(read_rows(tmp_path / "lake" / NAME / "t")) == 2_000
+        sync = units.open_unit(JOB, order(3, unit=Unit.SYNC, task_mode="all"), lambda: None)
+        self._until(step, lambda: "state" in sync.report().status)
+        assert sync.report().stage is TaskStage.RUNNING
+        name = keys.ChangefeedName(changefeed_id(JOB, TASK))
+        found = find_changefeed(client, CLUSTER, name)
+        assert found is not None
+        assert found.known_info.start_ts > 0  # where the copy has left the tables
+        sync.pause()
+        self._until(step, lambda: sync.report().stage is TaskStage.PAUSED)
+        stopped = find_changefeed(client, CLUSTER, name)
+        assert stopped is not None
+        assert known_state(stopped.known_info) is FeedState.STOPPED
+        sync.resume()
+        self._until(step, lambda: sync.report().status.get("state") == "normal")
+        ChangefeedOperator(client, CLUSTER).pause(name)  # by somebody else
+        self._until(step, lambda: sync.report().stage is TaskStage.ERROR)
+        assert "paused beside its task" in sync.report().error
+        self._close(sync, step)
+
+    def test_a_load_without_staged_files_says_so(self, units: Any, step: Any) -> None:
+        opened = units.open_unit(JOB, order(1, unit=Unit.LOAD, task_mode="all"), lambda: None)
+        self._until(step, lambda: opened.report().stage is TaskStage.ERROR)
+        assert "no whole copy is staged" in opened.report().error
+        self._close(opened, step)
