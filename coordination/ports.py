@@ -1,7 +1,9 @@
 """What the control plane needs of the data plane: declared here, implemented by `streaming`.
 
-    capture ── DataPlane.open_replica ────────► Replica: this capture's spans of one changefeed
-       └────── DataPlane.open_control_writer ─► ControlWriter: what only the changefeed's owner does
+    capture ─┬ DataPlane.open_replica ────────► Replica: this capture's spans of one changefeed
+             ├ DataPlane.open_control_writer ─► ControlWriter: what only the changefeed's owner does
+             ├ DataPlane.units ───────────────► Units: the units of jobs on this capture
+             └ DataPlane.checkpoint_agent ────► CheckpointAgent: how far the units of jobs are
 
 Nothing here blocks: a call begins slow work, and a later tick asks for its outcome. An
 implementation calls `wake` (given to `open_*`), on any thread, when there is an outcome to look at.
@@ -13,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from coordination.jobmaster.ports import CheckpointAgent, Units
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import NO_TS, ChangefeedID, Ownership, TermNumber, Ts
 from coordination.scheduler.barrier import PendingDdl
@@ -160,4 +163,12 @@ class DataPlane(Protocol):
 
     def withdraw(self, changefeed_id: ChangefeedID) -> None:
         """End a `show` of this changefeed that is not written yet."""
+        ...
+
+    def units(self, trust: Trust) -> Units:
+        """The units of one session of the capture: each asks the trust before it writes."""
+        ...
+
+    def checkpoint_agent(self, trust: Trust, wake: Wake) -> CheckpointAgent:
+        """For one leadership. It asks the trust before it removes anything."""
         ...

@@ -1,6 +1,6 @@
 """A capture, from one reset to the next: a session, and the roles that depend on it.
 
-    pass: session ─► registered? ─► messages in ─► processor ─► leadership ─► messages out
+    pass: session ─► registered? ─► messages in ─► processor, executor ─► leadership ─► messages out
 
 An end of the owner role does not end the capture; the loss of its session or of its key does, and
 is raised. If etcd does not answer when the capture registers, that is tried again
@@ -25,14 +25,18 @@ from coordination.etcd.client import Compare, EtcdClient, Put, get
 from coordination.etcd.election import Candidate
 from coordination.etcd.keys import ChangefeedName
 from coordination.etcd.session import Session
+from coordination.jobmaster.executor import Executor
+from coordination.jobmaster.messages import WorkerMessage, WorkerReport
 from coordination.metadata.records import ChangefeedInfo
-from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
+from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision, WorkerID
 from coordination.scheduler.messages import DispatchTableResponse, HeartbeatResponse, Message
+from coordination.transport.transport import PeerMessage
+from coordination.trust.close_deadlines import CloseDeadline
 
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
-_OF_AGENTS: Final = (HeartbeatResponse, DispatchTableResponse)
+_FOR_LEADER: Final = (HeartbeatResponse, DispatchTableResponse, WorkerReport)
 
 
 class Capture:
@@ -60,6 +64,10 @@ class Capture:
         self.processor = ProcessorReactor(
             role, owns=lambda: self._leadership.is_held, wake=lambda: self._worker.news()
         )
+        units = context.data_plane.units(role.trust)
+        self.executor = Executor(role.id, units, context.woken.set)
+        self._orders: list[WorkerMessage] = []  # for the executor, since its last tick
+        self._unit_deadline: CloseDeadline[WorkerID] = CloseDeadline(role.end_within_s)
         self._worker = context.new_worker(
             self.processor, self._state, self._capture_guards, lambda: self.processor.due_at
         )
@@ -138,9 +146,8 @@ class Capture:
             self.stop()
         self._announce()
         waits.append(self._leadership.campaign_or_lead())
-        outbox = self.processor.take_outbox()
-        if (owner := self.owner) is not None:
-            outbox += owner.take_outbox()
+        outbox: list[PeerMessage] = [*self.processor.take_outbox(), *self._tick_executor()]
+        outbox += self._leadership.take_outbox()
         if outbox:
             self._context.transport.send(outbox)
         return min(waits)
@@ -150,14 +157,15 @@ class Capture:
         return self._leadership.is_stopping or self.processor.is_stopping
 
     def stop(self) -> None:
-        """Begin to hand over: resign, and give the spans to other captures."""
+        """Begin to hand over: resign, and give spans and workers of jobs to other captures."""
         self._leadership.is_stopping = self.processor.is_stopping = True
+        self.executor.is_stopping = True
 
     def serve_again(self) -> bool:
         """Take a drain back: stand for election and take spans again. False if this capture was not
         being drained."""
         was_stopping = self._is_handing_over
-        self._leadership.is_stopping = False
+        self._leadership.is_stopping = self.executor.is_stopping = False
         self.processor.serve_again()
         return was_stopping
 
@@ -171,17 +179,19 @@ class Capture:
         others = (each for each in self._state.captures if each != self.id)
         is_alone = all(self._state.is_gone(each) for each in others)
         is_alone |= not self._state.candidates  # all captures are stopping: no owner moves a table
-        return is_alone or self.processor.span_count == 0
+        return is_alone or (self.processor.span_count == 0 and self.executor.is_closed)
 
     def close(self, *, drop: bool) -> None:
         """Begin to end all roles; nothing is written to etcd any more."""
         self._leadership.close(drop=drop)
         self.processor.close(drop=drop)
+        self.executor.close()
         self._worker.close()
 
     @property
     def is_closed(self) -> bool:
-        return self.processor.is_closed and self._leadership.is_closed
+        are_closed = self.processor.is_closed and self.executor.is_closed
+        return are_closed and self._leadership.is_closed
 
     # registration and messages
 
@@ -254,18 +264,26 @@ class Capture:
             self._info, self._is_doubted = info, False
         return is_put
 
-    def _deliver(self, messages: list[Message]) -> None:
-        """Pass messages on to the agents and the owner. Agents get none before etcd has that this
-        capture was reached: a new owner waits only for the answers of captures that were reached,
-        since no other one can have tables."""
-        for_owner = [each for each in messages if isinstance(each.body, _OF_AGENTS)]
-        for_agents = [each for each in messages if not isinstance(each.body, _OF_AGENTS)]
+    def _deliver(self, messages: list[PeerMessage]) -> None:
+        """Pass messages on to agents, executor and leader. Agents get none before etcd has that
+        this capture was reached: a new owner waits only for the answers of captures that were
+        reached, since no other one can have tables."""
+        for_leader = [each for each in messages if isinstance(each.body, _FOR_LEADER)]
+        others = [each for each in messages if not isinstance(each.body, _FOR_LEADER)]
+        for_agents = [each for each in others if isinstance(each, Message)]
+        self._orders += [each for each in others if isinstance(each, WorkerMessage)]
         if for_agents and not self._info.is_reached:
             self._put(replace(self._info, is_reached=True))
         if self._info.is_reached:
             self.processor.post(for_agents)
-        if (owner := self.owner) is not None:
-            owner.post(for_owner)
+        self._leadership.post(for_leader)
+
+    def _tick_executor(self) -> list[WorkerMessage]:
+        """Raises ``CaptureSuicide`` if a unit that was told to stop does not end in time."""
+        orders, self._orders = self._orders, []
+        outbox = self.executor.tick(orders)
+        self._unit_deadline.check(self.executor.closing, self._context.clock.monotonic())
+        return outbox
 
     def _capture_guards(self) -> tuple[Compare, ...]:
         return (Compare(self._key, "create", self._registered),)

@@ -13,12 +13,13 @@ from typing import Final
 from conf.settings import SessionSettings
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, EtcdClient
+from coordination.jobmaster.job_master import Pace
 from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.records import RunningError
 from coordination.metadata.running_errors import running_error
 from coordination.metadata.version import tidelake_version
 from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
-from coordination.orchestrator.etcd_worker import REST_S, EtcdWorker, Reactor
+from coordination.orchestrator.etcd_worker import REST_S, EtcdWorker, Reactor, S
 from coordination.orchestrator.snapshot import Snapshot
 from coordination.ports import DataPlane
 from coordination.scheduler.schedulers import SchedulerSettings
@@ -59,6 +60,8 @@ class CaptureContext:
     is_driven: bool = False  # sessions have no threads; the simulation drives them
     removal_grace_s: float | None = None  # None: computed from the session's TTL
     tries_again: bool = True  # whether a changefeed is tried again after an error, or has failed
+    leads_jobs: bool = True  # False: the scope is that of a `run`, which has no jobs
+    jobs_pace: Pace = field(default_factory=Pace)
     # Asked after the capture is registered, with the create-revision of its key. False: not yet.
     admit: Callable[[CaptureID, Revision], bool] = lambda _capture_id, _registered: True
     woken: threading.Event = field(default_factory=threading.Event)  # wakes the coordination thread
@@ -75,11 +78,11 @@ class CaptureContext:
 
     def new_worker(
         self,
-        reactor: Reactor[GlobalReactorState],
-        state: GlobalReactorState,
+        reactor: Reactor[S],
+        state: S,
         guards: Callable[[], Sequence[Compare]],
         due_at: Callable[[], float],
-    ) -> EtcdWorker[GlobalReactorState]:
+    ) -> EtcdWorker[S]:
         return EtcdWorker(
             client=self.client,
             clock=self.clock,

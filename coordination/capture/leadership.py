@@ -17,15 +17,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordination.capture.context import SessionContext
+from coordination.capture.leader import LeaderReactor
 from coordination.capture.owner.operator_jobs import OwnerJobs
 from coordination.capture.owner.owner import OwnerReactor
 from coordination.errors import CaptureSuicide, TidelakeError, TryAgain
 from coordination.etcd.client import Compare
 from coordination.etcd.election import Candidate
-from coordination.metadata.global_state import GlobalReactorState
+from coordination.jobmaster.jobs_state import JobsReactorState
 from coordination.model import Ownership, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import GuardLost
+from coordination.transport.transport import PeerMessage
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +36,11 @@ CAMPAIGN_PAUSE_S: Final = 1.0  # after an owner role has ended (TiCDC: one campa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OwnerRole:
-    """The owner role, from a won election to its end."""
+class _LeaderRole:
+    """The role of the elected capture, from a won election to its end."""
 
-    reactor: OwnerReactor
-    worker: EtcdWorker[GlobalReactorState]
+    reactor: LeaderReactor
+    worker: EtcdWorker[JobsReactorState]
     revision: Revision
 
 
@@ -59,25 +61,34 @@ class Leadership:
         self._candidate = candidate
         self._guards = guards
         self._campaign_at = float("-inf")
-        self._owner: _OwnerRole | None = None
-        self._ending: _OwnerRole | None = None
+        self._leader: _LeaderRole | None = None
+        self._ending: _LeaderRole | None = None
         self._ends_by = float("inf")  # when the ending role must have ended, else the capture ends
         self._must_resign = False
 
     @property
     def owner(self) -> OwnerReactor | None:
         """The owner role, while this capture is the elected one; else None."""
-        return self._owner.reactor if self._owner is not None else None
+        return self._leader.reactor.owner if self._leader is not None else None
+
+    def post(self, messages: Sequence[PeerMessage]) -> None:
+        """Take messages of agents and executors; dropped while this capture is not elected: they
+        are sent again to the one that is."""
+        if self._leader is not None:
+            self._leader.reactor.post(messages)
+
+    def take_outbox(self) -> list[PeerMessage]:
+        return self._leader.reactor.take_outbox() if self._leader is not None else []
 
     @property
     def leads_since(self) -> Revision:
         """The create-revision of the election key with which it was elected; 0 if it is not."""
-        return self._owner.revision if self._owner is not None else Revision(0)
+        return self._leader.revision if self._leader is not None else Revision(0)
 
     @property
     def is_held(self) -> bool:
         """Whether this capture is elected, or its owner role has not ended yet."""
-        return self._owner is not None or self._ending is not None
+        return self._leader is not None or self._ending is not None
 
     @property
     def has_resigned(self) -> bool:
@@ -100,7 +111,7 @@ class Leadership:
         """One pass; returns in how many seconds the next one is due. Blocks only for calls to etcd.
         Raises the error that ends the capture."""
         now = self._role.capture.clock.monotonic()
-        if self._owner is None:
+        if self._leader is None:
             self._jobs.carry_out(None)
         if not self._may_campaign(now):
             return RETRY_S
@@ -109,7 +120,7 @@ class Leadership:
             self._must_resign |= bool(self._candidate.revision)
             return RETRY_S
         wait_s = self._campaign(now)
-        return wait_s if self._owner is None else min(wait_s, self._lead(self._owner))
+        return wait_s if self._leader is None else min(wait_s, self._lead(self._leader))
 
     def _may_campaign(self, now: float) -> bool:
         """Whether the last owner role has ended and its election key is deleted; if not, goes on
@@ -141,26 +152,26 @@ class Leadership:
         except TryAgain as error:
             logger.warning("the election is not known capture_id=%s: %s", self._role.id, error)
             wait_s = RETRY_S  # an owner goes on: the guards check the election at each write
-        if self._owner is not None and self._owner.revision != candidate.revision:
+        if self._leader is not None and self._leader.revision != candidate.revision:
             logger.warning("the election key is gone capture_id=%s", self._role.id)
             self.end(drop=True, resigns=False)
-        elif self._owner is not None and not candidate.leads:
+        elif self._leader is not None and not candidate.leads:
             logger.warning(
                 "another capture leads again, with an earlier election key: etcd was restored from "
                 "a backup capture_id=%s",
                 self._role.id,
             )
             self.end(drop=True, resigns=False)
-        elif self._owner is None and candidate.leads:
-            self._owner = self._new_owner(candidate.revision)
+        elif self._leader is None and candidate.leads:
+            self._leader = self._new_leader(candidate.revision)
             logger.info(
                 "capture leads capture_id=%s revision=%s", self._role.id, candidate.revision
             )
         return wait_s
 
-    def _lead(self, owner: _OwnerRole) -> float:
+    def _lead(self, leader: _LeaderRole) -> float:
         try:
-            wait_s = owner.worker.run_once()
+            wait_s = leader.worker.run_once()
         except GuardLost as error:
             if error.key != self._candidate.key:
                 raise
@@ -173,7 +184,7 @@ class Leadership:
             logger.exception("the owner failed, it resigns capture_id=%s", self._role.id)
             self.end(drop=True, resigns=True)
         else:
-            if owner.reactor.wants_to_resign:
+            if leader.reactor.owner.wants_to_resign:
                 logger.info("the owner is drained, it resigns capture_id=%s", self._role.id)
                 self.is_stopping = True
             return wait_s
@@ -182,9 +193,9 @@ class Leadership:
     def end(self, *, drop: bool, resigns: bool) -> None:
         """Begin to end the owner role, if there is one. `drop`: write nothing more; `resigns`:
         delete the election key once the role has ended."""
-        if self._owner is None:
+        if self._leader is None:
             return
-        self._ending, self._owner = self._owner, None
+        self._ending, self._leader = self._leader, None
         self._ending.reactor.close(drop=drop)
         self._ending.worker.close()
         self._must_resign = resigns
@@ -193,7 +204,7 @@ class Leadership:
         self._ends_by = now + self._role.end_within_s
         self._jobs.carry_out(None)
 
-    def _new_owner(self, revision: Revision) -> _OwnerRole:
+    def _new_leader(self, revision: Revision) -> _LeaderRole:
         leads = Compare(self._candidate.key, "create", revision)
         ownership = Ownership(
             capture_id=self._role.id,
@@ -201,12 +212,12 @@ class Leadership:
             etcd_cluster_id=self._role.etcd,
             election_revision=revision,
         )
-        reactor = OwnerReactor(self._role, ownership, self._jobs, wake=lambda: worker.news())
+        reactor = LeaderReactor(self._role, ownership, self._jobs, wake=lambda: worker.news())
         capture = self._role.capture
         worker = capture.new_worker(
             reactor,
-            capture.new_state(),
+            JobsReactorState(capture.cluster_id, removal_grace_s=capture.grace_s),
             lambda: (*self._guards(), leads),
             lambda: reactor.due_at,
         )
-        return _OwnerRole(reactor=reactor, worker=worker, revision=revision)
+        return _LeaderRole(reactor=reactor, worker=worker, revision=revision)

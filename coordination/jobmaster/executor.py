@@ -10,6 +10,7 @@ doubled message starts no second worker. Pure, but for the units behind their po
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +27,8 @@ from coordination.jobmaster.messages import (
 from coordination.jobmaster.ports import UnitHolder, Units
 from coordination.jobmaster.stages import OperateType, TaskStage, WorkerStage
 from coordination.model import CaptureID, JobID, TaskID, WorkerID
+
+logger = logging.getLogger(__name__)
 
 TaskKey = tuple[JobID, TaskID]
 
@@ -79,7 +82,16 @@ class Executor:
     @property
     def is_closed(self) -> bool:
         """Whether nothing runs here. After `close` it stays so."""
-        return not self._workers
+        return all(each.unit.is_closed for each in self._workers.values())
+
+    @property
+    def closing(self) -> dict[WorkerID, str]:
+        """The workers that were told to stop and have not ended yet, each in words."""
+        return {
+            each.id: f"the unit of task {task_id} of job {job_id}"
+            for (job_id, task_id), each in self._workers.items()
+            if each.is_told_to_stop and not each.unit.is_closed
+        }
 
     def close(self) -> None:
         """Stop all workers, and take no new ones."""
@@ -134,6 +146,12 @@ class Executor:
                 unit = self._units.open_unit(job_id, order, self._wake)
             except TidelakeError as refused:
                 error = str(refused)
+            except Exception as failed:
+                logger.exception(
+                    "could not begin a unit job_id=%s task_id=%s worker_id=%s",
+                    *(job_id, order.task_id, order.worker_id),
+                )
+                error = f"the unit {order.unit} could not begin: {failed!r}"
             else:
                 first = _offline(order.task_id, order.worker_id, order.stage_number)
                 worker = _Worker(order.worker_id, unit, order.stage_number, first)

@@ -8,7 +8,7 @@ with the next heartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,8 +76,11 @@ class JobMasters:
         """When the next tick is due though nothing happens; monotonic."""
         return min((led.master.due_at for led in self._led.values()), default=float("inf"))
 
-    def tick(self, state: JobsReactorState, now_s: float) -> None:
-        captures = state.captures(now_s)
+    def tick(
+        self, state: JobsReactorState, now_s: float, draining: Collection[CaptureID] = ()
+    ) -> None:
+        """``draining``: captures that an operator has the owner drain."""
+        captures = state.captures(now_s, draining)
         self._led = {job_id: led for job_id, led in self._led.items() if job_id in state.jobs}
         for job_id, job in sorted(state.jobs.items()):
             reports = self._reports.get(job_id, ())

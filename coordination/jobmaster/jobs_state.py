@@ -7,7 +7,7 @@ A value that cannot be read stops nobody: the last good value counts, and withou
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient, KeyValue
@@ -18,7 +18,7 @@ from coordination.jobmaster.worker_manager import Unread
 from coordination.metadata.errors import BrokenValue
 from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.records import load
-from coordination.model import JobID
+from coordination.model import CaptureID, JobID
 from coordination.orchestrator.transaction import PatchGroup
 
 logger = logging.getLogger(__name__)
@@ -107,21 +107,23 @@ class JobsReactorState:
             groups += job.take_patches()
         return groups
 
-    def captures(self, now_s: float) -> Captures:
-        """The captures now; ``now_s`` is monotonic."""
+    def captures(self, now_s: float, draining: Collection[CaptureID] = ()) -> Captures:
+        """The captures now; ``now_s`` is monotonic. ``draining``: those that are to be drained and
+        may not have said so in etcd yet."""
         alive = {
             k: each for k, each in self.cluster.captures.items() if not self.cluster.is_gone(k)
         }
-        draining = frozenset(k for k, each in alive.items() if each.is_draining)
+        leaving = frozenset(k for k, each in alive.items() if each.is_draining or k in draining)
         return Captures(
-            able=frozenset(alive) - draining,
-            draining=draining,
+            able=frozenset(alive) - leaving,
+            draining=leaving,
             counted=frozenset(self.cluster.captures),
             knows_the_dead=self.cluster.knows_the_dead(now_s),
-            loads=loads(self._unit_states()),
+            loads=loads(self.unit_states()),
         )
 
-    def _unit_states(self) -> Mapping[JobID, UnitState]:
+    def unit_states(self) -> Mapping[JobID, UnitState]:
+        """Those that can be read."""
         found = ((job_id, job.unit_state) for job_id, job in self.jobs.items())
         return {job_id: state for job_id, state in found if isinstance(state, UnitState)}
 

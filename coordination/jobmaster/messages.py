@@ -1,4 +1,4 @@
-"""What the job master and the captures' executors tell each other, and the port that carries it.
+"""What the job master and the captures' executors tell each other. `Transport` carries it.
 
     master ── CreateWorker, StopWorker, OperateTask, QueryStatus ──► executor
     master ◄── WorkerReport ── executor
@@ -11,10 +11,10 @@ no second effect: a worker ID that an executor has seen begins nothing again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from operator import index
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from coordination.errors import TidelakeError
 from coordination.jobmaster.stages import OperateType, TaskStage, WorkerStage
@@ -95,28 +95,6 @@ class WorkerMessage:
     to: CaptureID
     job_id: JobID
     body: Body
-
-
-class MessageAgent(Protocol):
-    """Carries one capture's messages, by capture ID. A message arrives once or never; in rare cases
-    twice, or after later ones (as with `Transport`)."""
-
-    def send(self, messages: Sequence[WorkerMessage]) -> None:
-        """Never blocks on a peer, and never raises because of one. Messages to the capture itself
-        arrive too. A message whose sender is not the capture's present ID is dropped."""
-        ...
-
-    def receive(self) -> list[WorkerMessage]:
-        """All messages since the last call, in the order in which they came. Never blocks."""
-        ...
-
-    def set_self(self, capture_id: CaptureID) -> None:
-        """Set the capture's ID. Messages that wait under another ID are dropped."""
-        ...
-
-    def close(self) -> None:
-        """Idempotent."""
-        ...
 
 
 _KINDS: Final = {

@@ -74,6 +74,10 @@ class CheckpointAgent(Protocol):
         done. Raises the error of a try that failed; the call after that tries again."""
         ...
 
+    def close(self) -> None:
+        """The leadership has ended: remove nothing more, and wake nobody. Idempotent."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitReport:

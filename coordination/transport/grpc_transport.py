@@ -29,7 +29,7 @@ import grpc
 from conf.settings import TransportSettings
 from coordination.errors import ConfigError
 from coordination.model import CaptureID
-from coordination.scheduler.messages import MalformedMessage, Message, encode
+from coordination.scheduler.messages import MalformedMessage
 from coordination.transport.grpc_calls import (
     CALL,
     DELIVER,
@@ -52,8 +52,10 @@ from coordination.transport.transport import (
     MAX_WAITING_COUNT,
     MIB,
     Batch,
+    PeerMessage,
     dump_answer,
     dump_batch,
+    dump_message,
     is_rejected,
     load_batch,
     load_messages,
@@ -127,7 +129,7 @@ class GrpcTransport:
         self._address = ""  # where this capture listens
         self._lock = threading.Lock()  # guards what follows, up to `_refused`
         self._self = capture_id
-        self._inbox: list[Message] = []
+        self._inbox: list[PeerMessage] = []
         self._inbox_bytes = 0
         self._peers: dict[CaptureID, _Peer] = {}  # those with messages waiting or under way
         self._is_closed = False
@@ -158,7 +160,7 @@ class GrpcTransport:
         self._server.start()
         return self._address
 
-    def send(self, messages: Sequence[Message]) -> None:
+    def send(self, messages: Sequence[PeerMessage]) -> None:
         has_own = False
         with self._lock:
             if self._is_closed:
@@ -167,7 +169,7 @@ class GrpcTransport:
                 if message.sender != self._self:
                     continue
                 if message.to != self._self:
-                    self._peers.setdefault(message.to, _Peer()).offer(encode(message))
+                    self._peers.setdefault(message.to, _Peer()).offer(dump_message(message))
                 elif self._has_room:
                     self._inbox.append(message)
                     has_own = True
@@ -177,7 +179,7 @@ class GrpcTransport:
         if has_own:
             self._wake()
 
-    def receive(self) -> list[Message]:
+    def receive(self) -> list[PeerMessage]:
         with self._lock:
             inbox, self._inbox, self._inbox_bytes = self._inbox, [], 0
             return inbox

@@ -1,13 +1,14 @@
 """Messages between captures: the `Transport` that a capture uses, and a batch of them as bytes.
 
-    batch   one line of JSON (from, address, to), then for each message:
-            length (4 bytes), the message as `messages.encode` gives it
+    batch   one line of JSON (from, address, to), then for each message: length (4 bytes), message
+    message one byte for its kind, then what that kind's `encode` gives:
+            s  between owners and agents (`scheduler`)    w  about workers of jobs (`jobmaster`)
     answer  JSON: {}, or {"rejected": true}
 
 A message arrives once or never; in rare cases twice, or after later ones. That is enough: owners
-and agents repeat what still matters with the next heartbeat, and order what they read by epochs,
-fences and sequences (docs/cluster.md 2, 17). The simulation loses, doubles and delays single
-messages to prove it.
+and agents, job masters and executors repeat what still matters with the next heartbeat, and order
+what they read by epochs, fences, worker IDs and sequences (docs/cluster.md 2, 17, 21). The
+simulations lose, double and delay single messages to prove it.
 
 A batch for an ID that is not the receiver's own is rejected: a reset capture keeps its address, not
 its ID (docs/cluster.md 14)."""
@@ -20,8 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from coordination.jobmaster.messages import (
+    MalformedWorkerMessage,
+    WorkerMessage,
+    decode_worker_message,
+    encode_worker_message,
+)
 from coordination.model import CaptureID
-from coordination.scheduler.messages import MalformedMessage, Message, decode
+from coordination.scheduler.messages import MalformedMessage, Message, decode, encode
 
 MIB: Final = 1024 * 1024
 # Values of TiCDC's ``[debug.messages]``, if it has such a limit. WAITING limits hold for each peer.
@@ -34,19 +41,22 @@ MAX_INBOX_BYTES: Final = 256 * MIB
 MAX_BATCH_RECEIVED_BYTES: Final = 256 * MIB
 
 _FRAME: Final = struct.Struct(">I")  # the length of the message behind it
+_SCHEDULER, _WORKER = b"s", b"w"
+
+PeerMessage = Message | WorkerMessage
 
 
 class Transport(Protocol):
     """Sends and receives one capture's messages, by capture ID. An implementation is given a
     ``wake``, which it calls, on any thread, when something can be received."""
 
-    def send(self, messages: Sequence[Message]) -> None:
+    def send(self, messages: Sequence[PeerMessage]) -> None:
         """Send messages; never blocks on a peer, and never raises because of one. Messages to the
         capture itself arrive too. A message whose sender is not the capture's present ID (one from
         before a reset) is dropped."""
         ...
 
-    def receive(self) -> list[Message]:
+    def receive(self) -> list[PeerMessage]:
         """All messages since the last call, in the order in which they came. Never blocks."""
         ...
 
@@ -68,6 +78,25 @@ class Batch:
     address: str  # where the sender listens: for people, and for tests that cut connections
     to: CaptureID
     messages: tuple[bytes, ...]
+
+
+def dump_message(message: PeerMessage) -> bytes:
+    if isinstance(message, WorkerMessage):
+        return _WORKER + encode_worker_message(message)
+    return _SCHEDULER + encode(message)
+
+
+def load_message(data: bytes) -> PeerMessage:
+    """Raises MalformedMessage."""
+    kind, rest = data[:1], data[1:]
+    if kind == _SCHEDULER:
+        return decode(rest)
+    if kind != _WORKER:
+        raise MalformedMessage(f"not a kind of message: {kind!r}")
+    try:
+        return decode_worker_message(rest)
+    except MalformedWorkerMessage as error:
+        raise MalformedMessage(str(error)) from error
 
 
 def dump_batch(batch: Batch) -> bytes:
@@ -99,13 +128,13 @@ def load_batch(data: bytes) -> Batch:
         raise MalformedMessage(f"not a batch of messages: {error!r}") from error
 
 
-def load_messages(batch: Batch) -> list[Message]:
+def load_messages(batch: Batch) -> list[PeerMessage]:
     """The messages of a batch, without those that are malformed, or whose sender or receiver is not
     the batch's."""
-    messages: list[Message] = []
+    messages: list[PeerMessage] = []
     for data in batch.messages:
         try:
-            message = decode(data)
+            message = load_message(data)
         except MalformedMessage:
             continue
         if (message.sender, message.to) == (batch.sender, batch.to):

@@ -1,12 +1,31 @@
-"""Deadlines for closing: if a replica or a control writer that was told to end does not end in
-time, its capture ends."""
+"""Deadlines for closing: if a replica, a control writer or a unit that was told to end does not end
+in time, its capture ends."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from coordination.errors import CaptureSuicide
+
+K = TypeVar("K")
+
+
+class CloseDeadline(Generic[K]):
+    """How long each of several things has been closing, from the first `check` that sees it."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._since_s: dict[K, float] = {}
+
+    def check(self, closing: Mapping[K, str], now_s: float) -> None:
+        """``closing``: what is closing now, in words. Raises ``CaptureSuicide`` if one of them
+        takes longer than the limit. `now_s`: monotonic."""
+        self._since_s = {each: self._since_s.get(each, now_s) for each in closing}
+        for each, since_s in self._since_s.items():
+            if now_s - since_s > self._limit_s:
+                raise CaptureSuicide(f"{closing[each]} has not ended within {self._limit_s:g} s")
 
 
 class Closable(Protocol):
@@ -21,7 +40,6 @@ class Closable(Protocol):
 class _Closing:
     name: str  # of the changefeed
     each: Closable
-    since_s: float | None = None  # when `check` first saw it
 
 
 class Closings:
@@ -31,7 +49,7 @@ class Closings:
         """``what`` names the closing things in messages, as "the replica". ``limit_s``: how long
         one may take to close, from the first `check` that sees it."""
         self._what = what
-        self._limit_s = limit_s
+        self._deadline: CloseDeadline[str] = CloseDeadline(limit_s)
         self._open: list[_Closing] = []
 
     def begin(self, name: str, each: Closable, *, drop: bool) -> None:
@@ -50,12 +68,5 @@ class Closings:
 
     def check(self, now_s: float) -> None:
         """Raises ``CaptureSuicide`` if one takes longer than the limit. `now_s`: monotonic."""
-        self.names()
-        for closing in self._open:
-            if closing.since_s is None:
-                closing.since_s = now_s
-            if now_s - closing.since_s > self._limit_s:
-                raise CaptureSuicide(
-                    f"{self._what} of changefeed {closing.name} has not ended within "
-                    f"{self._limit_s:g} s"
-                )
+        closing = {name: f"{self._what} of changefeed {name}" for name in sorted(self.names())}
+        self._deadline.check(closing, now_s)

@@ -16,8 +16,10 @@ from py4j.protocol import Py4JError
 
 from conf.settings import BatchSettings, Changefeed, SessionSettings
 from coordination.errors import Stop, TidelakeError
+from coordination.jobmaster.messages import CreateWorker
+from coordination.jobmaster.ports import CheckpointAgent, Checkpoints, UnitHolder, Units
 from coordination.metadata.records import ChangefeedInfo, FeedState
-from coordination.model import ChangefeedID, Ownership
+from coordination.model import ChangefeedID, JobID, Ownership, TaskID
 from coordination.ports import ShownState, Wake
 from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watchdog, Watched
@@ -110,6 +112,12 @@ class SparkDataPlane:
         self._shown.pop(changefeed_id, None)
         self._updates.withdraw(changefeed_id)
 
+    def units(self, trust: Trust) -> Units:  # noqa: ARG002 - the port's
+        return _NoUnits()
+
+    def checkpoint_agent(self, trust: Trust, wake: Wake) -> CheckpointAgent:  # noqa: ARG002
+        return _NoUnits()
+
     def has_shown(self, changefeed_id: ChangefeedID, state: FeedState) -> bool:
         """Whether `show` was called with this state, and it is written by now or cannot be."""
         was_asked = self._shown.get(changefeed_id) is state
@@ -166,3 +174,22 @@ class SparkDataPlane:
         if has_ended:
             self._jvm_ended()
             raise Stop("Spark has ended")
+
+
+class _NoUnits:
+    """Stands for units and their checkpoints until there are some: it refuses each unit."""
+
+    def open_unit(self, job_id: JobID, order: CreateWorker, wake: Wake) -> UnitHolder:  # noqa: ARG002
+        raise TidelakeError(
+            f"the unit {order.unit} of a job cannot run on this version yet: copy and follow the "
+            "database by `tidelake run --source-uri 'mysql://…/?task-mode=all'`"
+        )
+
+    def checkpoints(self, job_id: JobID, task_id: TaskID, epoch: int) -> Checkpoints:  # noqa: ARG002
+        return {}
+
+    def remove(self, job_id: JobID) -> bool:  # noqa: ARG002
+        return True
+
+    def close(self) -> None:
+        """Nothing is under way."""

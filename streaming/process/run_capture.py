@@ -130,6 +130,7 @@ class RunCapture:
             # to the table, so nobody has to wait for its end.
             removal_grace_s=0.0,
             tries_again=False,
+            leads_jobs=False,
             admit=self._admit,
         )
 

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from coordination.errors import Fenced
 from coordination.metadata.records import ChangefeedInfo
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import ShownState, Wake
@@ -16,7 +17,16 @@ from coordination.trust.fence import Trust
 from tests.fakes.fake_control_writer import FakeControlWriter
 from tests.fakes.fake_replica import FakeReplica, Sent
 from tests.fakes.fake_source import ts_at
+from tests.fakes.fake_units import Copies, FakeCheckpoints, FakeUnits
 from tests.fakes.fake_warehouse import FakeWarehouse
+
+
+def is_open(trust: Trust) -> bool:
+    try:
+        trust.check()
+    except Fenced:
+        return False
+    return True
 
 
 @dataclass
@@ -42,7 +52,13 @@ class FakeDataPlane:
         rng: random.Random,
         now: Callable[[], float],
         pace: Pace,
+        copies: Copies | None = None,
+        node: str = "n1",
     ) -> None:
+        """``copies``: what the units of jobs have done, on all captures."""
+        self.copies = copies or Copies()
+        self.node = node
+        self.unit_sets: list[FakeUnits] = []  # one of each session
         self.warehouse_of = warehouse_of
         self.rng = rng
         self.now = now
@@ -85,10 +101,20 @@ class FakeDataPlane:
     def withdraw(self, changefeed_id: ChangefeedID) -> None:
         """Nothing waits."""
 
+    def units(self, trust: Trust) -> FakeUnits:
+        made = FakeUnits(self.copies, self.node, rng=self.rng, is_trusted=lambda: is_open(trust))
+        self.unit_sets.append(made)
+        return made
+
+    def checkpoint_agent(self, trust: Trust, wake: Wake) -> FakeCheckpoints:  # noqa: ARG002
+        return FakeCheckpoints(self.copies, self.rng)
+
     def step(self) -> None:
         """Let what is under way get on."""
         if self.hangs:
             return
+        for units in self.unit_sets:
+            units.step()
         for replica in self.replicas:
             replica.step()
         for control in self.controls:

@@ -239,6 +239,9 @@ class FakeCheckpoints:
         self._copies.remove(job_id)
         return True
 
+    def close(self) -> None:
+        """Nothing is under way."""
+
     def _may_fail(self) -> None:
         if self._rng.random() < self.fails:
             raise TidelakeError("the lake does not answer")

@@ -9,7 +9,8 @@ from dataclasses import replace
 from itertools import count
 
 from coordination.model import CaptureID
-from coordination.scheduler.messages import Heartbeat, Message, decode, encode
+from coordination.scheduler.messages import Heartbeat
+from coordination.transport.transport import PeerMessage, dump_message, load_message
 
 
 class RawNetwork:
@@ -38,16 +39,16 @@ class RawNetwork:
             receiver = self.nodes.get(to)
             if receiver is None or frozenset((sender, receiver.node)) in self.cuts:
                 continue
-            receiver.inbox.append(decode(data))
+            receiver.inbox.append(load_message(data))
             receiver.wake()
 
-    def carry(self, sender: str, message: Message) -> None:
+    def carry(self, sender: str, message: PeerMessage) -> None:
         rng = self.rng
         if rng.random() < self.loss:
             return
         if isinstance(message.body, Heartbeat) and rng.random() < self.bare:
             message = replace(message, body=replace(message.body, barrier=None))
-        data = encode(message)
+        data = dump_message(message)
         for _ in range(1 + (rng.random() < self.double)):
             late_s = rng.random() * self.late_s if rng.random() < self.late else 0.0
             at = self.now_s + 0.01 + late_s
@@ -60,7 +61,7 @@ class RawTransport:
     def __init__(self, network: RawNetwork, node: str, wake: Callable[[], None]) -> None:
         self.node = node
         self.wake = wake
-        self.inbox: list[Message] = []
+        self.inbox: list[PeerMessage] = []
         self._network = network
         self._self: CaptureID | None = None
 
@@ -72,7 +73,7 @@ class RawTransport:
         self.inbox.clear()
         nodes[capture_id] = self
 
-    def send(self, messages: Sequence[Message]) -> None:
+    def send(self, messages: Sequence[PeerMessage]) -> None:
         for message in messages:
             if message.to == self._self:
                 self.inbox.append(message)
@@ -80,7 +81,7 @@ class RawTransport:
             else:
                 self._network.carry(self.node, message)
 
-    def receive(self) -> list[Message]:
+    def receive(self) -> list[PeerMessage]:
         inbox, self.inbox = self.inbox, []
         return inbox
 

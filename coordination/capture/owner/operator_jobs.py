@@ -46,6 +46,7 @@ class JobContext:
     self_id: CaptureID
     cluster: GlobalReactorState
     draining: set[CaptureID]  # the captures that this owner was told to drain
+    count_workers: Callable[[CaptureID], int]  # of jobs, on a capture
     resign: Callable[[], None]
 
     def rebalance(self, changefeed: ChangefeedName) -> None:
@@ -70,9 +71,10 @@ class JobContext:
         return made.primary if made is not None else None
 
     def drain(self, capture_id: CaptureID) -> int:
-        """Begin to drain a capture, or go on with it. Returns how many spans it still has: at least
-        1 while the number is not known. If the capture is the owner itself, it resigns first; ask
-        the next owner again. Raises ``MetadataError`` if no other capture takes tables."""
+        """Begin to drain a capture, or go on with it. Returns how many spans and workers of jobs it
+        still has: at least 1 while the number is not known. If the capture is the owner itself, it
+        resigns first; ask the next owner again. Raises ``MetadataError`` if no other capture takes
+        tables."""
         self._check_capture(capture_id)
         if not any(self._serves(each) for each in self.cluster.captures if each != capture_id):
             raise MetadataError(
@@ -88,6 +90,7 @@ class JobContext:
             return 1
         coordinators = [feed.coordinator for feed in self.feeds.values()]
         left = sum(1 if each is None else each.drain_capture(capture_id) for each in coordinators)
+        left += self.count_workers(capture_id)
         if left == 0:
             logger.info("drained capture_id=%s", capture_id)
         return left

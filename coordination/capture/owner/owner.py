@@ -38,7 +38,9 @@ class OwnerReactor:
         jobs: OwnerJobs,
         *,
         wake: Callable[[], None],
+        count_workers: Callable[[CaptureID], int],
     ) -> None:
+        """``count_workers``: how many workers of jobs a capture has."""
         self.wants_to_resign = False  # it was asked to be drained
         self._role = role
         self._ownership = ownership
@@ -50,7 +52,8 @@ class OwnerReactor:
         self._inboxes: dict[str, list[Message]] = {}
         self._outbox: list[Message] = []
         self._gone: set[CaptureID] = set()  # dead, and within their grace
-        self._draining: set[CaptureID] = set()  # asked for by operators
+        self.draining: set[CaptureID] = set()  # asked for by operators
+        self._count_workers = count_workers
 
     @property
     def is_closed(self) -> bool:
@@ -88,7 +91,8 @@ class OwnerReactor:
                 feeds=self.feeds,
                 self_id=self._role.id,
                 cluster=state,
-                draining=self._draining,
+                draining=self.draining,
+                count_workers=self._count_workers,
                 resign=self._resign,
             )
         )

@@ -80,6 +80,9 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from tests.fakes.fake_etcd import FakeEtcd
 
+class Plane:
+    def units(self, _): pass
+
 class Transport:
     def receive(self): threading.Event().wait()
     def set_self(self, _): pass
@@ -89,7 +92,7 @@ watchdog.LOOK_S = 0.05
 context = CaptureContext(
     client=FakeEtcd(clock), cluster_id="default", session=SessionSettings(answer_timeout_s=0.2),
     clock=clock, fence=Fence(clock), watchdog=watchdog.Watchdog(clock), transport=Transport(),
-    data_plane=None, address="n1",
+    data_plane=Plane(), address="n1",
 )
 wedged = server.CaptureServer(context)
 server.STOP_AFTER_SUICIDE_S = 0.2

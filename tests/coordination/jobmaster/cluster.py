@@ -18,7 +18,7 @@ from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import Snapshot
 from tests.coordination.jobmaster.jobs import COPY, T1
 from tests.fakes.fake_clock import FakeClock
-from tests.fakes.fake_message_agent import FakeMessageAgent, FakeNetwork
+from tests.fakes.fake_transport import FakeNetwork, FakeTransport
 from tests.fakes.fake_units import Copies, Copy, FakeCheckpoints, FakeUnits
 
 STEP_S = 0.25
@@ -33,7 +33,7 @@ class Node:
     def __init__(self, cluster: Cluster, capture_id: CaptureID) -> None:
         self.id = capture_id
         self.is_alive = True
-        self.agent = FakeMessageAgent(cluster.network, capture_id, lambda: None)
+        self.agent = FakeTransport(cluster.network, capture_id, lambda: None)
         self.agent.set_self(capture_id)
         self.units = FakeUnits(cluster.copies, capture_id, is_trusted=lambda: self.is_alive)
         self.executor = Executor(capture_id, self.units, lambda: None)
@@ -84,7 +84,7 @@ class Cluster:
         """Another master leads, which knows nothing but what is in etcd."""
         if hasattr(self, "worker"):
             self.worker.close()
-        self.agent = FakeMessageAgent(self.network, "master", lambda: None)
+        self.agent = FakeTransport(self.network, "master", lambda: None)
         self.agent.set_self(CaptureID("master"))
         self.reactor = JobMasters(
             CaptureID("master"),

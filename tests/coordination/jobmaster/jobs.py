@@ -123,6 +123,9 @@ class FixedCheckpoints:
         self.found.clear()
         return True
 
+    def close(self) -> None:
+        """Nothing is under way."""
+
 
 def new(
     task_id: TaskID = T1, unit: Unit = Unit.DUMP, capture: CaptureID = A, **fields: object

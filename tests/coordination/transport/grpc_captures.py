@@ -21,6 +21,7 @@ from coordination.scheduler.messages import (
 )
 from coordination.scheduler.table_status import Statuses, TableState, TableStatus
 from coordination.transport.grpc_transport import GrpcTransport
+from coordination.transport.transport import PeerMessage
 from tests.services.message_proxy import MessageProxy
 
 FREE = "127.0.0.1:0"
@@ -69,7 +70,7 @@ def big_response(spans: int, sender: str = A, to: str = B) -> Message:
     )
 
 
-def numbers(messages: list[Message]) -> list[int]:
+def numbers(messages: list[PeerMessage]) -> list[int]:
     found = []
     for each in messages:
         match each.body:
@@ -142,9 +143,9 @@ class GrpcCaptures:
         for opened in self._opened:
             opened.close()
 
-    def receive(self, transport: GrpcTransport, count: int) -> list[Message]:
+    def receive(self, transport: GrpcTransport, count: int) -> list[PeerMessage]:
         """Wait for so many."""
-        received: list[Message] = []
+        received: list[PeerMessage] = []
 
         def enough() -> bool:
             received.extend(transport.receive())
@@ -153,7 +154,7 @@ class GrpcCaptures:
         self.wait(enough)
         return received
 
-    def get_through(self, sender: GrpcTransport, to: GrpcTransport, message: Message) -> None:
+    def get_through(self, sender: GrpcTransport, to: GrpcTransport, message: PeerMessage) -> None:
         """Say it until it comes, as captures do: a line that is opened anew loses what is first."""
 
         def has_come() -> bool:

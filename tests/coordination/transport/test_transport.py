@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from coordination.model import CaptureID
-from coordination.scheduler.messages import MalformedMessage, encode
+from coordination.scheduler.messages import MalformedMessage
 from coordination.transport import grpc_transport
 from coordination.transport.grpc_transport import _Peer
 from coordination.transport.transport import (
     Batch,
     dump_answer,
     dump_batch,
+    dump_message,
     is_rejected,
     load_batch,
     load_messages,
@@ -212,10 +213,13 @@ class TestBytes:
 
     def test_a_malformed_message_holds_nothing_up(self) -> None:
         messages = (
+            b"",
             b"{}",
-            encode(dispatch(5, C, B)),  # not of who says that it sent it
-            encode(dispatch(6, A, C)),  # not for us
-            encode(dispatch(7, A, B)),
+            b"s{}",
+            b"w{}",
+            dump_message(dispatch(5, C, B)),  # not of who says that it sent it
+            dump_message(dispatch(6, A, C)),  # not for us
+            dump_message(dispatch(7, A, B)),
         )
         batch = Batch(sender=A, address="", to=B, messages=messages)
         assert numbers(load_messages(batch)) == [7]

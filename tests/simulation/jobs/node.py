@@ -22,7 +22,7 @@ from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import GuardLost, Snapshot
 from coordination.trust import deadline
 from coordination.trust.fence import CaptureIdentity, Fence
-from tests.fakes.fake_message_agent import FakeMessageAgent
+from tests.fakes.fake_transport import FakeTransport
 from tests.fakes.fake_units import FakeCheckpoints, FakeUnits
 from tests.simulation.etcd_link import EtcdLink
 from tests.simulation.world import SESSION, STEP_S, NodeClock
@@ -105,7 +105,7 @@ class SimNode:
         self.link = EtcdLink(world.etcd, self.rng, world.clock.monotonic)
         world.links.append(self.link)
         self.fence = Fence(self.clock)
-        self.agent = FakeMessageAgent(world.network, name, lambda: None)
+        self.agent = FakeTransport(world.network, name, lambda: None)
         self.frozen_until = self.stalled_until = 0.0
         self.is_dead = False
         self.is_stopping = False

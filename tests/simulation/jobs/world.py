@@ -19,7 +19,7 @@ from coordination.metadata.errors import BrokenValue
 from coordination.metadata.records import load
 from coordination.model import CaptureID, JobID, TaskID
 from tests.fakes.fake_etcd import FakeEtcd
-from tests.fakes.fake_message_agent import FakeNetwork
+from tests.fakes.fake_transport import FakeNetwork
 from tests.fakes.fake_units import Copies, FakeUnit
 from tests.fakes.fake_warehouse import InvariantBroken, require
 from tests.simulation.etcd_link import EtcdLink

@@ -1,10 +1,8 @@
-"""The contract of a MessageAgent, on the fake; and the messages as bytes."""
+"""The messages about workers as bytes."""
 
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Callable
 
 import pytest
 
@@ -22,8 +20,6 @@ from coordination.jobmaster.messages import (
 from coordination.jobmaster.stages import OperateType, TaskStage, WorkerStage
 from coordination.jobmaster.units import Unit
 from coordination.model import CaptureID, JobID, TaskID, WorkerID
-from tests.contracts.message_agent_contract import MessageAgentContract
-from tests.fakes.fake_message_agent import FakeMessageAgent, FakeNetwork
 
 TASK, WORKER = TaskID("mysql-1"), WorkerID(7)
 BODIES = (
@@ -55,24 +51,6 @@ BODIES = (
         status={"rows": 5},
     ),
 )
-
-
-class TestFakeMessageAgent(MessageAgentContract):
-    @pytest.fixture
-    def network(self) -> FakeNetwork:
-        return FakeNetwork(random.Random(0))
-
-    @pytest.fixture
-    def one(self, network: FakeNetwork) -> FakeMessageAgent:
-        return FakeMessageAgent(network, "n1", lambda: None)
-
-    @pytest.fixture
-    def other(self, network: FakeNetwork) -> FakeMessageAgent:
-        return FakeMessageAgent(network, "n2", lambda: None)
-
-    @pytest.fixture
-    def settled(self, network: FakeNetwork) -> Callable[[], None]:
-        return lambda: network.advance_to(network.now_s + 1.0)
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda each: type(each).__name__)

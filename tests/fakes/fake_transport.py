@@ -1,6 +1,6 @@
-"""Messages about workers in memory: lost, doubled and late by chance, in a time that is set.
+"""A `Transport` in memory: messages are lost, doubled and late by chance, in a time that is set.
 
-They travel as bytes. Without chances it is a `MessageAgent` as its contract wants it."""
+They travel as bytes. Without chances it keeps the contract."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ import random
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from coordination.jobmaster.messages import (
-    WorkerMessage,
-    decode_worker_message,
-    encode_worker_message,
-)
 from coordination.model import CaptureID
+from coordination.transport.transport import PeerMessage, dump_message, load_message
 
 
 class FakeNetwork:
@@ -23,7 +19,7 @@ class FakeNetwork:
         self.late_s = 4.0
         self.cuts: set[frozenset[str]] = set()  # pairs of nodes
         self.now_s = 0.0
-        self.agents: dict[CaptureID, FakeMessageAgent] = {}
+        self.agents: dict[CaptureID, FakeTransport] = {}
         self.rng = rng
         self._under_way: list[tuple[float, int, str, CaptureID, bytes]] = []
         self._order = count()
@@ -34,27 +30,27 @@ class FakeNetwork:
             _, _, node, to, data = heapq.heappop(self._under_way)
             receiver = self.agents.get(to)
             if receiver is not None and frozenset((node, receiver.node)) not in self.cuts:
-                receiver.inbox.append(decode_worker_message(data))
+                receiver.inbox.append(load_message(data))
                 receiver.wake()
 
-    def carry(self, node: str, message: WorkerMessage) -> None:
+    def carry(self, node: str, message: PeerMessage) -> None:
         rng = self.rng
         if rng.random() < self.loss:
             return
-        data = encode_worker_message(message)
+        data = dump_message(message)
         for _ in range(1 + (rng.random() < self.double)):
             late_s = rng.random() * self.late_s if rng.random() < self.late else 0.0
             at = self.now_s + late_s
             heapq.heappush(self._under_way, (at, next(self._order), node, message.to, data))
 
 
-class FakeMessageAgent:
-    """`MessageAgent` on a FakeNetwork."""
+class FakeTransport:
+    """`Transport` on a FakeNetwork."""
 
     def __init__(self, network: FakeNetwork, node: str, wake: Callable[[], None]) -> None:
         self.node = node
         self.wake = wake
-        self.inbox: list[WorkerMessage] = []
+        self.inbox: list[PeerMessage] = []
         self._network = network
         self._self: CaptureID | None = None
 
@@ -64,7 +60,7 @@ class FakeMessageAgent:
         self.inbox.clear()
         self._network.agents[capture_id] = self
 
-    def send(self, messages: Sequence[WorkerMessage]) -> None:
+    def send(self, messages: Sequence[PeerMessage]) -> None:
         for message in messages:
             if message.sender != self._self:
                 continue
@@ -74,7 +70,7 @@ class FakeMessageAgent:
             else:
                 self._network.carry(self.node, message)
 
-    def receive(self) -> list[WorkerMessage]:
+    def receive(self) -> list[PeerMessage]:
         inbox, self.inbox = self.inbox, []
         return inbox
 
