@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from coordination.errors import ConfigError, Stop
+from coordination.model import TableName
 from streaming.source.dump.chunk_files import StagingFailed, StagingFull
 from streaming.source.dump.copy_tables import CopyProgress, copy_tables
+from streaming.source.dump.moment import SnapshotPosition
 from streaming.source.dump.session import SourceAway, SourceRefuses, TableChanged
 from streaming.source.dump.staging import MANIFEST, StagedTable
 from tests.services.database_server import DatabaseServer
+from tests.streaming.source.binlog import binlogs
 from tests.streaming.source.dump.copied import one_copy, rows_of, table_of, tables_of, to
 from tests.streaming.source.dump.keyed_table import KEYS, ROWS, make
 
@@ -218,8 +221,9 @@ def test_progress_and_stop(mariadb: DatabaseServer, tmp_path: Path):
 def test_a_table_without_a_key_is_read_at_one_position(
     server: DatabaseServer, schema: str, tmp_path: Path
 ):
-    """Each INSERT is a transaction, and nothing else writes: its GTID counts the rows."""
-    server.execute("CREATE TABLE t (a INT)", database=schema)
+    """Each INSERT is a transaction, and nothing else writes: its GTID counts the rows, and so does
+    the binlog up to there."""
+    server.execute("FLUSH BINARY LOGS", "CREATE TABLE t (a INT)", database=schema)
     ended = threading.Event()
     gtid = "@@gtid_binlog_pos" if server.edition.is_mariadb else "@@GLOBAL.gtid_executed"
     ((begun,),) = server.query(f"SELECT {gtid}")
@@ -240,13 +244,20 @@ def test_a_table_without_a_key_is_read_at_one_position(
             copied = one_copy(server, table, tmp_path / str(attempt))
             assert copied.position is not None
             assert sequence(copied.position.gtid) == sequence(begun) + copied.rows
-            assert (copied.position.file is not None) == server.edition.is_mariadb
+            assert rows_before(server, copied.position) == copied.rows
     finally:
         ended.set()
         for each in writers:
             each.join()
     again = one_copy(server, table, tmp_path / "4")
     assert again.position == copied.position
+
+
+def rows_before(server: DatabaseServer, at: SnapshotPosition) -> int:
+    raw = (server.folder / "data" / at.file).read_bytes()[: at.offset]
+    log = binlogs.Binlog(raw, server.edition.is_mariadb, binlogs.charsets(server))
+    blocks = binlogs.blocks_of(log, "copied.t")
+    return sum(block.rows for block in blocks if block.name == TableName("copied", "t"))
 
 
 def sequence(gtid: str) -> int:
