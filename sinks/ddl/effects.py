@@ -154,11 +154,13 @@ class ReorganizePartitions(AlterSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable(Effect):
-    """``replaces``: a table that has the name goes first (MariaDB's CREATE OR REPLACE)."""
+    """``replaces``: a table that has the name goes first (MariaDB's CREATE OR REPLACE).
+    ``if_not_exists``: of a binlog, where MySQL writes the statement too if the table is there."""
 
     name: TableName
     schema: TableSchema
     replaces: bool = False
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +168,7 @@ class CreateTableLike(Effect):
     name: TableName
     source: TableName
     replaces: bool = False
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from sinks.ddl.effects import (
     AddColumn,
     AlterTable,
     CreateTable,
+    CreateTableLike,
     DropDatabase,
     Effect,
     ModifyColumn,
@@ -71,11 +72,15 @@ def in_session(found: Statement, session: Session) -> Statement:
 
 
 def _of_mariadb(effect: Effect) -> Effect:
-    """With the types as which MariaDB stores some: rows have those."""
+    """With the types as which MariaDB stores some: rows have those. It logs no CREATE TABLE IF NOT
+    EXISTS that has made nothing."""
     match effect:
         case CreateTable(schema=schema):
             columns = tuple(map(_stored, schema.columns))
-            return replace(effect, schema=replace(schema, columns=columns))
+            schema = replace(schema, columns=columns)
+            return replace(effect, schema=schema, if_not_exists=False)
+        case CreateTableLike():
+            return replace(effect, if_not_exists=False)
         case AlterTable(changes=changes):
             stored = (
                 replace(each, column=_stored(each.column))

@@ -203,22 +203,25 @@ def _create(words: Words, names: _Names) -> Statement | None:
 
 
 def _create_table(words: Words, modifiers: set[str], names: _Names) -> tuple[TableName, Effect]:
-    words.accept("IF", "NOT", "EXISTS")
+    is_careful = words.accept("IF", "NOT", "EXISTS")
     name = names.the(words.table_name())
     if "TEMPORARY" in modifiers:
         return name, NoEffect(reason=_TEMPORARY)
     replaces = "REPLACE" in modifiers
     if replaces and not names.is_of_all:
         return name, Unsupported(reason="it may remove a table")
-    return name, _made(words, name, names, replaces=replaces)
+    effect = _made(words, name, names)
+    if isinstance(effect, CreateTable | CreateTableLike):
+        is_careful = is_careful and names.is_of_all
+        effect = replace(effect, replaces=replaces, if_not_exists=is_careful)
+    return name, effect
 
 
-def _made(words: Words, name: TableName, names: _Names, *, replaces: bool) -> Effect:
+def _made(words: Words, name: TableName, names: _Names) -> Effect:
     inside = Words(words.peek().inner)
     source = next((part for part in (words, inside) if part.accept("LIKE")), None)
     if source is not None:
-        copied = names.full(source.table_name())
-        return CreateTableLike(name=name, source=copied, replaces=replaces)
+        return CreateTableLike(name=name, source=names.full(source.table_name()))
     body, options = words.take(), words.rest()
     if body.kind != "group" or any(word.upper in ("AS", "SELECT") for word in options):
         return Unsupported(reason="it takes columns or rows from a query")
@@ -228,7 +231,7 @@ def _made(words: Words, name: TableName, names: _Names, *, replaces: bool) -> Ef
         schema = read_table(body.inner, options)
     except ValueError as error:
         return Unsupported(reason=f"it cannot be read: {error}")
-    return CreateTable(name=name, schema=schema, replaces=replaces)
+    return CreateTable(name=name, schema=schema)
 
 
 def _is_versioned(body: Sequence[Word], options: Sequence[Word]) -> bool:

@@ -218,8 +218,8 @@ class DdlReader(StreamRole):
         self._unreported, self._removed, self._has_run = [], [], False
         for untold in planned.untold:
             logger.warning(
-                "the table copies a table that was not read: its rows tell its columns table=%s "
-                "sql=%s",
+                "the DDL does not tell for certain what the table is: its rows tell its columns "
+                "table=%s sql=%s",
                 untold.event.name,
                 untold.event.query,
             )

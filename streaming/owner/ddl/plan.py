@@ -213,6 +213,8 @@ class _Planning:
             if self._waits_for(event.commit_ts, (ddl.source,)):
                 return replace(self._wall(event), unmade=ddl.source)
         made = _schema(ddl, self.schemas, self.tables.defined)
+        if ddl.if_not_exists and event.name not in self.tables.last_ddls:
+            made = self.tables.defined.schema(event.name)  # it may have been there, another one
         creation = Creation(event=event, table=ddl)
         if made is None and event.name in self.tables.last_ddls:
             return replace(self._wall(event), why=COPIES_UNREAD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordination.model import TableName
-from sinks.ddl.effects import Unsupported
+from sinks.ddl.effects import CreateTable, Unsupported
 from sinks.ddl.statements import read_ddl
 from streaming.source.binlog.format.control.statements import AlterPhase, Query
 from streaming.source.binlog.statement_effect import LoggedDdl, ddl_of
@@ -225,3 +225,12 @@ def test_a_sessions_text_can_hold_anything() -> None:
     assert found is not None
     assert found.name == TableName("a */ b", "t")
     assert effects(found) == "truncate a */ b.t"
+
+
+def test_mysql_logs_a_careful_create_also_where_the_table_is_there() -> None:
+    for is_mariadb in (True, False):
+        found = said("CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)", is_mariadb=is_mariadb)
+        assert found is not None
+        (effect,) = read_ddl(found.text, found.kind, "shop", "t").effects
+        assert isinstance(effect, CreateTable)
+        assert effect.if_not_exists is not is_mariadb
