@@ -16,17 +16,21 @@ from py4j.protocol import Py4JError
 
 from conf.settings import BatchSettings, Changefeed, SessionSettings
 from coordination.errors import Stop, TidelakeError
+from coordination.etcd.client import EtcdClient
 from coordination.jobmaster.messages import CreateWorker
-from coordination.jobmaster.ports import CheckpointAgent, Checkpoints, UnitHolder, Units
+from coordination.jobmaster.ports import CheckpointAgent, UnitHolder, Units
 from coordination.metadata.records import ChangefeedInfo, FeedState
-from coordination.model import ChangefeedID, JobID, Ownership, TaskID
+from coordination.model import ChangefeedID, JobID, Ownership
 from coordination.ports import ShownState, Wake
 from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watchdog, Watched
 from streaming.changefeed.settings_in_etcd import changefeed_settings
 from streaming.owner.control_writer import DeltaControlWriter
 from streaming.owner.shown_state import StateUpdate, StateUpdates
+from streaming.process.copy_first import staging_folder
 from streaming.spans.replica import StreamReplica
+from streaming.spans.task_checkpoints import TaskCheckpoints
+from streaming.spans.task_units import TaskUnits
 from streaming.spark.jvm_watch import JvmWatch
 from streaming.spark.session import OwnSession, SparkOnDemand
 from streaming.stream.lasting_warnings import LastingWarnings
@@ -53,15 +57,18 @@ class SparkDataPlane:
         session: SessionSettings,
         watchdog: Watchdog,
         own: Changefeed | None = None,
+        jobs: tuple[EtcdClient, str] | None = None,
         jvm_ended: Callable[[], None],
     ) -> None:
-        """``own``: the changefeed of a `run`. It is not described in etcd, and it starts where its
-        row in Delta says, however often it is created. ``jvm_ended``: called when Spark's JVM is
-        gone, also where the process ends and has ended it."""
+        """``jobs``: the etcd and the cluster ID of jobs; None: there are none. ``own``: the
+        changefeed of a `run`. It is not described in etcd, and it starts where its row in Delta
+        says, however often it is created. ``jvm_ended``: called when Spark's JVM is gone, also where
+        the process ends and has ended it."""
         self._spark = spark
         self._batch = batch
         self._session = session
         self._own = own
+        self._jobs = jobs
         self._jvm_ended = jvm_ended
         self._watchdog = watchdog
         answers = watchdog.watch("Spark's JVM", session.answer_timeout_s)
@@ -112,11 +119,14 @@ class SparkDataPlane:
         self._shown.pop(changefeed_id, None)
         self._updates.withdraw(changefeed_id)
 
-    def units(self, trust: Trust) -> Units:  # noqa: ARG002 - the port's
-        return _NoUnits()
+    def units(self, trust: Trust) -> Units:
+        if self._jobs is None:
+            return _NoUnits()
+        return TaskUnits(*self._jobs, staging_folder, check=trust.check)
 
-    def checkpoint_agent(self, trust: Trust, wake: Wake) -> CheckpointAgent:  # noqa: ARG002
-        return _NoUnits()
+    def checkpoint_agent(self, trust: Trust, wake: Wake) -> CheckpointAgent:
+        assert self._jobs is not None, "a `run` has no jobs"
+        return TaskCheckpoints(*self._jobs, staging_folder, wake, check=trust.check)
 
     def has_shown(self, changefeed_id: ChangefeedID, state: FeedState) -> bool:
         """Whether `show` was called with this state, and it is written by now or cannot be."""
@@ -177,19 +187,7 @@ class SparkDataPlane:
 
 
 class _NoUnits:
-    """Stands for units and their checkpoints until there are some: it refuses each unit."""
+    """Those of a `run`, which no job knows."""
 
     def open_unit(self, job_id: JobID, order: CreateWorker, wake: Wake) -> UnitHolder:  # noqa: ARG002
-        raise TidelakeError(
-            f"the unit {order.unit} of a job cannot run on this version yet: copy and follow the "
-            "database by `tidelake run --source-uri 'mysql://…/?task-mode=all'`"
-        )
-
-    def checkpoints(self, job_id: JobID, task_id: TaskID, epoch: int) -> Checkpoints:  # noqa: ARG002
-        return {}
-
-    def remove(self, job_id: JobID) -> bool:  # noqa: ARG002
-        return True
-
-    def close(self) -> None:
-        """Nothing is under way."""
+        raise TidelakeError(f"the unit {order.unit} of a job cannot run in a `tidelake run`")

@@ -91,6 +91,7 @@ def serve(settings: CaptureSettings) -> int:
                 batch=settings.batch,
                 session=settings.session,
                 watchdog=watchdog,
+                jobs=(client, etcd.cluster_id),
                 jvm_ended=lambda: end(TidelakeError(JVM_ENDED)),
             ),
             address=transport.start(),

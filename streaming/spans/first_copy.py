@@ -67,13 +67,16 @@ class FirstCopy:
         *,
         progress: Callable[[CopyProgress], None] = lambda _: None,
         is_stopped: Callable[[], bool] = lambda: False,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        """``check`` is called before each commit; it raises where this process may not write."""
         assert isinstance(changefeed.source, BinlogSettings)
         self._changefeed = changefeed
         self._settings = changefeed.source
         self._folder = folder
         self._progress = progress
         self._is_stopped = is_stopped
+        self._check = check
         self._database = Database(self._settings)
         self._source = BinlogSource(self._settings)
         self._filter = TableFilter(changefeed.filter)
@@ -124,6 +127,7 @@ class FirstCopy:
             self._source.check(row.source_positions)
             self._load(settled, row)
             failpoint(Failpoint.AFTER_FIRST_PROGRESS)
+            self._check()
             self._tables.changefeeds.begin(row)
             failpoint(Failpoint.AFTER_FIRST_ROWS)
             logger.info(
@@ -181,6 +185,7 @@ class FirstCopy:
         finally:
             engine.close()
         failpoint(Failpoint.BEFORE_FIRST_ROWS)
+        self._check()
         self._tables.progress.claim(row.changefeed_id, row.term)
         self._tables.progress.advance(rows, row.term)
 
@@ -204,6 +209,7 @@ class FirstCopy:
             change_rules(self._changefeed),
             part=PART,
             position=each.begin.position,
+            check=self._check,
         )
         found = with_null_dates(registry[name], loaded.nulled)
         registry.put(replace(found, version=loaded.version, identity=at_ts, engine=engine.name))

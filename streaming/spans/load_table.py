@@ -61,6 +61,7 @@ def load_table(
     part: str,
     position: int,
     on_rows: Callable[[int], None] = lambda _: None,
+    check: Callable[[], None] = lambda: None,
 ) -> Loaded:
     """Fill ``target`` with the copied rows, as they were at ``at_ts``; once. Raises ConfigError for
     a value that the target cannot have, and what `TableLoad` raises."""
@@ -82,7 +83,13 @@ def load_table(
                 yield found.rows
 
     told = {"load": True, "checkpoint": int(at_ts), "rows": copied.rows}
-    order = TableLoad(target=target, limit=at_ts, pieces=pieces(), user_metadata=json.dumps(told))
+    order = TableLoad(
+        target=target,
+        limit=at_ts,
+        pieces=pieces(),
+        user_metadata=json.dumps(told),
+        before_commit=check,
+    )
     return Loaded(version=engine.load(order).version, nulled=nulled)
 
 

@@ -71,12 +71,20 @@ class TaskCheckpoints:
     its own."""
 
     def __init__(
-        self, client: EtcdClient, cluster_id: str, staging: Staging, wake: Callable[[], None]
+        self,
+        client: EtcdClient,
+        cluster_id: str,
+        staging: Staging,
+        wake: Callable[[], None],
+        *,
+        check: Callable[[], None],
     ) -> None:
+        """``check`` is called before anything is removed; it raises without trust."""
         self._client = client
         self._cluster_id = cluster_id
         self._staging = staging
         self._wake = wake
+        self._check = check
         self._asked: dict[object, Future[Any]] = {}
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="checkpoints")
 
@@ -125,7 +133,12 @@ class TaskCheckpoints:
             found[Unit.SYNC] = CheckpointStatus.RUNNING
         return found
 
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
     def _removed(self, job_id: JobID) -> bool:
+        """The changefeeds go from etcd, and staged files. What is in the lake stays."""
+        self._check()
         operator = ChangefeedOperator(self._client, self._cluster_id)
         for place in self._places(job_id).values():
             with suppress(ChangefeedNotFound):

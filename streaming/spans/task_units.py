@@ -39,10 +39,14 @@ RETRY_S: Final = 5.0  # after an error that may pass
 class TaskUnits:
     """Opens units: `coordination.jobmaster.ports.Units`."""
 
-    def __init__(self, client: EtcdClient, cluster_id: str, staging: Staging) -> None:
+    def __init__(
+        self, client: EtcdClient, cluster_id: str, staging: Staging, *, check: Callable[[], None]
+    ) -> None:
+        """``check`` is called before anything is written; it raises without trust."""
         self._client = client
         self._cluster_id = cluster_id
         self._staging = staging
+        self._check = check
 
     def open_unit(self, job_id: JobID, order: CreateWorker, wake: Callable[[], None]) -> UnitHolder:
         place = TaskPlace.of(job_id, order.task_id, order.epoch, order.config, self._staging)
@@ -50,7 +54,7 @@ class TaskUnits:
         if order.unit is Unit.SYNC:
             work = _Sync(place, self._client, self._cluster_id)
         else:
-            work = _Copy(place, order.unit)
+            work = _Copy(place, order.unit, self._check)
         return _Holder(
             work,
             f"{order.unit} of {job_id}/{order.task_id}",
@@ -76,9 +80,10 @@ class _Work:
 class _Copy(_Work):
     """One half of a first copy."""
 
-    def __init__(self, place: TaskPlace, unit: Unit) -> None:
+    def __init__(self, place: TaskPlace, unit: Unit, check: Callable[[], None]) -> None:
         self._place = place
         self._unit = unit
+        self._check = check
         self._tables: dict[str, TableProgress] = {}
 
     @property
@@ -102,6 +107,7 @@ class _Copy(_Work):
             self._place.folder,
             progress=look,
             is_stopped=stop.is_set,
+            check=self._check,
         )
         with closing(copy):
             try:

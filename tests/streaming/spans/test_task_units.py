@@ -70,12 +70,16 @@ class _Configured:
 
 @pytest.fixture
 def units(client: EtcdClient, config: dict[str, Any], tmp_path: Path) -> Any:
-    return _Configured(TaskUnits(client, CLUSTER, lambda _: tmp_path / "staging"), config)
+    return _Configured(
+        TaskUnits(client, CLUSTER, lambda _: tmp_path / "staging", check=lambda: None), config
+    )
 
 
 @pytest.fixture
 def checkpoints(client: EtcdClient, tmp_path: Path) -> TaskCheckpoints:
-    return TaskCheckpoints(client, CLUSTER, lambda _: tmp_path / "staging", lambda: None)
+    return TaskCheckpoints(
+        client, CLUSTER, lambda _: tmp_path / "staging", lambda: None, check=lambda: None
+    )
 
 
 class TestTaskUnits(UnitsContract):
