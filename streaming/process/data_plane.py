@@ -62,8 +62,8 @@ class SparkDataPlane:
     ) -> None:
         """``jobs``: the etcd and the cluster ID of jobs; None: there are none. ``own``: the
         changefeed of a `run`. It is not described in etcd, and it starts where its row in Delta
-        says, however often it is created. ``jvm_ended``: called when Spark's JVM is gone, also where
-        the process ends and has ended it."""
+        says, however often it is created. ``jvm_ended``: called when Spark's JVM is gone, also
+        where the process ends and has ended it."""
         self._spark = spark
         self._batch = batch
         self._session = session
