@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conf.load import load_settings
-from conf.settings import Changefeed
+from conf.settings import Changefeed, TableRule
+from coordination import failpoint
 from coordination.errors import ConfigError, Stop, TidelakeError
 from coordination.model import TableName
 from sinks.control.warehouse import ControlTables
 from streaming.source.binlog.commit_clock import from_token
 from streaming.source.binlog.position import BinlogPosition, file_number
-from streaming.spans.first_copy import FirstCopy, TableProgress
+from streaming.spans.first_copy import FirstCopy, TableProgress, only_one
+from tests.acceptance.processes import await_
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 from tests.services.held_commits import held_commit, log_end
@@ -174,8 +179,6 @@ def test_a_folder_with_rows_of_others_is_refused(changefeed: Changefeed, tmp_pat
 def test_a_value_that_delta_has_not_is_said_at_once(
     changefeed: Changefeed, tmp_path: Path, server: DatabaseServer
 ) -> None:
-    from dataclasses import replace
-
     server.execute("SET sql_mode = ''", f"INSERT INTO {NAME}.orders VALUES (5000, 'z', 0)")
     with pytest.raises(ConfigError, match=r"orders cannot be copied: 1 of its rows.*zero-date"):
         copied(replace(changefeed, zero_date="fail"), tmp_path)
@@ -198,3 +201,111 @@ def test_a_transaction_that_is_in_the_binlog_and_not_shown_yet_is_read_there(
     progress = ControlTables.of(changefeed.sink).progress.read("shop")
     begins = progress[TableName(NAME, "orders")].source_positions["binlog"]
     assert begins <= int(BinlogPosition(file_number(file), offset))
+
+
+def test_tables_that_swap_their_names_meanwhile_are_copied_again(
+    changefeed: Changefeed, tmp_path: Path, server: DatabaseServer
+) -> None:
+    """The stream would swap once more the rows that were copied behind the swap."""
+    server.execute(
+        f"CREATE TABLE {NAME}.shadow LIKE {NAME}.orders",
+        f"INSERT INTO {NAME}.shadow SELECT * FROM {NAME}.orders WHERE id < 5",
+    )
+    done: list[str] = []
+
+    def swap(progress: TableProgress) -> None:
+        if not done:
+            done.append(str(progress.table))
+            server.execute(
+                f"RENAME TABLE {NAME}.orders TO {NAME}.x, {NAME}.shadow TO {NAME}.orders, "
+                f"{NAME}.x TO {NAME}.shadow"
+            )
+
+    copied(changefeed, tmp_path, progress=swap)
+    assert (len(rows(tmp_path, "orders")), len(rows(tmp_path, "shadow"))) == (5, 1_000)
+    tables = ControlTables.of(changefeed.sink)
+    row = tables.changefeeds.read("shop")
+    assert row is not None
+    progress = tables.progress.read("shop")
+    for table in ("orders", "shadow"):
+        assert progress[TableName(NAME, table)].checkpoint_ts > row.start_ts  # behind the swap
+
+
+def test_a_table_that_is_altered_while_it_is_loaded_is_loaded_as_it_was(
+    changefeed: Changefeed, tmp_path: Path, server: DatabaseServer
+) -> None:
+    """The stream has the DDL."""
+    failpoint.configure("after-load-one=raise:1,after-load-one=raise:2")
+    try:
+        for column in ("x", "y"):
+            with pytest.raises(failpoint.FailpointHit):
+                copied(changefeed, tmp_path)
+            server.execute(f"ALTER TABLE {NAME}.orders ADD COLUMN {column} INT")
+            server.execute(f"ALTER TABLE {NAME}.events ADD COLUMN {column} INT")
+    finally:
+        failpoint.configure("")
+    copied(changefeed, tmp_path)
+    assert rows(tmp_path, "orders")[0].keys() == {"id", "v", "at"}
+    assert len(rows(tmp_path, "orders")) == 1_000
+    assert len(rows(tmp_path, "events")) == 3
+
+
+def test_a_copy_whose_binlog_is_gone_begins_anew(
+    changefeed: Changefeed, tmp_path: Path, server: DatabaseServer, caplog: Any
+) -> None:
+    with pytest.raises(Stop):
+        copied(changefeed, tmp_path, is_stopped=lambda: True)
+    server.execute("FLUSH BINARY LOGS")
+    ((newest, *_),) = server.query("SHOW MASTER STATUS")
+
+    def is_gone() -> bool:
+        """A file that a connection still reads is not deleted."""
+        server.execute(f"PURGE BINARY LOGS TO '{newest}'")
+        return len(server.query("SHOW BINARY LOGS")) == 1
+
+    await_("the old binlog is gone", is_gone)
+    copied(changefeed, tmp_path)
+    assert "begins anew" in caplog.text
+    assert len(rows(tmp_path, "orders")) == 1_000
+
+
+def test_another_process_that_copies_is_named(changefeed: Changefeed, tmp_path: Path) -> None:
+    staging = tmp_path / "staging"
+    staging.mkdir()
+    with only_one(staging), pytest.raises(TidelakeError, match="another process"):
+        copied(changefeed, tmp_path)
+
+
+def test_many_tables_that_need_a_moment_of_their_own(
+    changefeed: Changefeed, tmp_path: Path, server: DatabaseServer
+) -> None:
+    """Each may have another position in the log: more than there are pins."""
+    server.execute(*(f"CREATE TABLE {NAME}.k{n} (a INT)" for n in range(80)))
+    stop = threading.Event()
+
+    def write() -> None:
+        with server.connect() as connection, connection.cursor() as cursor:
+            for n in itertools.count(10_000):
+                cursor.execute(f"INSERT INTO {NAME}.orders (id) VALUES ({n})")
+                if stop.is_set():
+                    break
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        log = TableRule(matcher=(f"{NAME}.*",), write_mode="append")
+        sink = replace(changefeed.sink, tables=(log,))
+        copied(replace(changefeed, sink=sink), tmp_path)
+    finally:
+        stop.set()
+        writer.join()
+    tables = ControlTables.of(changefeed.sink)
+    row, progress = tables.changefeeds.read("shop"), tables.progress.read("shop")
+    assert row is not None
+    begin = row.source_positions["binlog"]
+    assert begin in {pin.position for pin in from_token(row.watermarks["binlog"].token)}
+    by_place = sorted((p.source_positions["binlog"], p.checkpoint_ts) for p in progress.values())
+    assert len({at for at, _ in by_place}) > 1
+    stamps = [ts for _, ts in by_place]
+    assert stamps == sorted(stamps)
+    assert stamps[-1] <= row.max_published_ts
