@@ -17,7 +17,7 @@ from coordination.trust.fence import Trust
 from tests.fakes.fake_control_writer import FakeControlWriter
 from tests.fakes.fake_replica import FakeReplica, Sent
 from tests.fakes.fake_source import ts_at
-from tests.fakes.fake_units import Copies, FakeCheckpoints, FakeUnits
+from tests.fakes.fake_units import Copies, FakeCheckpoints, FakeUnit, FakeUnits
 from tests.fakes.fake_warehouse import FakeWarehouse
 
 
@@ -59,6 +59,7 @@ class FakeDataPlane:
         self.copies = copies or Copies()
         self.node = node
         self.unit_sets: list[FakeUnits] = []  # one of each session
+        self.holds_unit: Callable[[FakeUnit], bool] = lambda _: False
         self.warehouse_of = warehouse_of
         self.rng = rng
         self.now = now
@@ -102,7 +103,13 @@ class FakeDataPlane:
         """Nothing waits."""
 
     def units(self, trust: Trust) -> FakeUnits:
-        made = FakeUnits(self.copies, self.node, rng=self.rng, is_trusted=lambda: is_open(trust))
+        made = FakeUnits(
+            self.copies,
+            self.node,
+            rng=self.rng,
+            is_trusted=lambda: is_open(trust),
+            holds=lambda unit: self.holds_unit(unit),
+        )
         self.unit_sets.append(made)
         return made
 

@@ -8,6 +8,7 @@ task, a unit before the one before it has finished, a chunk twice.
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -38,6 +39,7 @@ class Copy:
 
 class Copies:
     def __init__(self) -> None:
+        self.lock = threading.RLock()  # for captures on threads of their own
         self.tasks: dict[TaskKey, Copy] = {}
 
     def of(self, key: TaskKey) -> Copy:
@@ -89,26 +91,33 @@ class Copies:
 
     def checkpoints(self, key: TaskKey) -> Checkpoints:
         copy = self.tasks.get(key, Copy())
-        return {
-            unit: CheckpointStatus.FINISHED if unit in copy.finished else CheckpointStatus.RUNNING
-            for unit in copy.done
-        }
+        with self.lock:
+            return {
+                unit: CheckpointStatus.FINISHED
+                if unit in copy.finished
+                else CheckpointStatus.RUNNING
+                for unit in copy.done
+            }
 
     def remove(self, job_id: JobID) -> None:
-        for key, copy in list(self.tasks.items()):
-            if key[0] == job_id:
-                for unit in copy.units:
-                    is_over = not unit.may_write and not unit.is_under_way
-                    require(is_over, f"J1: the checkpoints of {unit} are removed under it")
-                del self.tasks[key]
+        with self.lock:
+            for key, copy in list(self.tasks.items()):
+                if key[0] == job_id:
+                    for unit in copy.units:
+                        is_over = not unit.may_write and not unit.is_under_way
+                        require(is_over, f"J1: the checkpoints of {unit} are removed under it")
+                    del self.tasks[key]
 
 
 class FakeUnit:
     """A `UnitHolder`, driven by `step`."""
 
-    def __init__(self, units: FakeUnits, key: TaskKey, order: CreateWorker) -> None:
+    def __init__(
+        self, units: FakeUnits, key: TaskKey, order: CreateWorker, wake: Callable[[], None]
+    ) -> None:
         self.key = key
         self.order = order
+        self.wake = wake
         self.stage = TaskStage.INITING
         self.error = ""
         self.is_closed = False
@@ -155,6 +164,12 @@ class FakeUnit:
         self.is_closing, self._waits = True, 0
 
     def step(self) -> None:
+        before = (self.stage, self.is_closed)
+        self._step()
+        if before != (self.stage, self.is_closed):
+            self.wake()
+
+    def _step(self) -> None:
         if self.is_closed or self.is_under_way:
             return
         is_over = self.order.unit in self.copy.finished
@@ -163,12 +178,15 @@ class FakeUnit:
         elif self._waits > 0:
             self._waits -= 1
         elif self.is_closing:
-            self.is_closed = True
+            self.is_closed = not self._units.hangs
         elif self.stage is TaskStage.INITING:
             self.stage = TaskStage.PAUSED if self._is_paused else TaskStage.RUNNING
-        elif self.stage is TaskStage.RUNNING and self._units.is_trusted():
+        elif self.stage is TaskStage.RUNNING and self._may_go_on():
             self.is_under_way = True
             self._units.send(self)
+
+    def _may_go_on(self) -> bool:
+        return self._units.is_trusted() and not self._units.holds(self)
 
 
 class FakeUnits:
@@ -182,8 +200,12 @@ class FakeUnits:
         rng: random.Random | None = None,
         is_trusted: Callable[[], bool] = lambda: True,
         send: Callable[[FakeUnit], None] | None = None,
+        holds: Callable[[FakeUnit], bool] = lambda _: False,
     ) -> None:
-        """``send`` has a chunk of a unit land, now or later."""
+        """``send`` has a chunk of a unit land, now or later; no chunk begins of a unit that
+        ``holds`` names."""
+        self.holds = holds
+        self.hangs = False  # no unit ends
         self.send = send or copies.land
         self.copies = copies
         self.node = node
@@ -199,16 +221,18 @@ class FakeUnits:
     def open_unit(self, job_id: JobID, order: CreateWorker, wake: Callable[[], None]) -> FakeUnit:
         if self.refuses:
             raise TidelakeError(self.refuses)
-        unit = FakeUnit(self, (job_id, order.task_id, order.epoch), order)
-        self.copies.begin(unit)
-        self.opened.append(unit)
+        with self.copies.lock:
+            unit = FakeUnit(self, (job_id, order.task_id, order.epoch), order, wake)
+            self.copies.begin(unit)
+            self.opened.append(unit)
         wake()
         return unit
 
     def step(self) -> None:
-        self.opened = [each for each in self.opened if not each.is_closed]
-        for unit in self.opened:
-            unit.step()
+        with self.copies.lock:
+            self.opened = [each for each in self.opened if not each.is_closed]
+            for unit in self.opened:
+                unit.step()
 
 
 class FakeCheckpoints:
