@@ -11,6 +11,11 @@ def awaited(row: ChangefeedRow) -> str:
     if silent := without_watermark(row):
         return f"no watermark yet from {', '.join(silent)}: every table waits for it"
     floor_ts = row.max_published_ts
+    if row.state == "loading" and not row.source_positions:
+        return (
+            "loading: the tables are being copied, and none is to be read yet. The log of the "
+            "`tidelake run` says how far each is"
+        )
     if row.state == "loading":
         at = tso_time(floor_ts).isoformat(timespec="milliseconds")
         return (

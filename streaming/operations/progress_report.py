@@ -17,6 +17,7 @@ from sinks.control.progress import DROPPED, STOPPED, ProgressRow
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.awaited import awaited, without_watermark
 from streaming.changefeed.freshness import NOT_RUNNING, Freshness, refresh_age_s
+from streaming.changefeed.replicated_table import REPLICATING
 from streaming.owner.progress_rows import with_letters
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)  # the time of TSO 0; a start-ts of 0 or 1 is no time
@@ -40,7 +41,16 @@ class ProgressReport:
         """The state to show, for tables too: a row of progress is only written when its table
         moves."""
         is_shown = self.is_running(row) or row.state in (DROPPED, STOPPED)
-        return row.state if is_shown else NOT_RUNNING
+        if not is_shown:
+            return NOT_RUNNING
+        return "loading" if row.state == REPLICATING and self._is_loading(row) else row.state
+
+    def _is_loading(self, row: ChangefeedRow | ProgressRow) -> bool:
+        """Whether tables of its changefeed show rows of different moments still."""
+        return any(
+            each.changefeed_id == row.changefeed_id and each.state == "loading"
+            for each in self.changefeeds
+        )
 
     def measured(self, row: ChangefeedRow) -> ChangefeedRow:
         """The row without old measurements, which do not hold if nobody reads any more."""

@@ -8,7 +8,8 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -26,7 +27,7 @@ from rich.progress import (
 
 from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings
-from coordination.errors import Stop, TryAgain
+from coordination.errors import Stop, TidelakeError, TryAgain
 from coordination.model import TableName
 from sinks.target.engine_choice import LOCAL, scheme_of
 from streaming.process.signals import asking, handling
@@ -36,6 +37,7 @@ from streaming.stream.retry import RetryBackoff
 logger = logging.getLogger(__name__)
 
 LOGGED_EVERY_S: Final = 5.0
+SHOWN_FOR_S: Final = 30.0  # by the changefeed's row, after its last refresh
 
 
 def copy_first(changefeed: Changefeed) -> None:
@@ -54,7 +56,7 @@ def copy_first(changefeed: Changefeed) -> None:
             return
         logger.info("copies the tables of %s", source.address)
         backoff = RetryBackoff()
-        with shown:
+        with shown, _row_of(copy):
             while True:
                 try:
                     copy.run()
@@ -74,6 +76,31 @@ def staging_folder(changefeed: Changefeed) -> Path:
     if scheme_of(changefeed.sink.warehouse) in LOCAL:
         return Path(changefeed.sink.warehouse) / "_tidelake" / "staging" / name
     return Path(tempfile.gettempdir()) / f"tidelake-staging-{name}"
+
+
+@contextmanager
+def _row_of(copy: FirstCopy) -> Iterator[None]:
+    """The changefeed's row says that it is loading, and is refreshed on a thread of its own."""
+    over = threading.Event()
+
+    def refresh() -> None:
+        while True:
+            try:
+                copy.show("loading", SHOWN_FOR_S)
+            except TidelakeError as error:  # the copy meets it too, and says so
+                logger.debug("the changefeed's row is not refreshed: %s", error)
+            if over.wait(SHOWN_FOR_S / 3):
+                return
+
+    thread = threading.Thread(target=refresh, name="copy-row", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        with suppress(TidelakeError):
+            copy.show("stopped", None)
 
 
 class _Shown:

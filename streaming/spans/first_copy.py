@@ -30,6 +30,7 @@ from coordination.errors import Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
+from sinks.control.earlier_owner import ChangefeedState
 from sinks.control.warehouse import ControlTables
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.table_properties import DdlIdentity
@@ -96,6 +97,21 @@ class FirstCopy:
         if is_done:
             shutil.rmtree(self._folder, ignore_errors=True)
         return is_done
+
+    def show(self, state: ChangefeedState, fresh_for_s: float | None) -> None:
+        """Say in the changefeed's row that its tables are copied (``loading``), for so many
+        seconds, or that nobody does it now (``stopped``). A row that has begun stays as it is."""
+        table, id_ = self._tables.changefeeds, self._changefeed.id
+
+        def may(row: ChangefeedRow) -> bool:
+            return not row.term and not row.source_positions
+
+        def shown(row: ChangefeedRow) -> ChangefeedRow:
+            return row.showing(state, None)
+
+        if table.read(id_) is None:
+            table.begin(first_row(self._changefeed))
+        table.show(id_, shown, may=may, fresh_for_s=fresh_for_s)
 
     def run(self) -> None:
         """Copy and load what is not yet; afterwards the changefeed can begin. Raises SourceAway and

@@ -18,6 +18,7 @@ from coordination import failpoint
 from coordination.errors import ConfigError, Stop, TidelakeError
 from coordination.model import TableName
 from sinks.control.warehouse import ControlTables
+from streaming.changefeed.awaited import awaited
 from streaming.source.binlog.commit_clock import from_token
 from streaming.source.binlog.position import BinlogPosition, file_number
 from streaming.spans.first_copy import FirstCopy, TableProgress, only_one
@@ -309,3 +310,21 @@ def test_many_tables_that_need_a_moment_of_their_own(
     stamps = [ts for _, ts in by_place]
     assert stamps == sorted(stamps)
     assert stamps[-1] <= row.max_published_ts
+
+
+def test_the_row_says_that_tables_are_loading_and_then_what_was_loaded(
+    changefeed: Changefeed, tmp_path: Path
+) -> None:
+    table = ControlTables.of(changefeed.sink).changefeeds
+    with closing(FirstCopy(changefeed, tmp_path / "staging")) as copy:
+        copy.show("loading", 30.0)
+        row = table.read("shop")
+        assert row is not None
+        assert (row.state, row.fresh_for_s, row.term) == ("loading", 30.0, 0)
+        assert "being copied" in awaited(row)
+        copy.run()
+        copy.show("loading", 30.0)  # too late
+        row = table.read("shop")
+        assert row is not None
+        assert row.state == "stopped"
+        assert row.source_positions
