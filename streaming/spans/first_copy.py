@@ -42,9 +42,9 @@ from streaming.changefeed.schema_file import read_definitions
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.progress_rows import first_progress
 from streaming.owner.start_point import first_row
-from streaming.source.binlog.commit_clock import Pin, to_token, with_pins
 from streaming.source.binlog.database import Database
 from streaming.source.binlog.source import PART, BinlogSource
+from streaming.source.binlog.walk.commit_clock import Pin, to_token, with_pins
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.spans.load_table import load_table
 from streaming.spans.settled_copy import CopiedFrom, SettledCopy
@@ -168,7 +168,7 @@ class FirstCopy:
     def _row(self, settled: SettledCopy) -> ChangefeedRow:
         """The row of a changefeed that stands at the copy's begin."""
         begin = settled.begin
-        pins = with_pins([Pin(begin.position, begin.ts, is_needed=True)], settled.pins)
+        pins = with_pins([Pin(*begin, above_ts=begin.ts, is_needed=True)], settled.pins)
         return replace(
             first_row(self._changefeed),
             start_ts=begin.ts,

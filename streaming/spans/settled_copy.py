@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from coordination.model import TableName, Ts
-from streaming.source.binlog.commit_clock import Pin, from_token, to_token
+from streaming.source.binlog.walk.commit_clock import Pin, from_token, to_token
 from streaming.source.dump.copy_tables import CopiedTable, copied_table
 from streaming.source.dump.manifest import described, table_from_json
 from streaming.spans.moments import Moment

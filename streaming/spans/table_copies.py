@@ -30,11 +30,11 @@ from sinks.ddl.effects import (
     RenameTable,
 )
 from streaming.changefeed.filter import TableFilter, WriteModes
-from streaming.source.binlog.commit_clock import Pin
 from streaming.source.binlog.database import Database, connected
 from streaming.source.binlog.log_scan import Scanned, scan
 from streaming.source.binlog.position import BinlogPosition, file_number
 from streaming.source.binlog.source import PART, BinlogSource
+from streaming.source.binlog.walk.commit_clock import Pin
 from streaming.source.contract import SourceLost
 from streaming.source.dump.copy_tables import CopiedTable, CopyProgress, copy_tables
 from streaming.source.dump.manifest import described

@@ -72,13 +72,17 @@ class Reading:
         if not is_owners and self._source.is_numbered:
             self._look_at_the_row()
         stored = Stored(self.stored, is_owners)
+        known = place
+        if not is_owners:  # what is read is numbered by what is stored
+            told = self._source.settled(place.shape, place.limits, place.position, stored)
+            known = replace(place, limits=told)
         ends = self._source.reach(self._source.ends(place.shape.parts), stored)
         ends_ms = (time.monotonic() - begun_s) * 1e3
         first_messages = self._context.batch.first_messages if self._is_first else 0
         self._is_first = False
         assert self._reader is not None
         read = self._settled(
-            self._read(self._reader, place, ends, wanted, first_messages=first_messages), stored
+            self._read(self._reader, known, ends, wanted, first_messages=first_messages), stored
         )
         if read is None:
             self._idle.nothing_came(place.position)

@@ -27,15 +27,9 @@ ANSWER_S: Final = 30.0  # for an answer to a question here: none of them reads a
 _AWAY: Final = frozenset(
     {
         *(CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR),
-        *(CR.CR_SERVER_LOST, ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.NORMAL_SHUTDOWN),
-        *(
-            ER.NEW_ABORTING_CONNECTION,
-            ER.ABORTING_CONNECTION,
-            ER.QUERY_INTERRUPTED,
-            1927,
-            4031,
-            4052,
-        ),
+        *(CR.CR_SERVER_LOST, ER.SERVER_SHUTDOWN, ER.NORMAL_SHUTDOWN, ER.QUERY_INTERRUPTED),
+        *(ER.NEW_ABORTING_CONNECTION, ER.ABORTING_CONNECTION, 1927, 4031, 4052),
+        *(ER.CON_COUNT_ERROR, ER.TOO_MANY_USER_CONNECTIONS, ER.USER_LIMIT_REACHED),
     }
 )
 _REFUSED: Final = frozenset(

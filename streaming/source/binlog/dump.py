@@ -28,8 +28,13 @@ _MARIADB_CAPABILITY: Final = 4  # this client knows all of MariaDB's events
 # MariaDB 11's events tell no position within a transaction: it is counted, so none may be left out.
 _SEND_ANNOTATIONS: Final = 2
 _UNREADABLE: Final = 1236  # the server cannot read its log from the position
+_TORN: Final = "truncated in the middle of event"
 PACKET_HEAD_BYTES: Final = 5  # length, number, status
 _RECEIVE_BYTES: Final = 1 << 20
+
+
+class TornFile(SourceLost):
+    """The server was killed while it wrote the last event of the file."""
 
 
 class BinlogDump:
@@ -45,8 +50,9 @@ class BinlogDump:
     ) -> None:
         """Connects."""
         self._settings = settings
+        self._room = bytearray(_RECEIVE_BYTES)
         file = file_name(facts.base_name, begin.number)
-        self._begin = f"{file} position {begin.offset}"
+        self.begin = f"{file} position {begin.offset}"
         heartbeat_ns = int(HEARTBEAT_S * 1e9)
         try:
             self._connection = connected(settings, read_timeout_s=SILENT_S)
@@ -79,18 +85,14 @@ class BinlogDump:
 
     def receive(self, buffer: bytearray) -> None:
         """Append what has come. Blocks until something has."""
-        have = len(buffer)
-        buffer.extend(bytes(_RECEIVE_BYTES))
-        count = 0
         try:
-            with memoryview(buffer) as view, view[have:] as room:
-                count = self._socket.recv_into(room)
+            count = self._socket.recv_into(self._room)
         except OSError as error:
-            raise self._away(str(error)) from error
-        finally:
-            del buffer[have + count :]
+            raise self.away(str(error)) from error
         if not count:
-            raise self._away("it has closed the connection")
+            raise self.away("it has closed the connection")
+        with memoryview(self._room) as room:
+            buffer += room[:count]
 
     def starts(self, buffer: bytearray, begin: int) -> tuple[Offsets, int]:
         """Where the events begin that stand whole in ``buffer``, from the packet at ``begin`` on,
@@ -102,16 +104,17 @@ class BinlogDump:
             return _joined_long(buffer, packets.end)
         if packets.stop is Stop.ERROR:
             raise self._said(*server_error(buffer, packets.end))
-        raise self._away("it sends no more (it shuts down)")
+        raise self.away("it sends no more (it shuts down)")
 
-    def _away(self, why: str) -> SourceAway:
+    def away(self, why: str) -> SourceAway:
         return SourceAway(f"the database at {self._settings.address} sends no binlog: {why}")
 
     def _said(self, code: int, text: str) -> TidelakeError:
         if code == _UNREADABLE:
-            return SourceLost(
+            error = TornFile if _TORN in text else SourceLost
+            return error(
                 f"the database at {self._settings.address} cannot send its binlog from "
-                f"{self._begin}: {text}"
+                f"{self.begin}: {text}"
             )
         return refusal(pymysql.err.OperationalError(code, text), self._settings)
 

@@ -11,13 +11,13 @@ from conf.sources.binlog_uri import BinlogSettings
 from coordination.model import Ts
 from sinks.ddl.effects import Effect
 from sinks.ddl.statements import read_ddl
-from streaming.source.binlog.commit_clock import Pin
 from streaming.source.binlog.database import Database
 from streaming.source.binlog.format.control.statements import query
 from streaming.source.binlog.format.events import event_at
 from streaming.source.binlog.log_tail import LogTail
-from streaming.source.binlog.log_walk import Walked
 from streaming.source.binlog.statement_effect import ddl_of
+from streaming.source.binlog.walk.commit_clock import Pin
+from streaming.source.binlog.walk.log_walk import Walked
 
 STRETCH_BYTES: Final = 16 << 20
 

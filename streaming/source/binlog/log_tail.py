@@ -11,13 +11,16 @@ import numpy as np
 
 from conf.sources.binlog_uri import BinlogSettings
 from streaming.protocols.clocks import latest_ts
-from streaming.source.binlog.commit_clock import Pin
 from streaming.source.binlog.database import ServerFacts
-from streaming.source.binlog.dump import PACKET_HEAD_BYTES, BinlogDump
+from streaming.source.binlog.dump import PACKET_HEAD_BYTES, BinlogDump, TornFile
 from streaming.source.binlog.format.events import Offsets
-from streaming.source.binlog.log_walk import MADE_FOR_US, LogPlace, Walked, seen_to, walk
-from streaming.source.binlog.position import BinlogPosition
+from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition
+from streaming.source.binlog.walk.commit_clock import Pin
+from streaming.source.binlog.walk.event_places import MADE_FOR_US, seen_to
+from streaming.source.binlog.walk.log_walk import LogPlace, Walked, walk
+from streaming.source.contract import SourceLost
 
+STUCK_S: Final = 60.0  # without a step towards the log's end
 LARGE_BYTES: Final = 64 << 20  # a transaction beyond that is handed out before it ends
 
 
@@ -34,13 +37,18 @@ class LogTail:
 
     def __init__(self, settings: BinlogSettings, facts: ServerFacts, begin: Pin) -> None:
         """``begin``: of a whole transaction. Connects; raises what `BinlogDump` raises."""
+        self._settings, self._facts = settings, facts
         at = BinlogPosition.of(begin.position)
-        self._dump = BinlogDump(settings, facts, at)
+        self._made_s = begin.made_s  # of its file, until that is looked at
+        self._begin_at(at, begin.floor_ts)
+
+    def _begin_at(self, at: BinlogPosition, after_ts: int) -> None:
+        self._dump = BinlogDump(self._settings, self._facts, at)
         self._buffer = bytearray()
         self._at: list[Offsets] = []  # events in the buffer
         self._packets_end = 0
         self._seen = at  # where the last event in the buffer ends
-        self.place = LogPlace(number=at.number, offset=at.offset, after_ts=begin.ts)
+        self.place = LogPlace(number=at.number, offset=at.offset, after_ts=after_ts)
 
     def close(self) -> None:
         self._dump.close()
@@ -55,31 +63,66 @@ class LogTail:
         Blocks."""
         most = most_bytes
         while self.place.position < end:
-            self._fill(end, most)
-            if not self._at:
-                continue
-            at = np.concatenate(self._at)
-            data = bytes(self._buffer[: self._packets_end])
-            walked = walk(
-                data,
-                at,
-                self.place,
-                pins=pins,
-                latest=latest_ts(time.time() * 1e3),
-                may_cut=len(data) >= LARGE_BYTES,
-            )
-            self.place = walked.place
-            if walked.count:
-                self._drop(at, walked.count)
-                return Stretch(data, walked)
-            most = max(2 * most, len(data) + most_bytes)  # its transaction is larger
+            torn = self._fill(end, most)
+            if self._at:
+                at, data = np.concatenate(self._at), bytes(self._buffer[: self._packets_end])
+                walked = walk(
+                    data,
+                    at,
+                    self.place,
+                    pins=pins,
+                    latest=latest_ts(time.time() * 1e3),
+                    end=end,
+                    may_cut=len(data) >= LARGE_BYTES,
+                    is_torn_file=torn is not None,
+                )
+                self._check_file(walked.made_s)
+                self.place = walked.place
+                if walked.count:
+                    self._drop(at, walked.count)
+                    return Stretch(data, walked)
+                most = max(2 * most, len(data) + most_bytes)  # its transaction is larger
+            if torn is not None:
+                if BinlogPosition.of(end).number <= self.place.number:
+                    raise torn  # there is no next file
+                self._go_to_next_file()
         return None
 
-    def _fill(self, end: int, most_bytes: int) -> None:
-        self._look()
-        while int(self._seen) < end and len(self._buffer) < most_bytes:
-            self._dump.receive(self._buffer)
+    def _check_file(self, made_s: int) -> None:
+        """Raise SourceLost if the file is not the one of the pin at which this tail begins."""
+        if not made_s:
+            return  # its head has not come yet
+        expected_s, self._made_s = self._made_s, 0
+        if expected_s not in (0, made_s):
+            raise SourceLost(
+                f"the binlog {self._dump.begin} is another one than the one that was read: the log "
+                "was begun anew (RESET MASTER, or a restored backup). Copy the tables anew into "
+                "another warehouse"
+            )
+
+    def _go_to_next_file(self) -> None:
+        """The server has rolled back the transaction whose event it had not written to its end, and
+        goes on in its next file."""
+        self._dump.close()
+        self._begin_at(BinlogPosition(self.place.number + 1, FIRST_OFFSET), self.place.after_ts)
+
+    def _fill(self, end: int, most_bytes: int) -> TornFile | None:
+        """The error where the server can send nothing more of the file."""
+        until_s = time.monotonic() + STUCK_S
+        try:
             self._look()
+            while int(self._seen) < end and len(self._buffer) < most_bytes:
+                before = self._seen
+                self._dump.receive(self._buffer)
+                self._look()
+                is_amid = len(self._buffer) > self._packets_end  # of a large event
+                if self._seen != before or is_amid:
+                    until_s = time.monotonic() + STUCK_S
+                elif time.monotonic() > until_s:
+                    raise self._dump.away("it does not come to the end that it tells")
+        except TornFile as torn:
+            return torn
+        return None
 
     def _look(self) -> None:
         """Note the events that stand whole in the buffer."""

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from conf.sources.binlog_uri import BinlogSettings
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
-from streaming.source.binlog.commit_clock import Pin, pin_at, to_token
 from streaming.source.binlog.database import Database
 from streaming.source.binlog.format.blocks import Slice, row_blocks
 from streaming.source.binlog.format.control.statements import query
@@ -22,9 +21,10 @@ from streaming.source.binlog.format.faults import BadEvent, Refused
 from streaming.source.binlog.format.type_codes import EventType
 from streaming.source.binlog.limits import BinlogLimits
 from streaming.source.binlog.log_tail import LogTail, Stretch
-from streaming.source.binlog.log_walk import Walked
 from streaming.source.binlog.slice_task import SliceTask
 from streaming.source.binlog.statement_effect import ddl_of
+from streaming.source.binlog.walk.commit_clock import Pin, pin_at, to_token
+from streaming.source.binlog.walk.log_walk import Damaged, RefusedAt, Walked
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities
 from streaming.source.limits import Limits
@@ -60,6 +60,7 @@ class BinlogReader:
         self._part = part
         self._start_ts = start_ts
         self._tail: LogTail | None = None
+        self._pins: list[Pin] = []  # of the tail, since the last end of a whole transaction
         self._job = BlockJob(spark, name=name, source="the binlog")
 
     def close(self) -> None:
@@ -67,7 +68,7 @@ class BinlogReader:
         self._job.close()
 
     def _end_tail(self) -> None:
-        tail, self._tail = self._tail, None
+        tail, self._tail, self._pins = self._tail, None, []
         if tail is not None:
             tail.close()
 
@@ -97,8 +98,13 @@ class BinlogReader:
             return list(self._blocks(first, end, wanted, limits, first_messages or messages))
         except BadEvent as error:
             self._end_tail()
-            where = self._database.name_of(first)
+            at = error.position if isinstance(error, Damaged) else first
+            where = self._database.name_of(at)
             raise ReadFailed(f"the binlog from {where} on cannot be read: {error}") from error
+        except RefusedAt as error:
+            self._end_tail()
+            where = self._database.name_of(error.position)
+            raise Refused(f"the binlog has at {where} {error.what}") from error
         except BaseException:
             self._end_tail()  # what it has taken from its connection is not handed over
             raise
@@ -108,7 +114,6 @@ class BinlogReader:
     ) -> Iterator[Block]:
         tail = self._tail_at(first, limits)
         most = min(READ_BYTES, messages * EVENT_BYTES)
-        pins: list[Pin] = []
         slices: list[Slice] = []
         seen = size = 0
         while tail.place.position <= first or (size < most and tail.place.position < end):
@@ -116,7 +121,7 @@ class BinlogReader:
             if stretch is None:
                 break
             walked = stretch.walked
-            pins += walked.pins
+            self._pins += walked.pins
             size += len(stretch.data)
             seen += len(walked.at) + len(walked.statements)
             slices += self._slices(stretch, first)
@@ -125,7 +130,8 @@ class BinlogReader:
         yield from self._decoded(slices, wanted)
         place = tail.place
         if not place.open_ts:
-            pins.append(Pin(place.position, place.after_ts))
+            pin = Pin(place.position, place.after_ts, made_s=place.made_s)
+            pins, self._pins = [*self._pins, pin], []
             yield Block(
                 kind=Kind.WATERMARK,
                 part=self._part,

@@ -15,6 +15,7 @@ import pyarrow as pa
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.model import TSO_LOGICAL_BITS, Ts
 from streaming.source.binlog.database import Database
+from streaming.source.binlog.kept_files import kept, refuse_a_hole
 from streaming.source.binlog.limits import BinlogLimits
 from streaming.source.binlog.log_tail import event_bytes
 from streaming.source.binlog.position import BinlogPosition, file_number
@@ -55,6 +56,7 @@ class BinlogSource:
         self._database = Database(settings)
         self._sizes: dict[int, int] = {}  # bytes of a binlog file, by its number
         self._looked = 0, 0.0  # the log's end, and the time just before it was asked for
+        self._read_to = 0
         self._proposed_ms = 0.0  # of the last proposal of an idle log
 
     def close(self) -> None:
@@ -88,10 +90,13 @@ class BinlogSource:
                 "for longer (binlog_expire_logs_seconds), and copy the tables anew into another "
                 "warehouse"
             )
-        if at > int(end):
+        self._check_end(at, int(end))
+
+    def _check_end(self, at: int, end: int) -> None:
+        if at > end:
             raise SourceLost(
                 f"the binlog {self._named(at)} is needed, and {self._settings.address} ends at "
-                f"{self._named(int(end))}: its log was begun anew (RESET MASTER, or a restored "
+                f"{self._named(end)}: its log was begun anew (RESET MASTER, or a restored "
                 "backup). Copy the tables anew into another warehouse"
             )
 
@@ -101,9 +106,17 @@ class BinlogSource:
         return self.beginnings(shape.parts)
 
     def refuse_a_hole(
-        self, first: Positions, *, checkpoint_ts: int, reached_ts: int | None
+        self,
+        first: Positions,
+        *,
+        checkpoint_ts: int,
+        reached_ts: int | None,  # noqa: ARG002
     ) -> None:
-        """A start without a time takes what the server has."""
+        """A start without a time takes what the server has, and one with a position what is
+        there."""
+        if PART in first and checkpoint_ts and self._settings.binlog_name is None:
+            at = BinlogPosition.of(first[PART])
+            refuse_a_hole(self._settings, self._database, at, checkpoint_ts)
 
     def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
         """Where an incremental task begins: at ``binlog-name`` and ``binlog-pos``, or else at the
@@ -117,6 +130,7 @@ class BinlogSource:
     def ends(self, parts: Iterable[str]) -> dict[str, int]:
         at_ms = time.time() * 1e3
         end = int(self._database.end())
+        self._check_end(self._read_to, end)
         self._looked = end, at_ms
         return dict.fromkeys(parts, end)
 
@@ -136,7 +150,8 @@ class BinlogSource:
         if not stored.is_ours:
             return limits
         end, at_ms = self._looked
-        if position.get(PART) != end or at_ms < self._proposed_ms + IDLE_MS:
+        self._read_to = position.get(PART, 0)
+        if self._read_to != end or at_ms < self._proposed_ms + IDLE_MS:
             return limits
         self._proposed_ms = at_ms
         return limits.idle_at(Ts(int(at_ms - OWN_TIME_MS) << TSO_LOGICAL_BITS))
@@ -160,8 +175,10 @@ class BinlogSource:
         ((now_s,),) = self._database.ask("SELECT UNIX_TIMESTAMP(NOW(3))")
         return SourceClock(newest_ms=float(now_s) * 1e3)
 
-    def kept(self, positions: Positions) -> Kept | None:  # noqa: ARG002
-        return None
+    def kept(self, positions: Positions) -> Kept | None:
+        if PART not in positions:
+            return None
+        return kept(self._settings, self._database, BinlogPosition.of(positions[PART]))
 
     def raw(self, places: Places, identities: Identities) -> Iterator[pa.Table]:
         self.check_identities(identities, self.shape())

@@ -19,8 +19,8 @@ from coordination.errors import ConfigError, Stop, TidelakeError
 from coordination.model import TableName
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.awaited import awaited
-from streaming.source.binlog.commit_clock import from_token
 from streaming.source.binlog.position import BinlogPosition, file_number
+from streaming.source.binlog.walk.commit_clock import from_token
 from streaming.spans.first_copy import FirstCopy, TableProgress, only_one
 from tests.acceptance.processes import await_
 from tests.services.database_server import DatabaseServer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.source.binlog.commit_clock import Pin, to_token
 from streaming.source.binlog.limits import BinlogLimits
+from streaming.source.binlog.walk.commit_clock import Pin, to_token
 
 PART = "binlog"
 
@@ -45,10 +45,30 @@ def test_a_restart_knows_the_numbers_from_where_it_begins() -> None:
     assert again.pins == before.pins
 
 
+def test_what_a_time_that_is_not_believed_has_numbered_counts_when_it_is_stored() -> None:
+    """A restart with another clock would believe it, and number otherwise."""
+    limits = read(begun(), 200, Pin(200, 50))
+    limits = read(limits, 300, Pin(280, 52, is_needed=True), Pin(300, 60))
+    assert limits.global_ts == 51
+    stored = limits.to_record()[PART]
+    limits = read(limits, 400, Pin(400, 70, is_needed=True), Pin(400, 70))
+    limits = limits.with_stored(stored)
+    assert limits.global_ts == 61
+    assert limits.with_stored(limits.to_record()[PART]).global_ts == 71
+
+
+def test_a_log_that_is_idle_for_longer_has_one_pin() -> None:
+    limits = read(begun(), 200, Pin(200, 50)).idle_at(Ts(90))
+    stored = limits.to_record()[PART]
+    limits = limits.idle_at(Ts(95))
+    assert limits.with_stored(stored).global_ts == 51
+    assert limits.with_stored(limits.to_record()[PART]).global_ts == 96
+
+
 def test_an_idle_log_moves_the_limit_when_its_pin_is_stored() -> None:
     limits = read(begun(), 200, Pin(200, 50)).idle_at(Ts(90))
     assert limits.global_ts == 51
-    assert limits.numbering[-1] == Pin(200, 90, is_needed=True)
+    assert limits.numbering[-1] == Pin(200, 50, above_ts=90, is_needed=True)
     recorded = limits.to_record()[PART]
     assert recorded.ts == 51
     assert limits.with_stored(None) == limits
@@ -61,8 +81,9 @@ def test_an_idle_log_moves_the_limit_when_its_pin_is_stored() -> None:
 def test_what_comes_behind_an_idle_log_is_above_its_pin_stored_or_not() -> None:
     idle = read(begun(), 200, Pin(200, 50)).idle_at(Ts(90))
     limits = read(idle, 300, Pin(300, 91))
-    assert limits.global_ts == 92
-    assert Pin(200, 90, is_needed=True) in limits.pins
+    assert limits.global_ts == 51
+    assert limits.with_stored(limits.to_record()[PART]).global_ts == 92
+    assert Pin(200, 50, above_ts=90, is_needed=True) in limits.numbering
 
 
 def test_a_first_reading_of_an_idle_log_has_a_limit_too() -> None:
@@ -82,4 +103,4 @@ def test_another_capture_keeps_to_what_the_owner_has_stored() -> None:
     assert other.global_ts == 0  # it has not read that far
     assert read(other, 200).global_ts == 91
     assert read(other, 300).global_ts == 92
-    assert {*owners.pins} <= {*other.numbering}
+    assert {*owners.numbering} <= {*other.numbering}

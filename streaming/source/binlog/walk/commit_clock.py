@@ -7,10 +7,11 @@ time that is later than the reader's clock and a bound is not believed: the tran
 the commit-ts before it + 1. So a commit-ts is a function of the bytes and of where the numbering
 began, but for these; so *pins* are stored, from which numbering goes on to the same numbers:
 
-    Pin(position, ts): all before ``position`` is at or below ``ts``, the next one is above
+    Pin(position, ts, above_ts): all before ``position`` is at or below ``ts``; all from there on is
+                                 above ``above_ts`` too, where an idle log was passed (`limits.py`)
 
-Numbering from a pin takes up each later pin that it passes. Nothing that lies before a pin gets
-more than the pin's ts.
+Numbering from a pin takes up each later pin that it passes. No own time before a pin is believed
+that is above the pin's ts.
 """
 
 from __future__ import annotations
@@ -34,21 +35,28 @@ MOST_PINS: Final = 32
 class Pin(NamedTuple):
     position: int
     ts: int
+    above_ts: int = 0
     is_needed: bool = False  # numbering cannot do without: bytes do not tell it
+    made_s: int = 0  # when its file was begun, by the server's clock; 0: not known
+
+    @property
+    def floor_ts(self) -> int:
+        """The next transaction is above it."""
+        return max(self.ts, self.above_ts)
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """``commit_ts`` by transaction, and the pins beside those whose time is not believed."""
+    """``commit_ts`` by transaction, and which of them have a time that is not believed."""
 
     commit_ts: Numbers
-    pins: tuple[Pin, ...]
+    unbelieved: Numbers  # their places in ``commit_ts``
 
 
 def numbered(
-    begins: Numbers, ends: Numbers, own_ms: Numbers, *, after: int, pins: Sequence[Pin], latest: Ts
+    begins: Numbers, own_ms: Numbers, *, after: int, pins: Sequence[Pin], latest: Ts
 ) -> Numbered:
-    """Number the transactions that lie between these positions, in order.
+    """Number the transactions that begin at these positions, in order.
 
     ``own_ms``: their own times, in ms since 1970. ``after``: the commit-ts before the first.
     ``pins``: the known ones. ``latest``: no own time above it is believed.
@@ -61,16 +69,24 @@ def numbered(
         if stop > at:
             found.append(_stretch(own[at:stop], after, min(latest, pin.ts)))
             after, at = int(found[-1][-1]), stop
-        if stop or (len(begins) and pin.position == begins[0]):
-            after = max(after, pin.ts)
-    last = own[at:]
-    found.append(_stretch(last, after, latest))
-    made: list[Pin] = []
-    for each in np.flatnonzero(last > latest).tolist():
-        before = int(found[-1][each - 1]) if each else after
-        made.append(Pin(int(begins[at + each]), before, is_needed=True))
-        made.append(Pin(int(ends[at + each]), int(found[-1][each]), is_needed=True))
-    return Numbered(np.concatenate(found), tuple(made))
+        if at == len(begins):
+            break
+        after = max(after, pin.floor_ts)
+    found.append(_stretch(own[at:], after, latest))
+    return Numbered(np.concatenate(found), at + np.flatnonzero(own[at:] > latest))
+
+
+def needed_pins(ends: Numbers, made: Numbered, own_ms: Numbers, open_end: int) -> tuple[Pin, ...]:
+    """The pins without which a later reading would believe some of these times. ``ends``: where
+    each transaction ends; from ``open_end`` on it has not ended yet. One pin stands for all before
+    it whose own times are above its ts."""
+    ended = made.unbelieved[ends[made.unbelieved] < open_end]
+    if not len(ended):
+        return ()
+    last = int(ended[-1])
+    is_below = (own_ms[ended] << TSO_LOGICAL_BITS) <= made.commit_ts[last]
+    chosen = dict.fromkeys([*ended[is_below].tolist(), last])
+    return tuple(Pin(int(ends[i]), int(made.commit_ts[i]), is_needed=True) for i in chosen)
 
 
 def _stretch(own: Numbers, after: int, latest: int) -> Numbers:
@@ -86,14 +102,19 @@ def pin_at(pins: Sequence[Pin], position: int) -> Pin | None:
 
 
 def with_pins(pins: Sequence[Pin], more: Sequence[Pin]) -> tuple[Pin, ...]:
-    """Both, by position; of one position the pin with the later ts. There are no more than
-    `MOST_PINS`, and twice as many needed ones: they lie closer the nearer they are to the last
-    one, so that a reading that begins between two of them has little to pass over."""
+    """Both, by position; of one position what both say. There are no more than `MOST_PINS`, and
+    twice as many needed ones: they lie closer the nearer they are to the last one, so that a
+    reading that begins between two of them has little to pass over."""
     by_position: dict[int, Pin] = {}
     for pin in (*pins, *more):
         known = by_position.get(pin.position, pin)
-        ts, is_needed = max(known.ts, pin.ts), known.is_needed or pin.is_needed
-        by_position[pin.position] = Pin(pin.position, ts, is_needed)
+        by_position[pin.position] = Pin(
+            pin.position,
+            min(known.ts, pin.ts),
+            max(known.above_ts, pin.above_ts),
+            known.is_needed or pin.is_needed,
+            max(known.made_s, pin.made_s),
+        )
     kept = sorted(by_position.values())
     needed = [pin for pin in kept if pin.is_needed]
     for pin in needed[: -2 * MOST_PINS]:  # so old that no reading begins before them
@@ -114,9 +135,12 @@ def with_pins(pins: Sequence[Pin], more: Sequence[Pin]) -> tuple[Pin, ...]:
 
 
 def to_token(pins: Sequence[Pin]) -> str:
-    return json.dumps([[*pin[:2], int(pin.is_needed)] for pin in pins], separators=(",", ":"))
+    return json.dumps([list(map(int, pin)) for pin in pins], separators=(",", ":"))
 
 
 def from_token(token: str) -> tuple[Pin, ...]:
     """Raises ValueError for another text than `to_token` makes."""
-    return tuple(Pin(at, ts, bool(needed)) for at, ts, needed in json.loads(token or "[]"))
+    read = json.loads(token or "[]")
+    return tuple(
+        Pin(at, ts, above_ts, bool(needed), made_s) for at, ts, above_ts, needed, made_s in read
+    )

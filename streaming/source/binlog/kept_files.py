@@ -1,0 +1,91 @@
+"""Binlog files that the server has deleted, or will delete.
+
+A server deletes a file when it is older than ``binlog_expire_logs_seconds`` (or
+``expire_logs_days``). A file's age counts from when the server went on to the next one, so it never
+deletes the one that it writes. ``max_binlog_total_size`` of MariaDB is not looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from conf.sources.binlog_uri import BinlogSettings
+from coordination.model import TSO_LOGICAL_BITS, tso_time
+from streaming.protocols.clocks import AHEAD_MS
+from streaming.source.binlog.database import Database
+from streaming.source.binlog.log_tail import event_bytes
+from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition
+from streaming.source.contract import Kept, SourceLost
+
+WARN_BELOW: Final = 0.5  # a part of the time
+_SECONDS: Final = "binlog_expire_logs_seconds"
+_DAYS: Final = "expire_logs_days"
+_PURGES: Final = "binlog_expire_logs_auto_purge"  # MySQL's
+_DAY_S: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """After so long the server deletes a file."""
+
+    variable: str
+    after_s: float
+
+    @staticmethod
+    def of(variables: dict[str, str]) -> Expiry | None:
+        """None: never."""
+        if variables.get(_PURGES, "ON").upper() == "OFF":
+            return None
+        for variable, unit_s in ((_SECONDS, 1), (_DAYS, _DAY_S)):
+            if after_s := float(variables.get(variable, 0)) * unit_s:
+                return Expiry(variable=variable, after_s=after_s)
+        return None
+
+    def kept(self, name: str, age_s: float) -> Kept:
+        """``name``: of the needed file; ``age_s``: since the server has gone on to the next."""
+        left_s = max(0.0, self.after_s - age_s)
+        if left_s > self.after_s * WARN_BELOW:
+            return Kept(left_s=left_s, concern=None)
+        return Kept(
+            left_s=left_s,
+            concern=f"the binlog file {name}: more than half of {self.variable} "
+            f"({self.after_s / 3600:.3g} h) has passed since the server went on to the next file, "
+            "and changes in it are still needed. A file that the server deletes before it is "
+            f"applied is lost to this changefeed: make {self.variable} larger, or reading faster",
+        )
+
+
+def kept(settings: BinlogSettings, database: Database, at: BinlogPosition) -> Kept | None:
+    """How long the server keeps what lies at this position. Blocks; raises SourceAway."""
+    expiry = Expiry.of(database.variables(_SECONDS, _DAYS, _PURGES))
+    if expiry is None or at.number >= database.end().number:
+        return None
+    ((now_s,),) = database.ask("SELECT UNIX_TIMESTAMP()")
+    next_s = begun_s(settings, database, at.number + 1)
+    name = database.name_of(int(at)).partition(" ")[0]
+    return expiry.kept(name, float(now_s) - next_s)
+
+
+def refuse_a_hole(
+    settings: BinlogSettings, database: Database, first: BinlogPosition, checkpoint_ts: int
+) -> None:
+    """Raise SourceLost unless all changes above the checkpoint lie at or behind ``first``, which is
+    the first position that the server has. Blocks; raises SourceAway."""
+    if first.number <= 1:
+        return
+    # A transaction in an earlier file may have a time that is as far ahead as one is believed.
+    safe_ts = int(begun_s(settings, database, first.number) * 1e3 + AHEAD_MS) << TSO_LOGICAL_BITS
+    if checkpoint_ts < safe_ts:
+        raise SourceLost(
+            f"{settings.address} has its binlog from {database.name_of(int(first))} on, and has "
+            "deleted what came before: changes above the start-ts may be missing. Give a start-ts "
+            f"of {safe_ts} ({tso_time(safe_ts):%Y-%m-%d %H:%M:%S} UTC) or later, or say with "
+            "binlog-name and binlog-pos where to begin"
+        )
+
+
+def begun_s(settings: BinlogSettings, database: Database, number: int) -> float:
+    """When the server began a file, by its own clock (s since 1970)."""
+    head = event_bytes(settings, database.facts(), BinlogPosition(number, FIRST_OFFSET))
+    return float(int.from_bytes(head[:4], "little"))

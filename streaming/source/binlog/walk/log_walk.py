@@ -1,0 +1,340 @@
+"""Events of the log in their order: where each lies, which transaction it belongs to, and the
+commit-ts of that. Pure.
+
+    bytes of a connection ──walk(place)──► `Walked`: events with positions and commit-ts,
+                                           statements, pins, and the place behind them
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from coordination.model import Ts
+from streaming.source.binlog.format.control.files import format_description
+from streaming.source.binlog.format.control.gtids import mysql_gtid
+from streaming.source.binlog.format.control.transactions import (
+    GroupKind,
+    Transactions,
+    transactions,
+)
+from streaming.source.binlog.format.events import (
+    HEADER_BYTES,
+    Events,
+    Offsets,
+    event_at,
+    events_of,
+    words_of,
+)
+from streaming.source.binlog.format.faults import CHECKSUM, BadEvent, Refused
+from streaming.source.binlog.format.type_codes import (
+    GTIDS,
+    INFLATED,
+    ROW_EVENTS,
+    EventType,
+    RowsFlag,
+)
+from streaming.source.binlog.position import (
+    FIRST_OFFSET,
+    OFFSET_BITS,
+    BinlogPosition,
+)
+from streaming.source.binlog.walk.commit_clock import (
+    Numbered,
+    Numbers,
+    Pin,
+    needed_pins,
+    numbered,
+    pin_at,
+)
+from streaming.source.binlog.walk.event_places import places
+
+_OF_ROWS: Final = (
+    *(EventType.TABLE_MAP, EventType.TRANSACTION_PAYLOAD, EventType.PARTIAL_UPDATE_ROWS),
+    *ROW_EVENTS,
+    *INFLATED,
+)
+_NO_END: Final = 1 << 62
+
+
+_TORN: Final = (
+    "a transaction of more than 64 MiB was torn when the server was killed, and a part of it is "
+    "read already: begin behind it, in the server's next binlog file"
+)
+
+
+class RefusedAt(Refused):
+    def __init__(self, what: str, position: int) -> None:
+        super().__init__(what)
+        self.what = what
+        self.position = position
+
+
+class Damaged(BadEvent):
+    """An event that tells how the log goes on was changed."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__("the CRC32 of its event is wrong: its bytes were changed", CHECKSUM)
+        self.position = position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPlace:
+    """Where the walk goes on. ``after_ts``: the commit-ts of the last transaction; ``open_ts``: of
+    the one that is begun, 0 for none, with the TABLE_MAPs that hold in it; ``is_unbelieved``: its
+    own time is not believed. ``checksum``: whether events end in a CRC32; None: the file's head
+    comes first, and says so, and ``made_s``: when the file was begun."""
+
+    number: int
+    offset: int
+    after_ts: int
+    open_ts: int = 0
+    is_unbelieved: bool = False
+    maps: tuple[bytes, ...] = ()
+    checksum: bool | None = None
+    made_s: int = 0
+
+    @property
+    def position(self) -> int:
+        return int(BinlogPosition(self.number, self.offset))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Walked:
+    """The first ``count`` events. ``at``, ``position`` and ``commit_ts`` are of those that are
+    about rows; ``statements``: where each stands, with its position and commit-ts. ``maps``:
+    TABLE_MAPs that hold where the first begins."""
+
+    count: int
+    at: Offsets
+    position: Numbers
+    commit_ts: Numbers
+    statements: list[tuple[int, int, int]]
+    maps: tuple[bytes, ...]
+    checksum: bool
+    made_s: int  # when the file was begun in which the first event lies
+    pins: tuple[Pin, ...]
+    place: LogPlace
+    rolled_back: int = 0  # transactions
+
+
+def walk(
+    data: bytes,
+    at: Offsets,
+    place: LogPlace,
+    *,
+    pins: Sequence[Pin],
+    latest: Ts,
+    end: int = _NO_END,
+    may_cut: bool = False,
+    is_torn_file: bool = False,
+) -> Walked:
+    """Walk to the end of the last whole transaction; with ``may_cut`` to the last event. Nothing
+    from the position ``end`` on is walked, where a transaction begins.
+
+    ``is_torn_file``: nothing more of the file can be read.
+    ``at``: where each event begins in ``data``. ``pins`` and ``latest`` as for `numbered`. Raises
+    BadEvent for bytes that are no event, and Refused."""
+    first, place, events, is_file_end = _events(data, at, place)
+    number, offset, ends = places(events, BinlogPosition(place.number, place.offset))
+    position = number << OFFSET_BITS | offset
+    if place.checksum:
+        _check_control(data, events, position)
+    groups = transactions(events, is_inside=bool(place.open_ts))
+    _refuse_prepared(groups, position)
+    is_torn = _torn(groups, events, is_last=is_torn_file or is_file_end)
+    if is_torn[:1].any() and place.open_ts:
+        raise Refused(_TORN)
+    is_open = groups.open < len(events) and not is_torn[groups.open]
+    stop = int(np.searchsorted(position[:-1], end))
+    count = min(stop, groups.open if is_open and not may_cut else len(events))
+    own_ms, gtids = _own_times(data, events, count)
+    own_ms[is_torn[gtids]] = 0
+    stamps = numbered(position[gtids], own_ms, after=place.after_ts, pins=pins, latest=latest)
+    nth = np.searchsorted(gtids, np.arange(count), side="right") - 1
+    commit_ts = np.append(stamps.commit_ts, place.open_ts)[nth]  # -1: the open one
+    last_ts = int(stamps.commit_ts[-1]) if len(gtids) else place.after_ts
+    last_pin = pin_at(pins, int(position[count])) or Pin(0, 0)  # of an idle log, say
+    rows = _rows(groups, events, ~is_torn[:count])
+    open_ts = int(commit_ts[-1]) if is_open and count > groups.open else 0
+    return Walked(
+        count=first + count,
+        at=events.at[rows],
+        position=position[rows],
+        commit_ts=commit_ts[rows],
+        statements=[
+            (int(events.at[each]), int(position[each]), int(commit_ts[each]))
+            for each in groups.statements[groups.statements < count].tolist()
+        ],
+        maps=place.maps,
+        checksum=bool(place.checksum),
+        made_s=place.made_s,
+        pins=(
+            *_end_of_open(place, groups, number, ends),
+            *needed_pins(_ends(groups, gtids, number, ends), stamps, own_ms, _NO_END),
+        ),
+        place=LogPlace(
+            number=int(number[count]),
+            offset=int(offset[count]),
+            after_ts=max(last_ts, last_pin.floor_ts),
+            open_ts=open_ts,
+            is_unbelieved=bool(open_ts) and _is_open_unbelieved(place, stamps, len(gtids)),
+            maps=_maps(events, count, place.maps) if open_ts else (),
+            checksum=None if is_file_end and count == len(events) else place.checksum,
+            made_s=_made_s(events, count, place.made_s),
+        ),
+        rolled_back=int((groups.kind == GroupKind.ROLLED_BACK).sum()),
+    )
+
+
+def _rows(groups: Transactions, events: Events, counts: npt.NDArray[np.bool_]) -> Offsets:
+    """The events about rows among the first ones, which count, where they were committed."""
+    is_row = np.isin(events.kind[: len(counts)], _OF_ROWS) & counts
+    for group in np.flatnonzero(groups.kind == GroupKind.ROLLED_BACK).tolist():
+        is_row[groups.first[group] : groups.last[group] + 1] = False
+    return np.flatnonzero(is_row)
+
+
+def _events(data: bytes, at: Offsets, place: LogPlace) -> tuple[int, LogPlace, Events, bool]:
+    """How many of the events come before those of the file; the place with what the file's head
+    says; the events, and whether the next file begins behind them, whose events end otherwise."""
+    first, checksum, made_s = _head(data, at, place)
+    place = replace(place, checksum=checksum, made_s=made_s)
+    assert checksum is not None or first == len(at)
+    events, bad = events_of(data, at[first:], checksum=bool(checksum), checks_crc=False)
+    if bad:
+        raise bad[0][2]
+    stop = _checksum_changes(data, events, bool(checksum))
+    if stop is None:
+        return first, place, events, False
+    return first, place, events.take(np.arange(stop)), True
+
+
+def _head(data: bytes, at: Offsets, place: LogPlace) -> tuple[int, bool | None, int]:
+    """How many events come before the file's head, with it; what it says of checksums, and when the
+    file was begun."""
+    if place.checksum is not None:
+        return 0, place.checksum, place.made_s
+    for nth, begin in enumerate(at.tolist()):
+        if data[begin + 4] == EventType.FORMAT_DESCRIPTION:
+            head = event_at(data, begin, checksum=False)
+            # The head of a file that is read from its beginning lies in it.
+            is_first = place.offset == FIRST_OFFSET
+            count = nth if is_first else nth + 1
+            return count, format_description(head).checksum, head.time_s
+    return len(at), None, 0
+
+
+def _made_s(events: Events, count: int, before_s: int) -> int:
+    heads = np.flatnonzero(events.kind[:count] == EventType.FORMAT_DESCRIPTION)
+    if not len(heads):
+        return before_s
+    at = int(events.at[heads[-1]])
+    return int.from_bytes(events.data[at : at + 4].tobytes(), "little")
+
+
+def _checksum_changes(data: bytes, events: Events, checksum: bool) -> int | None:
+    """The first event of a file whose events end otherwise."""
+    for nth in np.flatnonzero(events.kind == EventType.FORMAT_DESCRIPTION).tolist():
+        told = format_description(event_at(data, int(events.at[nth]), checksum=False))
+        if told.checksum != checksum:
+            return int(nth)
+    return None
+
+
+def _refuse_prepared(groups: Transactions, position: Numbers) -> None:
+    kinds = (GroupKind.XA_PREPARED, GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK)
+    if len(found := groups.first[np.isin(groups.kind, kinds)]):
+        raise RefusedAt(
+            "an XA transaction, which is not read yet: let applications use plain transactions, "
+            "and begin behind it",
+            int(position[found[0]]),
+        )
+
+
+def _torn(groups: Transactions, events: Events, *, is_last: bool) -> npt.NDArray[np.bool_]:
+    """Events of transactions that do not end, though the log goes on behind them: the server was
+    killed while it wrote them, and has rolled them back. ``is_last``: behind these events the next
+    file begins."""
+    kind = events.kind
+    depth = np.zeros(len(events) + 1, np.int64)
+    np.add.at(depth, groups.first, 1)
+    np.add.at(depth, groups.last + 1, -1)
+    is_torn: npt.NDArray[np.bool_] = np.cumsum(depth[:-1]) == 0
+    if not (is_last or (kind[groups.open :] == EventType.FORMAT_DESCRIPTION).any()):
+        is_torn[groups.open :] = False
+    return is_torn
+
+
+def _check_control(data: bytes, events: Events, position: Numbers) -> None:
+    """Raise Damaged for an event that tells how the log goes on, and has a wrong checksum. Rows are
+    looked at where they are decoded."""
+    view, crc = memoryview(data), zlib.crc32
+    is_row = np.isin(events.kind, (*_OF_ROWS, EventType.FORMAT_DESCRIPTION))
+    control = np.flatnonzero(~is_row)
+    ranges = zip(events.at[control].tolist(), events.end[control].tolist(), strict=True)
+    found = np.array([crc(view[at:end]) for at, end in ranges], np.uint32)
+    wrong = control[found != words_of(events.data, "<u4")[events.end[control]]]
+    if len(wrong):
+        raise Damaged(int(position[wrong[0]]))
+
+
+def _own_times(data: bytes, events: Events, count: int) -> tuple[Numbers, Offsets]:
+    """The own time of each transaction that begins among the first ``count`` events, in ms, and its
+    GTID event."""
+    gtids = np.flatnonzero(np.isin(events.kind[:count], GTIDS))
+    kind, at = events.kind[gtids], events.at[gtids]
+    own_ms = words_of(events.data, "<u4")[at].astype(np.int64) * 1_000
+    for nth in np.flatnonzero(kind == EventType.GTID_TAGGED).tolist():
+        mysql_gtid(event_at(data, int(at[nth]), checksum=False))  # refuses it
+    is_mysql = kind != EventType.MARIADB_GTID
+    if is_mysql.any():
+        words = words_of(events.data, "<u8")
+        body, end = at + HEADER_BYTES, events.end[gtids]
+        has_times = is_mysql & (body + 42 + 7 <= end)
+        immediate = words[np.where(has_times, body + 42, 0)].astype(np.int64) & ((1 << 56) - 1)
+        has_original = has_times & (immediate >> 55 == 1) & (body + 49 + 7 <= end)
+        original = words[np.where(has_original, body + 49, 0)].astype(np.int64) & ((1 << 56) - 1)
+        us = np.where(has_original, original, immediate & ((1 << 55) - 1))
+        own_ms = np.where(has_times, us // 1_000, own_ms)
+    return own_ms, gtids
+
+
+def _ends(groups: Transactions, gtids: Offsets, number: Numbers, end: Numbers) -> Numbers:
+    """Where the transaction of each GTID ends; `_NO_END` for one that does not end here."""
+    ends = np.full(len(gtids), _NO_END, np.int64)
+    begun = np.isin(groups.first, gtids)  # one that began earlier has its number
+    last = groups.last[begun]
+    ends[np.searchsorted(gtids, groups.first[begun])] = number[last] << OFFSET_BITS | end[last]
+    return ends
+
+
+def _end_of_open(place: LogPlace, groups: Transactions, number: Numbers, end: Numbers) -> list[Pin]:
+    """The pin behind the transaction that was open, if its own time is not believed."""
+    if not place.is_unbelieved or not len(groups.first) or groups.first[0] != 0:
+        return []
+    last = groups.last[0]
+    at = int(number[last]) << OFFSET_BITS | int(end[last])
+    return [Pin(at, place.open_ts, is_needed=True)]
+
+
+def _is_open_unbelieved(place: LogPlace, stamps: Numbered, count: int) -> bool:
+    if not count:
+        return place.is_unbelieved
+    return bool(len(stamps.unbelieved)) and int(stamps.unbelieved[-1]) == count - 1
+
+
+def _maps(events: Events, count: int, before: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """The TABLE_MAPs that hold behind these events."""
+    rows = np.flatnonzero(np.isin(events.kind[:count], (*ROW_EVENTS, *INFLATED)))
+    flags = words_of(events.data, "<u2")[events.at[rows] + HEADER_BYTES + 6]
+    ended = rows[(flags & RowsFlag.STATEMENT_END) != 0]
+    since = int(ended[-1]) if len(ended) else -1
+    maps = np.flatnonzero(events.kind[:count] == EventType.TABLE_MAP)
+    held = tuple(events.whole(int(each)) for each in maps[maps > since])
+    return held if len(ended) else (*before, *held)
