@@ -1,0 +1,121 @@
+"""`tidelake run` on a real binlog: it follows, tells the time when nothing comes, and says in one
+line why it cannot go on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.binlog_stage import BinlogStage, end_of_log
+from tests.acceptance.processes import await_
+from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7, Edition
+from tests.services.database_server import DatabaseServer
+from tests.services.delta_rows import read_rows
+from tests.services.kafka_broker import REPOSITORY
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
+
+
+def progress_of(stage: BinlogStage) -> dict[str, Any]:
+    shown = subprocess.run(
+        [
+            *(sys.executable, "-m", "streaming.cli.main", "progress"),
+            *("--sink-uri", f"delta://{stage.warehouse}", "--format", "json"),
+        ],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(shown.stdout)
+    return found
+
+
+@pytest.mark.parametrize(
+    "edition", [MARIADB_10_11, MARIADB_11_8, MYSQL_9_7], ids=lambda each: each.name
+)
+def test_it_follows_tells_the_time_of_an_idle_log_and_refuses_xa(
+    edition: Edition, tmp_path: Path
+) -> None:
+    with DatabaseServer(edition) as server, BinlogStage(server, tmp_path) as stage:
+        life = stage.start()
+        stage.await_checkpoint(1, life)  # of an empty log
+        server.execute(
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.t (id INT PRIMARY KEY, v VARCHAR(20))",
+            "INSERT INTO shop.t VALUES (1, 'a'), (2, 'b')",
+            "UPDATE shop.t SET v = 'c', id = 3 WHERE id = 2",
+        )
+        stage.await_position(end_of_log(server), life)
+        rows = read_rows(stage.warehouse / "shop" / "t")
+        assert sorted(map(tuple, map(dict.values, rows))) == [(1, "a"), (3, "c")]
+        for _ in range(2):  # nothing comes
+            stage.await_checkpoint(stage.watch.checkpoint + 1, life)
+        (feed,) = progress_of(stage)["changefeeds"]
+        assert feed["messages_behind"] == 0
+        assert feed["lag_s"] < 30
+        server.execute(
+            "XA START 'x'", "INSERT INTO shop.t VALUES (9, 'x')", "XA END 'x'", "XA PREPARE 'x'",
+            "XA COMMIT 'x'",
+        )  # fmt: skip
+        assert life.await_exit() == 1
+        (line,) = life.lines("ERROR tidelake")
+        assert "XA transaction, which is not read yet" in line
+
+
+@pytest.mark.soak
+def test_rights_and_passwords_that_are_taken_away_are_named(tmp_path: Path) -> None:
+    with DatabaseServer() as server, BinlogStage(server, tmp_path) as stage:
+        server.execute(
+            "CREATE USER lake IDENTIFIED BY 'one'",
+            "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO lake",
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.t (id INT PRIMARY KEY)",
+        )
+        life = stage.start(user="lake:one")
+        stage.await_position(end_of_log(server), life)
+        server.execute("REVOKE REPLICATION SLAVE, REPLICATION CLIENT ON *.* FROM lake")
+        server.restart()
+        server.execute("INSERT INTO shop.t VALUES (1)")
+        assert life.await_exit() == 1
+        assert "The user needs: GRANT SELECT, REPLICATION SLAVE" in life.lines("ERROR tidelake")[-1]
+        server.execute(
+            "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO lake",
+            "SET PASSWORD FOR lake = PASSWORD('two')",
+        )
+        life = stage.start(user="lake:one")
+        assert life.await_exit() != 0
+        assert "refuses the login" in life.lines()[-1]
+        life = stage.start(user="lake:two")
+        stage.await_position(end_of_log(server), life)
+        assert read_rows(stage.warehouse / "shop" / "t") == [{"id": 1}]
+
+
+@pytest.mark.soak
+def test_a_target_ts_ends_it_and_a_purged_log_is_named(tmp_path: Path) -> None:
+    with DatabaseServer() as server, BinlogStage(server, tmp_path) as stage:
+        server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
+        life = stage.start("first")
+        stage.await_position(end_of_log(server), life)
+        target_ts = stage.watch.checkpoint + (8_000 << 18)
+        life.signal(signal.SIGTERM)
+        assert life.await_exit() == 0
+        server.execute("INSERT INTO shop.t VALUES (1)")
+        life = stage.start("to-target", arguments=("--target-ts", str(target_ts)))
+        assert life.await_exit() == 0, life.tail()
+        row = stage.row()
+        assert row is not None
+        assert (row.state, row.checkpoint_ts) == ("finished", target_ts)
+        server.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS", "INSERT INTO shop.t VALUES (2)")
+        newest = server.query("SHOW BINARY LOGS")[-1][0]
+        server.execute(f"PURGE BINARY LOGS TO '{newest}'")
+        life = stage.start("too-late")
+        assert life.await_exit() == 1
+        assert "is needed, and" in life.lines("ERROR tidelake")[-1]
+        await_("one line", lambda: len(life.lines("ERROR tidelake")) == 1, within_s=1)
