@@ -1,0 +1,81 @@
+"""A job of a cluster copies a database and follows it, and a capture that is killed is replaced."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from conf.settings import EtcdSettings
+from coordination.etcd.embedded import EmbeddedEtcd, free_ports
+from coordination.etcd.etcd3_client import connect
+from coordination.jobmaster.job_operator import JobOperator
+from coordination.jobmaster.records import TaskCfg
+from coordination.model import JobID, TaskID
+from sinks.control.progress import Progress
+from tests.acceptance.processes import Life, await_, environment, field
+from tests.services.database_server import DatabaseServer
+from tests.services.delta_rows import read_rows
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb, pytest.mark.etcd]
+
+NAME = "tasks"
+JOB, TASK = JobID("copy"), TaskID("one")
+
+
+def server(number: int, etcd: str, cluster_id: str, folder: Path) -> Life:
+    place = folder / f"server-{number}"
+    place.mkdir()
+    command = [
+        *(sys.executable, "-m", "streaming.cli.main", "server", "--etcd", etcd),
+        *("--cluster-id", cluster_id, "--addr", f"127.0.0.1:{free_ports(1)[0]}"),
+    ]
+    env = environment(place, capture_session_ttl=5, session_safety_margin_s=1.0)
+    return Life(f"server-{number}", place, command, env)
+
+
+def test_a_job_copies_and_follows_through_the_death_of_its_capture(
+    mariadb: DatabaseServer, etcd: EmbeddedEtcd, tmp_path: Path
+) -> None:
+    cluster_id, lake = f"tasks-{uuid.uuid4().hex[:8]}", tmp_path / "lake"
+    client = connect(EtcdSettings(endpoints=(etcd.endpoint,), embedded=False))
+    jobs = JobOperator(client, cluster_id)
+    config = {
+        "source-uri": f"mysql://root@{mariadb.host}:{mariadb.port}/?task-mode=all&chunk-rows=100",
+        "sink-uri": f"delta://{lake}",
+        "document": {"filter": {"rules": [f"{NAME}.*"]}},
+    }
+
+    def is_equal() -> bool:
+        if not (lake / NAME / "t" / "_delta_log").is_dir():
+            return False
+        found = {row["id"]: row["v"] for row in read_rows(lake / NAME / "t")}
+        return found == dict(mariadb.query(f"SELECT id, v FROM {NAME}.t"))
+
+    def holders() -> set[str]:
+        return {row.capture_id for row in Progress(str(lake)).read(f"{JOB}-{TASK}").values()}
+
+    lives = [server(number, etcd.endpoint, cluster_id, tmp_path) for number in (1, 2)]
+    try:
+        with mariadb.database(NAME):
+            mariadb.execute(f"CREATE TABLE {NAME}.t (id INT PRIMARY KEY, v VARCHAR(20))")
+            mariadb.insert(f"{NAME}.t", [(number, "a") for number in range(2_000)])
+            jobs.create(JOB, {TASK: TaskCfg(task_mode="all", config=config)})
+            await_("the copy", is_equal, every_s=0.5)
+            mariadb.execute(f"UPDATE {NAME}.t SET v = 'b' WHERE id < 1000")
+            mariadb.execute(f"DELETE FROM {NAME}.t WHERE id > 1990")
+            await_("the changes", is_equal, every_s=0.5)
+            await_("the row of the capture that has the table", lambda: holders() != {""})
+            (holder,) = holders()
+            starts = {field(each.lines("capture starts")[-1], "capture_id"): each for each in lives}
+            killed = starts[holder]
+            killed.kill(group=True)
+            mariadb.execute(f"UPDATE {NAME}.t SET v = 'c' WHERE id < 500")
+            await_("the changes after the death of a capture", is_equal, every_s=0.5)
+            await_("the row of another capture", lambda: holders() != {holder})
+    finally:
+        for life in lives:
+            life.end()
+        client.close()
