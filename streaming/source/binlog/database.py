@@ -172,6 +172,15 @@ class Database:
             raise SourceLost(f"{self.address} has no binlog file")
         return BinlogPosition(file_number(files[0][0]), FIRST_OFFSET)
 
+    def cascades(self) -> list[str]:
+        """The tables whose rows a foreign key may delete or change, as ``schema.table``."""
+        rows = self.ask(
+            "SELECT DISTINCT CONSTRAINT_SCHEMA, TABLE_NAME "
+            "FROM information_schema.REFERENTIAL_CONSTRAINTS "
+            "WHERE DELETE_RULE IN ('CASCADE', 'SET NULL') OR UPDATE_RULE IN ('CASCADE', 'SET NULL')"
+        )
+        return sorted(f"{schema}.{table}" for schema, table in rows)
+
     def name_of(self, position: int) -> str:
         number, offset = BinlogPosition.of(position)
         base = self._base_name or "binlog"

@@ -196,6 +196,13 @@ class BinlogSource:
             "reading the binlog of %s, version %s, from %s",
             *(self._settings.address, facts.version, self._named(begin[PART])),
         )
+        if cascading := self._database.cascades():
+            logger.warning(
+                "foreign keys change rows of %s by CASCADE or SET NULL, and MariaDB and MySQL "
+                "before 9 write no such change to their binlog: the targets keep those rows as "
+                "they were. Let the application change them, and see `tidelake diff`",
+                ", ".join(cascading),
+            )
 
     def end_ts(self) -> None:
         return None

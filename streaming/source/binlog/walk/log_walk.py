@@ -147,6 +147,7 @@ def walk(
         _check_control(data, events, position)
     groups = transactions(events, is_inside=bool(place.open_ts))
     _refuse_prepared(groups, position)
+    _refuse_incidents(events, position)
     is_torn = _torn(groups, events, is_last=is_torn_file or is_file_end)
     if is_torn[:1].any() and place.open_ts:
         raise Refused(_TORN)
@@ -253,6 +254,16 @@ def _refuse_prepared(groups: Transactions, position: Numbers) -> None:
         raise RefusedAt(
             "an XA transaction, which is not read yet: let applications use plain transactions, "
             "and begin behind it",
+            int(position[found[0]]),
+        )
+
+
+def _refuse_incidents(events: Events, position: Numbers) -> None:
+    found = np.flatnonzero(events.kind == EventType.INCIDENT)
+    if len(found):
+        raise RefusedAt(
+            "the server's word that its binlog has lost events (INCIDENT): copy the tables anew "
+            "into another warehouse, and begin behind it",
             int(position[found[0]]),
         )
 

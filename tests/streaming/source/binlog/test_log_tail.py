@@ -186,3 +186,14 @@ def test_a_server_that_is_away_is_tried_again(log: Log) -> None:
             Database(log.settings).facts()
     finally:
         log.server.restart()
+
+
+def test_foreign_keys_that_change_rows_are_named(log: Log) -> None:
+    log.server.execute(
+        "CREATE TABLE shop.parent (id INT PRIMARY KEY)",
+        "CREATE TABLE shop.child (id INT PRIMARY KEY, p INT, "
+        "FOREIGN KEY (p) REFERENCES shop.parent (id) ON DELETE CASCADE)",
+    )
+    assert log.database.cascades() == ["shop.child"]
+    log.server.execute("DROP TABLE shop.child", "DROP TABLE shop.parent")
+    assert log.database.cascades() == []
