@@ -83,7 +83,7 @@ def test_rights_and_passwords_that_are_taken_away_are_named(tmp_path: Path) -> N
         server.execute("REVOKE REPLICATION SLAVE, REPLICATION CLIENT ON *.* FROM lake")
         server.restart()
         server.execute("INSERT INTO shop.t VALUES (1)")
-        assert life.await_exit() == 1
+        assert life.await_exit() == 2
         assert "The user needs: GRANT SELECT, REPLICATION SLAVE" in life.lines("ERROR tidelake")[-1]
         server.execute(
             "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO lake",
@@ -103,9 +103,12 @@ def test_a_target_ts_ends_it_and_a_purged_log_is_named(tmp_path: Path) -> None:
         server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
         life = stage.start("first")
         stage.await_position(end_of_log(server), life)
-        target_ts = stage.watch.checkpoint + (8_000 << 18)
+        stage.await_checkpoint(1, life)
         life.signal(signal.SIGTERM)
         assert life.await_exit() == 0
+        stopped = stage.row()
+        assert stopped is not None
+        target_ts = stopped.checkpoint_ts + (20_000 << 18)
         server.execute("INSERT INTO shop.t VALUES (1)")
         life = stage.start("to-target", arguments=("--target-ts", str(target_ts)))
         assert life.await_exit() == 0, life.tail()
