@@ -3,9 +3,13 @@ rows were right."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -17,15 +21,18 @@ from sinks.merge_on_write.log.actions import AppTransaction, Json
 from sinks.merge_on_write.table_handle import TableHandle
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, Target
 
+WRITERS: Final = max(1, min(4, os.cpu_count() or 1))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLoad:
-    """``pieces``: the rows, in the target's columns and Delta's types; no key is there twice.
-    Each is asked for once, and only one is in memory at a time."""
+    """``pieces``: functions that make the rows, in the target's columns and Delta's types; no key
+    is there twice. Each is called once, on one of `WRITERS` threads, and its rows are written
+    before the thread takes another."""
 
     target: Target
     limit: Ts
-    pieces: Iterable[pa.Table]
+    pieces: Iterable[Callable[[], pa.Table]]
     user_metadata: str
     before_commit: Callable[[], None] = lambda: None
 
@@ -50,7 +57,7 @@ def load(table: TableHandle, order: TableLoad) -> Applied | Skipped:
             )
         looked_at = state.version
         if written is None:
-            written = [action for piece in order.pieces for action in _written(table, order, piece)]
+            written = [action for some in _side_by_side(table, order) for action in some]
         order.before_commit()
         now_ms = int(time.time() * 1000)
         named = AppTransaction(app_id=app_id, version=order.limit, last_updated_ms=now_ms).to_json()
@@ -66,7 +73,26 @@ def load(table: TableHandle, order: TableLoad) -> Applied | Skipped:
     return table.until_won(attempt)
 
 
-def _written(table: TableHandle, order: TableLoad, piece: pa.Table) -> list[Json]:
+def _side_by_side(table: TableHandle, order: TableLoad) -> Iterator[list[Json]]:
+    """In the order of the pieces, of which no more than `WRITERS` are begun and not taken."""
+    with ThreadPoolExecutor(WRITERS, thread_name_prefix="load") as pool:
+        begun: deque[Future[list[Json]]] = deque()
+        try:
+            for piece in order.pieces:
+                begun.append(pool.submit(_written, table, order, piece))
+                if len(begun) > WRITERS:
+                    yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
+        finally:
+            for each in begun:
+                each.cancel()
+
+
+def _written(table: TableHandle, order: TableLoad, make: Callable[[], pa.Table]) -> list[Json]:
+    piece = make()
+    if not piece.num_rows:
+        return []
     if OP_COLUMN in piece.column_names:
         piece = piece.drop_columns([OP_COLUMN])
     rows = data_files.physical_rows(piece, table.shape)

@@ -9,9 +9,11 @@ so values, write modes and errors are the same.
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -34,13 +36,13 @@ from streaming.protocols.contract import (
     ROW_FIELDS,
     Cells,
     Order,
-    ipc,
     wire_metadata,
 )
 from streaming.source.dump.copy_tables import CopiedTable
 from streaming.source.dump.source_table import SourceTable
 
 PIECE_ROWS: Final = 500_000
+_INDEX: Final = (1 << 31) - 1  # of a row, within its piece
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,17 +72,22 @@ def load_table(
         name=target.name, schema=target.schema, checkpoint=Ts(at_ts - 1), form=target.form
     )
 
-    def pieces() -> Iterator[pa.Table]:
-        begin = 0
-        for block in _blocks(copied, at_ts, part, position):
-            cast = change_log_rows if task.is_log else changes
-            found: TableChanges = cast(task, [block], at_ts, rules)
-            _refuse_errors(copied.table, found.errors)
+    counting, done = threading.Lock(), 0
+
+    def rows_of(block: RowBlock) -> pa.Table:
+        nonlocal done
+        cast = change_log_rows if task.is_log else changes
+        found: TableChanges = cast(task, [block], at_ts, rules)
+        _refuse_errors(copied.table, found.errors)
+        with counting:
             nulled.update(found.nulled)
-            begin += block.rows
-            on_rows(begin)
-            if found.rows.num_rows:
-                yield found.rows
+            done += block.rows
+            on_rows(done)
+        return found.rows
+
+    def pieces() -> Iterator[Callable[[], pa.Table]]:
+        for block in _blocks(copied, at_ts, part, position):
+            yield partial(rows_of, block)
 
     told = {"load": True, "checkpoint": int(at_ts), "rows": copied.rows}
     order = TableLoad(
@@ -109,7 +116,7 @@ def _blocks(copied: CopiedTable, at_ts: Ts, part: str, position: int) -> Iterato
                 pa.array(np.full(count, OP_INSERT, np.int8)),
                 pa.array(np.full(count, at_ts, np.int64)),
                 pa.array(np.full(count, position, np.int64)),
-                pa.array(np.arange(index, index + count, dtype=np.int64).astype(np.int32)),
+                pa.array((np.arange(index, index + count) & _INDEX).astype(np.int32)),
                 data,
             ]
             schema = pa.schema([*ROW_FIELDS, pa.field(DATA, data.type)], metadata=metadata)
@@ -123,8 +130,16 @@ def _blocks(copied: CopiedTable, at_ts: Ts, part: str, position: int) -> Iterato
                 first=position,
                 last=position,
                 key_changes=0,
-                body=pa.py_buffer(ipc(pa.table(columns, schema=schema))),
+                body=_plain(pa.table(columns, schema=schema)),
             )
+
+
+def _plain(table: pa.Table) -> pa.Buffer:
+    """As blocks of a stream have it, but not compressed: it is read at once."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def _read(path: Path) -> Iterator[pa.Table]:
