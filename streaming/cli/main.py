@@ -25,7 +25,7 @@ from conf.masking import masked
 from conf.problems import SettingError
 from coordination.metadata.duration import duration_ms
 from coordination.metadata.version import tidelake_version
-from streaming.cli import cluster, ddl, diff, letters, record
+from streaming.cli import cluster, ddl, diff, letters, record, task
 from streaming.cli.options import (
     Addr,
     AdvertiseAddr,
@@ -67,6 +67,7 @@ app = typer.Typer(
 app.command()(cluster.server)
 for _name in ("changefeed", "capture", "processor", "table"):
     app.add_typer(getattr(cluster, _name), name=_name)
+app.add_typer(task.task, name="task")
 app.add_typer(ddl.ddl, name="ddl")
 app.add_typer(letters.letters, name="dead-letters")
 app.command()(record.record)
@@ -106,7 +107,8 @@ def tidelake(
     DDL stops it, `ddl` says why and how to go on.
 
     For many changefeeds on several machines start `tidelake server` on each machine,
-    and manage the cluster with `changefeed`, `capture`, `processor` and `table`.
+    and manage the cluster with `changefeed`, `capture`, `processor` and `table`. `task`
+    does so for a database that has no TiCDC, from a task file of DM.
     """
 
 

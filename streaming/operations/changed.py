@@ -62,7 +62,7 @@ def lines(row: ShownRow) -> list[str]:
     for a row of a command that changes nothing."""
     if CHANGED not in row:
         return []
-    subject = next(row[each] for each in ("table", "changefeed", "capture") if each in row)
+    subject = next(row[each] for each in ("task", "table", "changefeed", "capture") if each in row)
     if not row[CHANGED]:
         return [f"{subject}: nothing is changed, it is so already"]
     return [

@@ -42,6 +42,7 @@ from streaming.operations.captures import CaptureOperations, ShownRow, table_nam
 from streaming.operations.changed import CHANGED, between, setting_changes
 from streaming.operations.findings import DryRunRefused, findings, refuse
 from streaming.operations.owner_calls import OwnerCalls
+from streaming.operations.tasks import TaskOperations
 
 GO_ON: Final = (
     "Give it another target-ts (`tidelake changefeed update --target-ts`, 0 for none), then "
@@ -56,6 +57,7 @@ class Operator(CaptureOperations):
     def __init__(self, client: EtcdClient, cluster_id: str, calls: OwnerCalls) -> None:
         super().__init__(client, cluster_id, calls)
         self._changefeeds = ChangefeedOperator(client, cluster_id)
+        self.tasks = TaskOperations(client, cluster_id)
 
     # Changefeeds: state in etcd.
 

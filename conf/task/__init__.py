@@ -1,0 +1,3 @@
+"""A task file of DM: what it may hold, and the changefeed that it describes."""
+
+from __future__ import annotations

@@ -1,0 +1,273 @@
+"""An operator's tasks: a task file of DM is a job in etcd, and its one source a task of that job.
+
+For an operator both are *the task*, as in DM. What a task copies and follows is a changefeed, whose
+settings are checked before the job is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from conf.files.reading import Document
+from conf.load import load_changefeed
+from conf.masking import masked_uri
+from conf.problems import SettingError, require
+from conf.sources.source_uri import is_binlog_uri
+from conf.task.file import TaskDescription
+from coordination.errors import ConfigError, TidelakeError
+from coordination.etcd.client import EtcdClient
+from coordination.etcd.keys import ChangefeedName
+from coordination.jobmaster.job_operator import JobOperator
+from coordination.jobmaster.job_writes import JobExists, JobNotFound
+from coordination.jobmaster.jobs_state import JobReactorState, read_jobs
+from coordination.jobmaster.records import Job, Task, TaskCfg, UnitState
+from coordination.jobmaster.stages import TaskStage
+from coordination.jobmaster.units import unit_sequence
+from coordination.metadata.lookup import find_changefeed
+from coordination.metadata.records import ChangefeedInfo
+from coordination.model import ChangefeedID, JobID, TaskID
+from streaming.changefeed.settings_in_etcd import described
+from streaming.operations.captures import ShownRow
+from streaming.operations.changed import CHANGED, between
+from streaming.operations.findings import findings, refuse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTask:
+    """A task as a file and a command's options describe it."""
+
+    name: JobID
+    source_id: TaskID
+    cfg: TaskCfg
+    info: ChangefeedInfo  # of its changefeed
+
+    @property
+    def row(self) -> ShownRow:
+        return {
+            "task": self.name,
+            "source": self.source_id,
+            "mode": self.cfg.task_mode,
+            "units": ", ".join(unit_sequence(self.cfg.task_mode)),
+            **_shown(self.cfg.config),
+        }
+
+    def findings(self, *, is_new: bool, is_checked: bool) -> Sequence[TidelakeError]:
+        """The errors that its start would raise; see ``findings.py``. Blocks."""
+        return findings(self.info, is_new=is_new, is_checked=is_checked)
+
+
+def planned(
+    task: TaskDescription,
+    document: Document,
+    *,
+    source_uri: str | None,
+    sink_uri: str | None,
+) -> PlannedTask:
+    """The task. ``document`` is a changefeed file, for what a task file does not have. Raises
+    SettingError."""
+    for key in ("filter", "mysql"):
+        require(key not in document, f"[{key}] comes from the task file: leave it out")
+    require(
+        source_uri is None or task.source_uri is None,
+        "source-uri is given, and the task file has `from`: leave one of them out",
+    )
+    uris = {"source-uri": source_uri or task.source_uri, "sink-uri": sink_uri}
+    uri = uris["source-uri"]
+    require(
+        uri is not None,
+        "the task file has no `from` that says where the server is: give --source-uri "
+        "mysql://user@host:3306/",
+    )
+    require(
+        uri is not None and is_binlog_uri(uri),
+        "source-uri: a task reads a database: mysql://user@host:3306/",
+    )
+    document = {**document, **task.document}
+    name = f"{task.name}-{task.source_id}"
+    values = {**document, **{k: v for k, v in uris.items() if v}, "changefeed-id": name}
+    changefeed = load_changefeed(document, values)
+    source_mode = getattr(changefeed.source, "task_mode", task.task_mode)
+    require(
+        source_mode == task.task_mode,
+        f"source-uri: task-mode={source_mode}, and the task file says {task.task_mode}: leave it "
+        "out of the URI",
+    )
+    info = described(changefeed, uris, document)
+    config = {**uris, "document": document}
+    cfg = TaskCfg(task_mode=task.task_mode, config=config)
+    return PlannedTask(name=JobID(task.name), source_id=TaskID(task.source_id), cfg=cfg, info=info)
+
+
+class TaskOperations:
+    """All block, and raise TidelakeErrors."""
+
+    def __init__(self, client: EtcdClient, cluster_id: str) -> None:
+        self._client = client
+        self._cluster_id = cluster_id
+        self._jobs = JobOperator(client, cluster_id)
+
+    def start(self, task: PlannedTask, *, is_checked: bool) -> ShownRow:
+        """Create the task, which the captures then run. With ``is_checked`` also raises the errors
+        that its start would raise."""
+        if task.name in read_jobs(self._client, self._cluster_id):
+            raise _exists(task.name)
+        if find_changefeed(self._client, self._cluster_id, task.info.name) is not None:
+            raise ConfigError(
+                f"there is a changefeed {task.info.name}, which is what this task's would be "
+                "called: give the task another name, or remove that one"
+            )
+        refuse(task.findings(is_new=True, is_checked=is_checked))
+        with _in_our_words(task.name):
+            self._jobs.create(task.name, {task.source_id: task.cfg})
+        made = self._only(task.name, task.source_id)
+        return {**made, CHANGED: between({}, made, "state")}
+
+    def list_tasks(self) -> list[ShownRow]:
+        found = read_jobs(self._client, self._cluster_id).values()
+        return [row for each in found for row in _rows(each)]
+
+    def query(self, name: str) -> list[ShownRow] | ShownRow:
+        with _in_our_words(name):
+            found = self._jobs.read(JobID(name))
+        rows: list[ShownRow] = [{**row, **self._more(found, row)} for row in _rows(found)]
+        return rows[0] if len(rows) == 1 else rows
+
+    def pause(self, name: str) -> list[ShownRow]:
+        return self._with_changes(name, self._jobs.pause)
+
+    def resume(self, name: str) -> list[ShownRow]:
+        return self._with_changes(name, self._jobs.resume)
+
+    def stop(self, name: str) -> list[ShownRow]:
+        return self._with_changes(name, self._jobs.stop)
+
+    def stored_uris(self, name: str) -> Mapping[str, str]:
+        """The URIs that the task has now, for an update that gives none."""
+        with _in_our_words(name):
+            job = self._jobs.read(JobID(name)).job
+        tasks = list(job.tasks.values()) if isinstance(job, Job) else []
+        config = tasks[0].cfg.config if len(tasks) == 1 else {}
+        return {key: config[key] for key in ("source-uri", "sink-uri") if config.get(key)}
+
+    def update(self, task: PlannedTask, *, is_checked: bool) -> ShownRow:
+        """Replace the configuration of the task; it goes on where it was."""
+        before = self._only(task.name, task.source_id)
+        refuse(task.findings(is_new=False, is_checked=is_checked))
+        with _in_our_words(task.name):
+            self._jobs.update(task.name, {task.source_id: task.cfg})
+        after = self._only(task.name, task.source_id)
+        return {**after, CHANGED: between(before, after, "mode", "revision")}
+
+    def _with_changes(self, name: str, change: Callable[[JobID], None]) -> list[ShownRow]:
+        with _in_our_words(name):
+            before = {row["source"]: row for row in _rows(self._jobs.read(JobID(name)))}
+            change(JobID(name))
+            found = read_jobs(self._client, self._cluster_id).get(JobID(name))
+        after = _rows(found) if found is not None else []
+        return [
+            {**row, CHANGED: between(before.get(row["source"], row), row, "state")} for row in after
+        ]
+
+    def _only(self, name: JobID, source_id: TaskID) -> ShownRow:
+        with _in_our_words(name):
+            rows = _rows(self._jobs.read(name))
+        found = next((row for row in rows if row["source"] == source_id), None)
+        if found is None:
+            raise ConfigError(
+                f"task {name} has no source {source_id}, but {', '.join(r['source'] for r in rows)}"
+                ": give that source-id, or stop the task and start it anew"
+            )
+        return found
+
+    def _more(self, found: JobReactorState, row: ShownRow) -> ShownRow:
+        job = found.job
+        task = job.tasks.get(row["source"]) if isinstance(job, Job) else None
+        if task is None:
+            return {}
+        name = ChangefeedName(ChangefeedID(f"{found.id}-{row['source']}"))
+        synced = find_changefeed(self._client, self._cluster_id, name)
+        info = synced.known_info if synced is not None else None
+        error = (info.error or info.warning) if info is not None else None
+        return {
+            **_shown(task.cfg.config),
+            "changefeed": name.id if synced is not None else None,
+            "changefeed_state": info.state.value if info is not None else None,
+            "checkpoint_ts": synced.status.checkpoint_ts if synced and synced.status else None,
+            "error": f"{error.code}: {error.message}" if error is not None else None,
+        }
+
+
+def _rows(found: JobReactorState) -> list[ShownRow]:
+    """A row for each task of the job; one for a job that cannot be read."""
+    job, units = found.job, found.unit_state
+    state = units if isinstance(units, UnitState) else UnitState()
+    if isinstance(job, Job):
+        rows = [_row(found.id, each, task, job, state) for each, task in job.tasks.items()]
+        return sorted(rows, key=lambda row: str(row["source"]))
+    return [{**dict.fromkeys(_COLUMNS), "task": found.id, "state": "unreadable"}]
+
+
+_COLUMNS = ("task", "source", "mode", "state", "unit", "finished", "capture", "revision")
+
+
+def _row(name: JobID, source_id: TaskID, task: Task, job: Job, units: UnitState) -> ShownRow:
+    current = units.current.get(source_id)
+    finished = [each.unit for each in units.finished.get(source_id, ()) if each.epoch == task.epoch]
+    has_ended = current is not None and units.has_finished(current)
+    unit, capture = (
+        (None, None) if current is None or has_ended else (current.unit.value, current.capture)
+    )
+    return {
+        "task": name,
+        "source": source_id,
+        "mode": task.cfg.task_mode,
+        "state": _state(task, job, finished),
+        "unit": unit,
+        "finished": ", ".join(finished) or None,
+        "capture": capture,
+        "revision": task.cfg.mod_revision,
+    }
+
+
+def _state(task: Task, job: Job, finished: Sequence[str]) -> str:
+    """What the operator wants of it, or that it has done all."""
+    if job.deleting:
+        return "stopping"
+    if set(unit_sequence(task.cfg.task_mode)) <= set(finished):
+        return "finished"
+    return "paused" if task.stage is TaskStage.PAUSED else "running"
+
+
+def _shown(config: Mapping[str, Any]) -> ShownRow:
+    uri = config.get("source-uri")
+    document = config.get("document") or {}
+    taken = document.get("filter") or {}
+    return {
+        "source_uri": masked_uri(uri) if uri else None,
+        "sink_uri": config.get("sink-uri"),
+        "rules": ", ".join(taken.get("rules") or ("*.*",)),
+        "event_filters": len(taken.get("event-filters") or ()),
+    }
+
+
+@contextmanager
+def _in_our_words(name: str) -> Iterator[None]:
+    """A job is the operator's task."""
+    try:
+        yield
+    except JobNotFound as error:
+        raise ConfigError(f"there is no task {name}: `tidelake task list` shows them") from error
+    except JobExists as error:
+        raise _exists(name) from error
+    except SettingError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _exists(name: str) -> ConfigError:
+    return ConfigError(
+        f"there is a task {name}, or it has not wholly stopped: `tidelake task query` shows it, "
+        "`update` changes it, `stop` ends it"
+    )
