@@ -1,3 +1,1 @@
 """A task file of DM: what it may hold, and the changefeed that it describes."""
-
-from __future__ import annotations

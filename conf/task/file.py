@@ -59,7 +59,10 @@ def _parsed(path: Path) -> Any:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
             own = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
             twice = sorted({str(each) for each in own if own.count(each) > 1})
-            require(not twice, f"{path}: line {node.start_mark.line + 1}: {twice[0]} stands twice")
+            require(
+                not twice,
+                f"{path}: line {node.start_mark.line + 1}: {''.join(twice[:1])} stands twice",
+            )
             return super().construct_mapping(node, deep)
 
     try:
