@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from coordination.capture.context import SessionContext
-from coordination.capture.owner.operator_jobs import OwnerJobs
+from coordination.capture.owner.operator_jobs import NotYet, OwnerJobs
 from coordination.capture.owner.owner import OwnerReactor
 from coordination.jobmaster.captures import loads
 from coordination.jobmaster.job_masters import JobMasters
+from coordination.jobmaster.job_writes import JobNotFound
 from coordination.jobmaster.jobs_state import JobsReactorState
 from coordination.jobmaster.messages import WorkerMessage
 from coordination.jobmaster.ports import CheckpointAgent
 from coordination.metadata.records import rfc3339
-from coordination.model import CaptureID, Ownership
+from coordination.model import CaptureID, JobID, Ownership
 from coordination.scheduler.messages import Message
 from coordination.transport.transport import PeerMessage
 
@@ -42,9 +43,7 @@ class LeaderReactor:
         *,
         wake: Callable[[], None],
     ) -> None:
-        self.owner = OwnerReactor(
-            role, ownership, requests, wake=wake, count_workers=self._count_workers
-        )
+        self.owner = OwnerReactor(role, ownership, requests, wake=wake, workers=self)
         self.masters: JobMasters | None = None
         self._checkpoints: CheckpointAgent | None = None
         self._role = role
@@ -115,8 +114,19 @@ class LeaderReactor:
         self.masters = self._checkpoints = None
         self._masters_at = begin_again_at
 
-    def _count_workers(self, capture_id: CaptureID) -> int:
-        """The workers of jobs that may run on the capture, as etcd has them."""
+    # What operators ask (`operator_jobs.Workers`).
+
+    def count_workers(self, capture_id: CaptureID) -> int:
+        """The workers that may run on the capture, as etcd has them."""
         if self._state is None:
             return 0
         return loads(self._state.unit_states()).get(capture_id, 0)
+
+    def list_tasks(self, job_id: JobID | None) -> list[dict[str, Any]]:
+        if self.masters is None or self._state is None:
+            raise NotYet(f"capture {self._role.id} leads, and its job masters have not begun yet")
+        jobs = self._state.jobs
+        if job_id is not None and job_id not in jobs:
+            raise JobNotFound(f"there is no job {job_id}")
+        wanted = sorted(jobs) if job_id is None else [job_id]
+        return [row for each in wanted for row in self.masters.list_tasks(jobs[each])]

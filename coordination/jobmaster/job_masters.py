@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from coordination.jobmaster.job_master import JobMaster, Pace
 from coordination.jobmaster.jobs_state import JobReactorState, JobsReactorState
 from coordination.jobmaster.messages import WorkerMessage, WorkerReport
 from coordination.jobmaster.ports import CheckpointAgent
-from coordination.jobmaster.records import Job
-from coordination.model import CaptureID, JobID
+from coordination.jobmaster.records import Job, Task
+from coordination.jobmaster.stages import TaskStage
+from coordination.jobmaster.worker_manager import WorkerStatus
+from coordination.model import CaptureID, JobID, TaskID
 
 MAX_REPORTS: Final = 10_000  # of one job that are kept while the masters do not tick
 
@@ -87,6 +89,21 @@ class JobMasters:
             self._outbox += self._master(job).tick(job, captures, reports, now_s)
         self._reports.clear()
 
+    def list_tasks(self, job: JobReactorState) -> list[dict[str, Any]]:
+        """The tasks of a job for people, in the order of their names: what is wanted, what its
+        worker has reported, and what keeps it. A row without a task says what keeps the whole
+        job."""
+        led = self._led.get(job.id)
+        tasks = job.job.tasks if isinstance(job.job, Job) else {}
+        if led is None:
+            return []
+        problems, workers = led.master.problems, led.master.workers.workers
+        names = sorted({*tasks, *workers, *problems})
+        return [
+            _row(job.id, each, tasks.get(each), workers.get(each), problems.get(each, ""))
+            for each in names
+        ]
+
     def _master(self, job: JobReactorState) -> JobMaster:
         """The job's master; a new one for a job that was created anew under the name."""
         led = self._led.get(job.id)
@@ -100,3 +117,24 @@ class JobMasters:
         return JobMaster(
             job_id, self._capture_id, self._checkpoints, utc_now=self._utc_now, pace=self._pace
         )
+
+
+def _row(
+    job_id: JobID, task_id: TaskID, task: Task | None, worker: WorkerStatus | None, problem: str
+) -> dict[str, Any]:
+    """``wanted`` is empty for a task that the job does not have any more."""
+    report = worker.report if worker is not None else None
+    return {
+        "job": job_id,
+        "task": task_id,
+        "mode": task.cfg.task_mode if task is not None else "",
+        "wanted": task.stage if task is not None else "",
+        "stage": report.task_stage if report is not None else TaskStage.UNSCHEDULED,
+        "unit": worker.unit if worker is not None else "",
+        "worker": worker.id if worker is not None else None,
+        "worker_stage": worker.stage if worker is not None else "",
+        "capture": worker.capture_id if worker is not None else None,
+        "error": report.error if report is not None else "",
+        "problem": problem,
+        "status": dict(report.status) if report is not None else {},
+    }

@@ -16,7 +16,7 @@ from coordination.capture.owner.operator_jobs import JobContext, OwnerJob
 from coordination.capture.server import CaptureServer
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.etcd.keys import ChangefeedName
-from coordination.model import CaptureID, ChangefeedID, Revision, TableName
+from coordination.model import CaptureID, ChangefeedID, JobID, Revision, TableName
 from coordination.transport.grpc_calls import CallRefused, check_free
 from coordination.transport.grpc_transport import GrpcTransport
 from coordination.trust.clock import SystemClock
@@ -136,6 +136,10 @@ def _job(method: str, params: dict[str, Any]) -> OwnerJob[dict[str, Any]]:
                 wanted = params.get("changefeed-id")
                 changefeed = _name(wanted) if wanted else None
                 return lambda owner: {"rows": owner.list_processors(changefeed)}
+            case "list-tasks":
+                job_id = params.get("job-id")
+                job = JobID(str(job_id)) if job_id else None
+                return lambda owner: {"rows": owner.list_tasks(job)}
             case "drain-capture":
                 capture_id = CaptureID(params["capture-id"])
                 return partial(_drained, capture_id=capture_id)

@@ -13,7 +13,7 @@ import queue
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from coordination.capture.owner.changefeed_owner import ChangefeedOwner
 from coordination.errors import TryAgain
@@ -21,7 +21,7 @@ from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.errors import CaptureNotFound, ChangefeedNotFound, MetadataError
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.model import CaptureID, TableName
+from coordination.model import CaptureID, JobID, TableName
 from coordination.scheduler.coordinator import Coordinator
 
 logger = logging.getLogger(__name__)
@@ -37,6 +37,17 @@ class NotYet(TryAgain):
     """The owner is taking the changefeed over, and cannot answer before that is done."""
 
 
+class Workers(Protocol):
+    """The workers of DM's jobs, as this leader knows them."""
+
+    def count_workers(self, capture_id: CaptureID) -> int: ...
+
+    def list_tasks(self, job_id: JobID | None) -> list[dict[str, Any]]:
+        """As ``JobMasters.list_tasks``, of one job or of all. Raises ``NotYet``,
+        ``JobNotFound``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
     """What a job may use of the owner; each public method is a job. Runs on the coordination
@@ -46,7 +57,7 @@ class JobContext:
     self_id: CaptureID
     cluster: GlobalReactorState
     draining: set[CaptureID]  # the captures that this owner was told to drain
-    count_workers: Callable[[CaptureID], int]  # of jobs, on a capture
+    workers: Workers
     resign: Callable[[], None]
 
     def rebalance(self, changefeed: ChangefeedName) -> None:
@@ -90,7 +101,7 @@ class JobContext:
             return 1
         coordinators = [feed.coordinator for feed in self.feeds.values()]
         left = sum(1 if each is None else each.drain_capture(capture_id) for each in coordinators)
-        left += self.count_workers(capture_id)
+        left += self.workers.count_workers(capture_id)
         if left == 0:
             logger.info("drained capture_id=%s", capture_id)
         return left
@@ -130,6 +141,10 @@ class JobContext:
                 f"{self.self_id} leads, and is still taking over"
             )
         return [row for name in names for row in self._spans(name)]
+
+    def list_tasks(self, job_id: JobID | None = None) -> list[dict[str, Any]]:
+        """The tasks of one of DM's jobs, or of all: what is wanted, and what is so."""
+        return self.workers.list_tasks(job_id)
 
     def _spans(self, name: ChangefeedName) -> list[dict[str, Any]]:
         feed = self.feeds.get(name)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from coordination.capture.context import SessionContext
 from coordination.capture.owner.changefeed_owner import ChangefeedOwner
-from coordination.capture.owner.operator_jobs import JobContext, OwnerJobs
+from coordination.capture.owner.operator_jobs import JobContext, OwnerJobs, Workers
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.global_state import GlobalReactorState
@@ -38,9 +38,8 @@ class OwnerReactor:
         jobs: OwnerJobs,
         *,
         wake: Callable[[], None],
-        count_workers: Callable[[CaptureID], int],
+        workers: Workers,
     ) -> None:
-        """``count_workers``: how many workers of jobs a capture has."""
         self.wants_to_resign = False  # it was asked to be drained
         self._role = role
         self._ownership = ownership
@@ -53,7 +52,7 @@ class OwnerReactor:
         self._outbox: list[Message] = []
         self._gone: set[CaptureID] = set()  # dead, and within their grace
         self.draining: set[CaptureID] = set()  # asked for by operators
-        self._count_workers = count_workers
+        self._workers = workers
 
     @property
     def is_closed(self) -> bool:
@@ -92,7 +91,7 @@ class OwnerReactor:
                 self_id=self._role.id,
                 cluster=state,
                 draining=self.draining,
-                count_workers=self._count_workers,
+                workers=self._workers,
                 resign=self._resign,
             )
         )

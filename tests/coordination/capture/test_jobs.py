@@ -3,13 +3,16 @@ operator does in between."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
+from coordination.jobmaster.job_writes import JobNotFound
 from coordination.jobmaster.stages import TaskStage
 from coordination.jobmaster.units import Unit
+from coordination.model import JobID
 from tests.coordination.capture.live_captures import LiveCaptures
 from tests.coordination.jobmaster.jobs import COPY, T1, T2, cfg
 from tests.fakes.fake_units import CHUNKS
@@ -102,6 +105,39 @@ def test_a_job_that_is_stopped_in_mid_unit_leaves_nothing(live: LiveCaptures) ->
     assert live.unit_state().current == {}
     live.operator.create(COPY, {T1: cfg("dump")})
     live.until(lambda: live.finished() == [Unit.DUMP])
+
+
+def test_the_leader_says_how_the_tasks_are(live: LiveCaptures) -> None:
+    one, _ = live.start_two()
+    live.most_chunks = {Unit.DUMP: 2}
+    live.operator.create(COPY, {T1: cfg("full")})
+    live.until(lambda: live.copy().done.get(Unit.DUMP) == 2)
+    live.operator.pause(COPY)
+
+    def row() -> dict[str, object]:
+        (found,) = one.server.jobs.post(lambda owner: owner.list_tasks(COPY)).result(10.0)
+        return found
+
+    live.until(lambda: row()["stage"] == "Paused")
+    live.until(lambda: row()["status"] == {"chunks": 2})
+    assert row() == {
+        "job": COPY,
+        "task": T1,
+        "mode": "full",
+        "wanted": "Paused",
+        "stage": "Paused",
+        "unit": "dump",
+        "worker": live.copy().units[0].order.worker_id,
+        "worker_stage": "Online",
+        "capture": live.where().id,
+        "error": "",
+        "problem": "",
+        "status": {"chunks": 2},
+    }
+    json.dumps(row())  # it goes over gRPC
+    assert one.server.jobs.post(lambda owner: owner.list_tasks()).result(10.0) == [row()]
+    with pytest.raises(JobNotFound, match="there is no job other"):
+        one.server.jobs.post(lambda owner: owner.list_tasks(JobID("other"))).result(10.0)
 
 
 def test_a_run_has_no_jobs(live: LiveCaptures) -> None:

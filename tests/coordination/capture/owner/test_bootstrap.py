@@ -17,8 +17,9 @@ def test_it_is_written_though_etcd_gave_no_answer_to_the_first_transaction() -> 
         id="c", info=SimpleNamespace(version="dev"), capture=SimpleNamespace(cluster_id="x")
     )
     ownership: Any = None
+    nobody: Any = None
     reactor = OwnerReactor(
-        role, ownership, OwnerJobs(lambda: None), wake=lambda: None, count_workers=lambda _: 0
+        role, ownership, OwnerJobs(lambda: None), wake=lambda: None, workers=nobody
     )
     state = GlobalReactorState("x", removal_grace_s=0.0)
     for now_s in (1.0, 2.0):
