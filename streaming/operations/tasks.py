@@ -68,8 +68,11 @@ def planned(
 ) -> PlannedTask:
     """The task. ``document`` is a changefeed file, for what a task file does not have. Raises
     SettingError."""
-    for key in ("filter", "mysql"):
-        require(key not in document, f"[{key}] comes from the task file: leave it out")
+    for key in ("filter", "mysql", "start-ts", "target-ts"):
+        require(
+            key not in document,
+            f"{key}: a task file says what its task reads, and from where: leave it out",
+        )
     require(
         source_uri is None or task.source_uri is None,
         "source-uri is given, and the task file has `from`: leave one of them out",

@@ -89,3 +89,11 @@ def test_the_server_may_be_named_beside_the_file(command: Command, file: Path) -
     assert command(*given, "--source-uri", "mysql://root@db:3306/")[0] == 0
     code, _, err = command(*given, "--source-uri", "mysql://root@db/?task-mode=incremental")
     assert (code, "leave it out of the URI" in err) == (2, True)
+
+
+def test_what_the_task_file_says_is_said_nowhere_else(command: Command, file: Path) -> None:
+    config = file.with_name("changefeed.toml")
+    config.write_text("start-ts = 5")
+    given = ("task", "check", str(file), "--sink-uri", "delta:///lake", "--no-check")
+    code, _, err = command(*given, "--config", str(config))
+    assert (code, "start-ts: a task file says" in err) == (2, True)
