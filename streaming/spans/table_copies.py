@@ -6,7 +6,8 @@
                                                                 └─► SettledCopy
 
 The binlog from a table's position on mends what its chunks have read at different moments. It does
-not where a DDL has moved rows or values to another name: they would be moved once more.
+not where a DDL has moved values to another column: they would be moved once more, so the table is
+copied again. Where a table was renamed, or has exchanged a partition, all begins anew.
 """
 
 from __future__ import annotations
@@ -91,9 +92,7 @@ class TableCopies:
             self._source.check({PART: begin.position})
         except SourceLost as error:
             logger.warning("the copy begins anew, since it has waited for too long: %s", error)
-            shutil.rmtree(self._folder)
-            self._folder.mkdir(parents=True)
-            return self.run()
+            return self._anew()
         found: dict[TableName, CopiedFrom] = {}
         for _ in range(MOST_ROUNDS):
             tables = self._tables()
@@ -101,13 +100,18 @@ class TableCopies:
             found = {each.name: found[each.name] for each in tables if each not in todo}
             if todo:
                 self._copy(todo, begins, found)
-            elif settled := self._settled(begin, begins, found):
-                return settled
+            elif (settled := self._settled(begin, begins, found)) is not None:
+                return settled if isinstance(settled, SettledCopy) else self._anew()
         raise TidelakeError(
             "tables are altered again and again while they are copied: "
             f"{', '.join(str(each.name) for each in todo)}. Let no DDL run on them for a while, "
             "and start again"
         )
+
+    def _anew(self) -> SettledCopy:
+        shutil.rmtree(self._folder)
+        self._folder.mkdir(parents=True)
+        return self.run()
 
     def _tables(self) -> list[SourceTable]:
         """Those that can be copied, as they are defined now."""
@@ -167,8 +171,9 @@ class TableCopies:
 
     def _settled(
         self, begin: Moment, begins: Begins, found: dict[TableName, CopiedFrom]
-    ) -> SettledCopy | None:
-        """None if tables were altered, or must be copied again: they are not in ``found``."""
+    ) -> SettledCopy | TableName | None:
+        """None if tables were altered, or must be copied again: they are not in ``found``. A name:
+        its table was renamed, so the stream must begin behind that, and with it every copy."""
         definitions = "".join(map(self._definition, found))
         end = int(self._database.end())
         tables = self._tables()
@@ -176,8 +181,12 @@ class TableCopies:
             return None
         places = [end, *(each.begin.position for each in found.values())]
         scanned = scan(self._settings, self._database, Pin(*begin), places)
+        for name in (name for ddl in scanned.ddls for name in _renamed_by(ddl.effects)):
+            if self._filter.selects(name):
+                logger.warning("the copy begins anew, since a table was renamed table=%s", name)
+                return name
         for name in moved(scanned, found.values()):
-            logger.info("a DDL has moved rows of the table, which is copied again table=%s", name)
+            logger.info("a DDL has moved columns: the table is copied again table=%s", name)
             table = found.pop(name).copied.table
             StagedTable(self._folder, table).forget()
             begins.forget(described(table))
@@ -214,7 +223,7 @@ class TableCopies:
 
 
 def moved(scanned: Scanned, tables: Iterable[CopiedFrom]) -> list[TableName]:
-    """The tables whose rows or values a DDL behind their beginning has moved to another name. Pure.
+    """The tables whose values a DDL behind their beginning has moved to another column. Pure.
 
     Names are compared without their case, as some servers do."""
     by_name = {_lower(each.name): each for each in tables}
@@ -227,21 +236,25 @@ def moved(scanned: Scanned, tables: Iterable[CopiedFrom]) -> list[TableName]:
     return list(found)
 
 
-def _moved_by(effects: Collection[Effect]) -> Iterator[TableName]:
+def _renamed_by(effects: Collection[Effect]) -> Iterator[TableName]:
     for effect in effects:
         match effect:
             case RenameTable():
                 yield from (effect.name, effect.new_name)
             case ExchangePartition():
                 yield from (effect.name, effect.table)
-            case AlterTable() if any(
-                isinstance(each, RenameColumn)
-                or (isinstance(each, ModifyColumn) and each.name != each.column.name)
-                for each in effect.changes
-            ):
-                yield effect.name
             case _:
                 pass
+
+
+def _moved_by(effects: Collection[Effect]) -> Iterator[TableName]:
+    for effect in effects:
+        if isinstance(effect, AlterTable) and any(
+            isinstance(each, RenameColumn)
+            or (isinstance(each, ModifyColumn) and each.name != each.column.name)
+            for each in effect.changes
+        ):
+            yield effect.name
 
 
 def _lower(name: TableName) -> tuple[str, str]:

@@ -11,14 +11,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from pymysql.cursors import DictCursor
 
 from coordination.failpoint import Failpoint
 from tests.acceptance import bank, copied_bank
 from tests.acceptance.binlog_stage import BinlogStage, end_of_log
-from tests.acceptance.processes import Life
+from tests.acceptance.processes import Life, await_
 from tests.seeds import chosen_seeds
 from tests.services.database_editions import EDITIONS, MARIADB_10_11, Edition
 from tests.services.database_server import DatabaseServer
+from tests.services.delta_rows import first_difference, read_rows
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 
@@ -78,6 +80,54 @@ def test_a_copy_of_an_open_bank_that_is_killed_on_its_way(tmp_path: Path) -> Non
     with open_bank(MARIADB_10_11, tmp_path) as stage:
         for point, nth in (DEATHS[1], DEATHS[3]):
             assert dying(stage, point, nth).await_exit() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("renames", [False, True])
+def test_ddls_while_tables_are_copied(tmp_path: Path, renames: bool) -> None:
+    """The life stands still amid the copy while tables come, go and change."""
+    with DatabaseServer() as server:
+        server.execute(
+            "CREATE DATABASE shop",
+            *(f"CREATE TABLE shop.{each} (id INT PRIMARY KEY, v INT)" for each in "abcdefg"),
+        )
+        for each in "abcdefg":
+            server.insert(f"shop.{each}", [(id_, ord(each)) for id_ in range(400)])
+        with BinlogStage(server, tmp_path, mode="all") as stage:
+            alone = "&chunk-rows=100&connections=1"  # no other read holds a DDL up
+            frozen = {"TIDELAKE_FAILPOINTS": "after-chunk=stop:9"}
+            life = stage.start("frozen", parameters=alone, given=frozen)
+            await_("the copy stands still", lambda: life.is_frozen or life.is_over)
+            server.execute(
+                "ALTER TABLE shop.a ADD COLUMN x INT NOT NULL DEFAULT 7",
+                "INSERT INTO shop.b VALUES (1000, 1)",
+                "DROP TABLE shop.b",
+                "UPDATE shop.c SET v = 0 WHERE id < 10",
+                "CREATE TABLE shop.h (id INT PRIMARY KEY, v INT)",
+                "INSERT INTO shop.h VALUES (1, 1), (2, 2)",
+                "TRUNCATE TABLE shop.f",
+                "INSERT INTO shop.f VALUES (5, 5)",
+                "ALTER TABLE shop.g MODIFY COLUMN v BIGINT",
+                "UPDATE shop.g SET v = v + 1000000000000 WHERE id < 10",
+            )
+            if renames:
+                server.execute(
+                    "RENAME TABLE shop.c TO shop.c2",
+                    "RENAME TABLE shop.d TO shop.x, shop.e TO shop.d, shop.x TO shop.e",
+                )
+            life.signal(signal.SIGCONT)
+            life.await_line("copied and loaded")
+            stage.await_position(end_of_log(server), life)
+            snapshots = stage.warehouse / "_tidelake" / "snapshots"
+            await_("a snapshot", lambda: snapshots.exists() and stage.cuts())
+            life.signal(signal.SIGTERM)
+            assert life.await_exit() == 0, life.tail()
+            tables = [name for (name,) in server.query("SHOW TABLES FROM shop")]
+            assert set(stage.cuts()[0]["tables"]) == {f"shop.{name}" for name in tables}
+            for name in tables:
+                with server.connect(cursorclass=DictCursor) as link, link.cursor() as ask:
+                    ask.execute(f"SELECT * FROM shop.{name}")
+                    found = read_rows(stage.warehouse / "shop" / name)
+                    assert first_difference(ask.fetchall(), found, ("id",)) is None, name
 
 
 @pytest.mark.soak
