@@ -52,7 +52,7 @@ class TaskUnits:
         place = TaskPlace.of(job_id, order.task_id, order.epoch, order.config, self._staging)
         work: _Work
         if order.unit is Unit.SYNC:
-            work = _Sync(place, self._client, self._cluster_id)
+            work = _Sync(place, self._client, self._cluster_id, self._check)
         else:
             work = _Copy(place, order.unit, self._check)
         return _Holder(
@@ -123,8 +123,11 @@ class _Copy(_Work):
 class _Sync(_Work):
     """A changefeed, which the cluster's captures replicate; the unit sees to it that it runs."""
 
-    def __init__(self, place: TaskPlace, client: EtcdClient, cluster_id: str) -> None:
+    def __init__(
+        self, place: TaskPlace, client: EtcdClient, cluster_id: str, check: Callable[[], None]
+    ) -> None:
         self._place = place
+        self._check = check
         self._client = client
         self._cluster_id = cluster_id
         self._operator = ChangefeedOperator(client, cluster_id)
@@ -133,6 +136,7 @@ class _Sync(_Work):
     def run(self, stop: threading.Event, begun: Callable[[], None]) -> bool:
         name = self._place.info.name
         found = find_changefeed(self._client, self._cluster_id, name)
+        self._check()
         if found is None:
             self._create()
         elif known_state(found.known_info) in (FeedState.STOPPED, FeedState.FAILED):
@@ -147,6 +151,7 @@ class _Sync(_Work):
         return False
 
     def paused(self) -> None:
+        self._check()  # without trust, the task's next worker may have the changefeed by now
         try:
             self._operator.pause(self._place.info.name)
         except ChangefeedNotFound:

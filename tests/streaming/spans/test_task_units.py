@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from coordination.errors import Fenced
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient, Put
 from coordination.jobmaster.messages import CreateWorker
@@ -117,6 +118,24 @@ class TestTaskUnits(UnitsContract):
         self._until(step, lambda: sync.report().stage is TaskStage.ERROR)
         assert "paused beside its task" in sync.report().error
         self._close(sync, step)
+
+    def test_a_sync_without_trust_leaves_the_changefeed_to_the_next_worker(
+        self, client: EtcdClient, config: dict[str, Any], step: Any, tmp_path: Path
+    ) -> None:
+        is_trusted = [True]
+
+        def check() -> None:
+            if not is_trusted[0]:
+                raise Fenced("the session is lost")
+
+        units = TaskUnits(client, CLUSTER, lambda _: tmp_path / "staging", check=check)
+        opened = _Configured(units, config).open_unit(JOB, order(1, unit=Unit.SYNC), lambda: None)
+        self._until(step, lambda: "state" in opened.report().status)
+        is_trusted[0] = False
+        self._close(opened, step)
+        found = find_changefeed(client, CLUSTER, keys.ChangefeedName(changefeed_id(JOB, TASK)))
+        assert found is not None
+        assert known_state(found.known_info) is FeedState.NORMAL
 
     def test_a_load_without_staged_files_says_so(self, units: Any, step: Any) -> None:
         opened = units.open_unit(JOB, order(1, unit=Unit.LOAD, task_mode="all"), lambda: None)
