@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -72,10 +73,12 @@ class FollowedDatabase:
         )
 
     @contextmanager
-    def followed(self) -> Iterator[Life]:
-        """One life of the changefeed; it is stopped in order."""
+    def followed(self, **changes: Any) -> Iterator[Life]:
+        """One life of the changefeed; it is stopped in order. ``changes``: of its settings."""
         self._number += 1
-        life = Life(self._settings, self._spark, self._etcd, self._number).start()
+        changefeed = replace(self._settings.changefeed, **changes)
+        settings = replace(self._settings, changefeed=changefeed)
+        life = Life(settings, self._spark, self._etcd, self._number).start()
         try:
             yield life
         finally:

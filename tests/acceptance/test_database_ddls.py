@@ -115,3 +115,52 @@ def test_each_table_is_the_databases(
             )
     assert not any(row.dead_letters or row.error for row in database.progress().values())
     assert not any(name.startswith("left_out") for name in database.progress())
+
+
+def test_a_rewind_goes_below_ddls(
+    spark: SparkSession, server: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    server.execute("CREATE DATABASE d")
+    database = FollowedDatabase(spark, server, tmp_path)
+    made = "CREATE TABLE {0} (id INT PRIMARY KEY, v INT)", "INSERT INTO {0} VALUES (1, 1)"
+    server.execute(*(each.format(table) for table in ("d.t", "d.m") for each in made))
+    with database.followed() as life:
+        for table in ("d.t", "d.m"):
+            life.wait_until(database.is_same(table))
+        before_ts = database.progress()["d.t"].checkpoint_ts
+        server.execute(
+            "INSERT INTO d.t VALUES (2, 2)",
+            "ALTER TABLE d.t ADD w INT DEFAULT 3",
+            "INSERT INTO d.t VALUES (3, 3, 4)",
+            "ALTER TABLE d.t DROP COLUMN v",
+            "UPDATE d.t SET w = 9 WHERE id = 2",
+            "CREATE TABLE d.c (id INT PRIMARY KEY) SELECT 5 id",
+            "RENAME TABLE d.m TO d.n",
+            "INSERT INTO d.n VALUES (2, 2)",
+        )
+        for table in ("d.t", "d.n", "d.c"):
+            life.wait_until(database.is_same(table))
+    with database.followed(overwrite_checkpoint_ts=before_ts) as life:
+        server.execute("INSERT INTO d.t VALUES (7, 7)", "INSERT INTO d.n VALUES (7, 7)")
+        for table in ("d.t", "d.n", "d.c"):
+            life.wait_until(database.is_same(table))
+
+
+def test_ddls_amid_a_backlog_that_executors_decode(
+    spark: SparkSession, server: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    server.execute("CREATE DATABASE d")
+    database = FollowedDatabase(spark, server, tmp_path)
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(2000))")
+    for number in range(3):
+        numbers = range(1000 * number, 1000 * number + 1000)
+        values = ", ".join(f"({each}, REPEAT('x', 1000))" for each in numbers)
+        server.execute(
+            f"INSERT INTO d.t (id, v) VALUES {values}",
+            f"ALTER TABLE d.t ADD n{number} INT DEFAULT {number} FIRST",
+            f"UPDATE d.t SET v = 'short' WHERE id % 7 = {number}",
+        )
+    with database.followed() as life:
+        life.wait_until(database.is_same("d.t"))
