@@ -140,6 +140,7 @@ class _Sync(_Work):
         if found is None:
             self._create()
         elif known_state(found.known_info) in (FeedState.STOPPED, FeedState.FAILED):
+            self._update(found.known_info)
             self._operator.resume(name)
         begun()
         while not stop.wait(LOOK_EVERY_S):
@@ -149,6 +150,13 @@ class _Sync(_Work):
             if self._look(found.known_info):
                 return True
         return False
+
+    def _update(self, info: ChangefeedInfo) -> None:
+        """The task may have been updated since."""
+        wanted = self._place.info
+        if (info.sink_uri, info.config) != (wanted.sink_uri, wanted.config):
+            updated = replace(info, sink_uri=wanted.sink_uri, config=wanted.config)
+            self._operator.update(wanted.name, updated)
 
     def paused(self) -> None:
         self._check()  # without trust, the task's next worker may have the changefeed by now

@@ -112,8 +112,13 @@ class TestTaskUnits(UnitsContract):
         stopped = find_changefeed(client, CLUSTER, name)
         assert stopped is not None
         assert known_state(stopped.known_info) is FeedState.STOPPED
-        sync.resume()
+        self._close(sync, step)
+        units._config["document"] = {"filter": {"rules": [f"{NAME}.t"]}}  # the task is updated
+        sync = units.open_unit(JOB, order(4, unit=Unit.SYNC, task_mode="all"), lambda: None)
         self._until(step, lambda: sync.report().status.get("state") == "normal")
+        updated = find_changefeed(client, CLUSTER, name)
+        assert updated is not None
+        assert (updated.known_info.config or {})["filter"] == {"rules": [f"{NAME}.t"]}
         ChangefeedOperator(client, CLUSTER).pause(name)  # by somebody else
         self._until(step, lambda: sync.report().stage is TaskStage.ERROR)
         assert "paused beside its task" in sync.report().error
