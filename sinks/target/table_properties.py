@@ -153,10 +153,9 @@ class TableProperties:
 
     @property
     def begun_ts(self) -> Ts:
-        """Right below the DDL that gave the table this name. Rows at or below it belong to an
-        earlier table of that name, and those of CREATE TABLE … SELECT have the DDL's own commit-ts.
-        0: the table was made from its rows."""
-        return Ts(0) if self.ddl is None else Ts(self.ddl.commit_ts - 1)
+        """Commit-ts of the DDL that gave the table this name. Rows at or below it belong to an
+        earlier table of that name. 0: the table was made from its rows."""
+        return Ts(0) if self.ddl is None else self.ddl.commit_ts
 
 
 def _read(properties: Mapping[str, str]) -> dict[str, Any]:

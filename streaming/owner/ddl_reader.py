@@ -262,11 +262,8 @@ class DdlReader(StreamRole):
                 continue
             schema = definition(creation, self._spans.schemas(), self._spans.defined)
             self._trust.check()
-            commit_ts = creation.event.commit_ts
-            # Rows of CREATE TABLE … SELECT have its commit-ts. (A last DDL may be at the start.)
-            start = max(commit_ts - 1, self._unplanned.checkpoint_ts)
-            self._spans.create(name, schema, creation.event.identity, Ts(start))
-            logger.info("table made table=%s commit_ts=%d", name, commit_ts)
+            self._spans.create(name, schema, creation.event.identity, creation.event.commit_ts)
+            logger.info("table made table=%s commit_ts=%d", name, creation.event.commit_ts)
             self._unreported.append(self._made(name))
 
     def _make_found(

@@ -89,7 +89,7 @@ def test_a_span_ends_with_its_table_and_another_one_begins(ground: Ground) -> No
     assert known.blocked_at is None
     assert known.removed == (stored_table_id(1, "shop", "a", 0),)
     (made,) = known.made
-    assert (made.table.checkpoint, ground.marks) == (299, [(A, 200)])
+    assert (made.table.checkpoint, ground.marks) == (300, [(A, 200)])
     assert made.low_water[PARTITIONS[1]] == 1, "its row of 400 was read when the first one was here"
 
 

@@ -169,8 +169,8 @@ def walk(
         position=position[rows],
         commit_ts=commit_ts[rows],
         statements=[
-            (int(events.at[each]), int(position[each]), int(commit_ts[each]))
-            for each in groups.statements[groups.statements < count].tolist()
+            (int(events.at[each]), int(position[each]), int(commit_ts[each]) - is_before_rows)
+            for each, is_before_rows in _statements(groups, count)
         ],
         maps=place.maps,
         checksum=bool(place.checksum),
@@ -191,6 +191,18 @@ def walk(
         ),
         rolled_back=int((groups.kind == GroupKind.ROLLED_BACK).sum()),
     )
+
+
+def _statements(groups: Transactions, count: int) -> list[tuple[int, bool]]:
+    """The statements among the first ``count`` events, and whether rows of the same transaction
+    follow: a CREATE TABLE … SELECT. It counts right below them, as a table begins above its DDL.
+    (At worst that is the commit-ts of the transaction before, which cannot be about that table.)"""
+    found = groups.statements[groups.statements < count]
+    nth = np.searchsorted(groups.first, found, side="right") - 1
+    kinds = np.append(groups.kind, GroupKind.ROWS)[nth]  # -1: one that is open
+    is_inside = found <= np.append(groups.last, count)[nth]
+    is_before_rows = ~is_inside | (kinds == GroupKind.ROWS)
+    return list(zip(found.tolist(), is_before_rows.tolist(), strict=True))
 
 
 def _rows(groups: Transactions, events: Events, counts: npt.NDArray[np.bool_]) -> Offsets:
