@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Generic, Protocol, TypeVar
 
 from coordination.errors import CaptureSuicide
@@ -38,6 +39,7 @@ class Closable(Protocol):
 
 @dataclass(slots=True)
 class _Closing:
+    number: int  # one changefeed may have several that close, one behind the other
     name: str  # of the changefeed
     each: Closable
 
@@ -49,12 +51,13 @@ class Closings:
         """``what`` names the closing things in messages, as "the replica". ``limit_s``: how long
         one may take to close, from the first `check` that sees it."""
         self._what = what
-        self._deadline: CloseDeadline[str] = CloseDeadline(limit_s)
+        self._deadline: CloseDeadline[int] = CloseDeadline(limit_s)
+        self._numbers = count()
         self._open: list[_Closing] = []
 
     def begin(self, name: str, each: Closable, *, drop: bool) -> None:
         each.close(drop=drop)
-        self._open.append(_Closing(name, each))
+        self._open.append(_Closing(next(self._numbers), name, each))
 
     def close(self, *, drop: bool) -> None:
         """Close all of them again, perhaps with another ``drop``."""
@@ -63,10 +66,15 @@ class Closings:
 
     def names(self) -> set[str]:
         """The changefeeds whose closing has not ended."""
-        self._open = [closing for closing in self._open if not closing.each.is_closed()]
-        return {closing.name for closing in self._open}
+        return {closing.name for closing in self._still_open()}
 
     def check(self, now_s: float) -> None:
         """Raises ``CaptureSuicide`` if one takes longer than the limit. `now_s`: monotonic."""
-        closing = {name: f"{self._what} of changefeed {name}" for name in sorted(self.names())}
-        self._deadline.check(closing, now_s)
+        words = {
+            each.number: f"{self._what} of changefeed {each.name}" for each in self._still_open()
+        }
+        self._deadline.check(words, now_s)
+
+    def _still_open(self) -> list[_Closing]:
+        self._open = [closing for closing in self._open if not closing.each.is_closed()]
+        return self._open
