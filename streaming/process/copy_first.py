@@ -138,8 +138,8 @@ class _Shown:
             self._logged_at_s = time.monotonic()
             told = self._tables.values()
             logger.info(
-                "copying table=%s rows=%d of_about=%d; in all tables=%d of %d begun are whole, "
-                "rows=%d mib=%d",
+                "copying table=%s rows=%d of_about=%d whole_tables=%d begun_tables=%d "
+                "rows_of_all=%d mib_of_all=%d",
                 *(now.table, now.rows, max(now.of_rows, now.rows)),
                 *(sum(each.is_done for each in told), len(told)),
                 *(sum(each.rows for each in told), sum(each.bytes for each in told) >> 20),

@@ -147,7 +147,7 @@ class FirstCopy:
             self._tables.changefeeds.begin(row)
             failpoint(Failpoint.AFTER_FIRST_ROWS)
             logger.info(
-                "copied and loaded tables=%d rows=%d; goes on in the binlog at %s",
+                "copied and loaded tables=%d rows=%d: the binlog is read on at %s",
                 *(len(settled.tables), sum(each.copied.rows for each in settled.tables)),
                 self._database.name_of(settled.begin.position),
             )
