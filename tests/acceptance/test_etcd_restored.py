@@ -86,7 +86,8 @@ def test_servers_go_on_over_an_etcd_that_was_restored_from_a_backup(
             return [line for life in cluster.lives for line in life.lines(RESTORED)]
 
         cluster.await_("a warning", told)
-        assert ["WARNING" in line for line in told()] == [True], told()
+        # The owner's line of a changefeed that changes may quote the warning.
+        assert ["WARNING" in line for line in told()].count(True) == 1, told()
         share_out(cluster)
         cluster.fallen.clear()  # the checkpoint in etcd was the backup's for a while
         assert cluster.errors == []
