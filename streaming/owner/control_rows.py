@@ -89,7 +89,7 @@ class ControlRows:
         # At which ts the Delta version of each table is known exactly: what a cut may be made of.
         # A progress row alone does not say it: its parts only rise, each by itself.
         self._known: dict[TableName, tuple[Ts, int | None]] = {}
-        self._altered: dict[TableName, ReplicatedTable] = {}  # by a DDL: as it was right after it
+        self._altered: dict[TableName, list[ReplicatedTable]] = {}  # as it was after each DDL
         self._schemas: list[SchemaRow] = []  # to be written; again where they may be there
         self._last_cut_ts = 0
 
@@ -153,7 +153,7 @@ class ControlRows:
     def altered(self, table: ReplicatedTable) -> None:
         """A DDL has run on the table; its writer may not know until the next change of it comes."""
         with self._lock:
-            self._altered[table.name] = table
+            self._altered.setdefault(table.name, []).append(table)
             self._note_schemas([table])
             if table.null_dates:
                 self._write_progress([counted(self.progress[table.name], table.null_dates)])
@@ -171,7 +171,7 @@ class ControlRows:
             if table.is_blocked:
                 continue  # what it shows is not what its row says
             if table.last_ddl_ts:
-                self._altered[table.name] = table
+                self._altered[table.name] = [table]
             if table.version_ts <= table.checkpoint:
                 self._known[table.name] = (table.checkpoint, table.version)
 
@@ -288,11 +288,13 @@ class ControlRows:
 
     def _version(self, name: TableName, checkpoint_ts: int, version: int | None) -> int | None:
         """A table without a change since its DDL is at the version that the DDL made, whether its
-        writer knows that or not."""
-        table = self._altered.get(name)
-        if table is None or checkpoint_ts < max(table.version_ts, table.checkpoint):
+        writer knows that or not. The next DDL may have run before the report is looked at."""
+        after = self._altered.get(name, [])
+        reached = [each for each in after if max(each.version_ts, each.checkpoint) <= checkpoint_ts]
+        if not reached:
             return version
-        return max(version or 0, table.version or 0)
+        self._altered[name] = after[len(reached) - 1 :]
+        return max(version or 0, reached[-1].version or 0)
 
     def _row_after(
         self, advance: Advance, reading: Mapping[str, int], marks: Marks, backlog: Backlog

@@ -15,7 +15,8 @@ from coordination.scheduler.messages import Checkpoint
 from coordination.scheduler.table_status import TableState, TableStatus
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from streaming.stream.backlog import Backlog
-from tests.sinks.merge_on_write.ddls import ADD_N, ddl
+from tests.sinks.merge_on_write.altering import column
+from tests.sinks.merge_on_write.ddls import ADD_N, change, ddl
 from tests.sinks.merge_on_write.orders import NAME, UPSERTED, write
 from tests.streaming.owner.test_cuts_after_drops import reported
 from tests.streaming.owner.test_schema_rows import Owner, alter
@@ -63,6 +64,23 @@ def test_what_was_written_before_it_is_looked_at_again_is_in_no_earlier_cut(tmp_
         (WRITTEN_TS - 30, altered.version),
         (WRITTEN_TS, applied.version),
     ]
+
+
+def test_the_next_ddl_runs_before_the_report_between_the_two_is_looked_at(tmp_path: Path) -> None:
+    owner = Owner(tmp_path)
+    owner.make()
+    uri = owner.spans.uri(NAME)
+    engine = MergeOnWriteEngine({}, keeps_up=False)
+    add_m = change(*ADD_N.after.columns, column("m", "int"), before=ADD_N.after)
+    for ts, does in ((DDL_TS, ADD_N), (DDL_TS + 10, add_m)):
+        engine.alter(ddl(uri, does, ts))
+        owner.spans.put(owner.spans.look_again(NAME))
+        owner.rows.altered(owner.spans[NAME])
+    engine.close()
+    assert owner.spans[NAME].version == 2
+    told(owner, DDL_TS + 9, 0)  # its writer has not looked at the table since
+    told(owner, DDL_TS + 15, 0)
+    assert cuts(tmp_path) == [(DDL_TS + 9, 1), (DDL_TS + 15, 2)]
 
 
 def test_a_new_owner_knows_a_table_where_its_log_is(tmp_path: Path) -> None:
