@@ -90,5 +90,6 @@ def test_servers_go_on_over_an_etcd_that_was_restored_from_a_backup(
         assert ["WARNING" in line for line in told()].count(True) == 1, told()
         share_out(cluster)
         cluster.fallen.clear()  # the checkpoint in etcd was the backup's for a while
-        assert cluster.errors == []
+        # Why its owner does not begin yet is shown at once, until that owner begins.
+        assert [each for each in cluster.errors if "elected later" not in str(each)] == []
         end(cluster)
