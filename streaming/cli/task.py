@@ -86,15 +86,19 @@ def start(
 
 @asks(task, "list")
 def list_tasks() -> Ask:
-    """List the tasks: mode, state, the unit that runs (dump, load or sync) and its capture."""
+    """List the tasks: mode, state, the unit that runs (dump, load or sync), its stage and capture.
+
+    `state` is what you have asked for, `stage` is how its unit is, as the leader knows it.
+    """
     return lambda op: op.tasks.list_tasks()
 
 
 @asks(task)
 def query(*, name: TaskName) -> Ask:
-    """Show one task: its units, URIs, and the changefeed that follows its database.
+    """Show one task: its units, their errors, how far they are, and the changefeed that follows.
 
-    `tidelake progress` shows its tables.
+    Tables, rows and bytes are of a unit that copies or loads; checkpoint and lag of the
+    changefeed. `tidelake progress` shows its tables.
     """
     return lambda op: op.tasks.query(name)
 

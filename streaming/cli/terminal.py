@@ -49,7 +49,7 @@ NUMBERS = frozenset(
         *("Delta\nversion", "dead\nletters", "dead letters", "rows", "columns"),
     }
 )
-WORDY = frozenset({"query", "reason", "sql"})
+WORDY = frozenset({"query", "reason", "sql", "error"})
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 
 

@@ -57,7 +57,7 @@ class Operator(CaptureOperations):
     def __init__(self, client: EtcdClient, cluster_id: str, calls: OwnerCalls) -> None:
         super().__init__(client, cluster_id, calls)
         self._changefeeds = ChangefeedOperator(client, cluster_id)
-        self.tasks = TaskOperations(client, cluster_id)
+        self.tasks = TaskOperations(client, cluster_id, calls)
 
     # Changefeeds: state in etcd.
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from conf.files.reading import Document
 from conf.load import load_changefeed
@@ -17,7 +18,7 @@ from conf.masking import masked_uri
 from conf.problems import SettingError, require
 from conf.sources.source_uri import is_binlog_uri
 from conf.task.file import TaskDescription
-from coordination.errors import ConfigError, TidelakeError
+from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.keys import ChangefeedName
 from coordination.jobmaster.job_operator import JobOperator
@@ -26,13 +27,19 @@ from coordination.jobmaster.jobs_state import JobReactorState, read_jobs
 from coordination.jobmaster.records import Job, Task, TaskCfg, UnitState
 from coordination.jobmaster.stages import TaskStage
 from coordination.jobmaster.units import unit_sequence
+from coordination.metadata.errors import OwnerNotFound
 from coordination.metadata.lookup import find_changefeed
 from coordination.metadata.records import ChangefeedInfo
-from coordination.model import ChangefeedID, JobID, TaskID
+from coordination.model import ChangefeedID, JobID, TaskID, Ts, tso_time
+from coordination.transport.grpc_calls import CallRefused
 from streaming.changefeed.settings_in_etcd import described
 from streaming.operations.captures import ShownRow
 from streaming.operations.changed import CHANGED, between
 from streaming.operations.findings import findings, refuse
+from streaming.operations.owner_calls import OwnerCalls
+
+ANSWER_S: Final = 3.0  # for the leader, who tells how units are; without it etcd's rows are shown
+PROGRESS: Final = ("tables", "whole_tables", "rows", "of_about_rows", "bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +114,10 @@ def planned(
 class TaskOperations:
     """All block, and raise TidelakeErrors."""
 
-    def __init__(self, client: EtcdClient, cluster_id: str) -> None:
+    def __init__(self, client: EtcdClient, cluster_id: str, calls: OwnerCalls) -> None:
         self._client = client
         self._cluster_id = cluster_id
+        self._calls = calls
         self._jobs = JobOperator(client, cluster_id)
 
     def start(self, task: PlannedTask, *, is_checked: bool) -> ShownRow:
@@ -129,14 +137,29 @@ class TaskOperations:
         return {**made, CHANGED: between({}, made, "state")}
 
     def list_tasks(self) -> list[ShownRow]:
-        found = read_jobs(self._client, self._cluster_id).values()
-        return [row for each in found for row in _rows(each)]
+        rows = [
+            row
+            for each in read_jobs(self._client, self._cluster_id).values()
+            for row in _rows(each)
+        ]
+        told = self._told(None) if rows else _Told()
+        return [{**row, **told.of(row)} for row in rows]
 
     def query(self, name: str) -> list[ShownRow] | ShownRow:
+        """A task in full, with what its unit reports: how far it is, and what holds it."""
         with _in_our_words(name):
             found = self._jobs.read(JobID(name))
-        rows: list[ShownRow] = [{**row, **self._more(found, row)} for row in _rows(found)]
+        told = self._told(name)
+        rows: list[ShownRow] = [self._in_full(found, row, told) for row in _rows(found)]
         return rows[0] if len(rows) == 1 else rows
+
+    def _told(self, name: str | None) -> _Told:
+        params = {"job-id": name} if name is not None else {}
+        try:
+            rows = self._calls.ask("list-tasks", params, wait_s=ANSWER_S)["rows"]
+        except (OwnerNotFound, CallRefused, TryAgain) as error:
+            return _Told(why_unknown=f"how its unit is, is not known: {error}")
+        return _Told({(row["job"], row["task"]): row for row in rows})
 
     def pause(self, name: str) -> list[ShownRow]:
         return self._with_changes(name, self._jobs.pause)
@@ -185,22 +208,52 @@ class TaskOperations:
             )
         return found
 
-    def _more(self, found: JobReactorState, row: ShownRow) -> ShownRow:
+    def _in_full(self, found: JobReactorState, row: ShownRow, told: _Told) -> ShownRow:
         job = found.job
         task = job.tasks.get(row["source"]) if isinstance(job, Job) else None
+        now = {**row, **told.of(row)}
         if task is None:
-            return {}
+            return now
         name = ChangefeedName(ChangefeedID(f"{found.id}-{row['source']}"))
         synced = find_changefeed(self._client, self._cluster_id, name)
         info = synced.known_info if synced is not None else None
         error = (info.error or info.warning) if info is not None else None
+        checkpoint = synced.status.checkpoint_ts if synced and synced.status else None
         return {
-            **_shown(task.cfg.config),
+            **now,
+            "error": now["error"] or (f"{error.code}: {error.message}" if error else None),
+            **told.progress_of(row),
             "changefeed": name.id if synced is not None else None,
             "changefeed_state": info.state.value if info is not None else None,
-            "checkpoint_ts": synced.status.checkpoint_ts if synced and synced.status else None,
-            "error": f"{error.code}: {error.message}" if error is not None else None,
+            "checkpoint_ts": checkpoint,
+            "checkpoint_time": tso_time(checkpoint) if checkpoint else None,
+            "lag_s": _lag_s(checkpoint) if checkpoint else None,
+            **_shown(task.cfg.config),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the leader tells of the workers, by job and task."""
+
+    rows: Mapping[tuple[str, str | None], Mapping[str, Any]] = field(default_factory=dict)
+    why_unknown: str = ""
+
+    def of(self, row: ShownRow) -> ShownRow:
+        """``error``: what holds the unit, or what keeps the task from having one."""
+        whole_job = self.rows.get((row["task"], ""), {})
+        found = self.rows.get((row["task"], row["source"]), {})
+        error = found.get("error") or found.get("problem") or whole_job.get("problem")
+        return {"stage": found.get("stage"), "error": error or self.why_unknown or None}
+
+    def progress_of(self, row: ShownRow) -> ShownRow:
+        """How far a unit that copies or loads is."""
+        status = self.rows.get((row["task"], row["source"]), {}).get("status", {})
+        return dict.fromkeys(PROGRESS) | {key: status[key] for key in PROGRESS if key in status}
+
+
+def _lag_s(checkpoint: Ts) -> float:
+    return round((datetime.now(UTC) - tso_time(checkpoint)).total_seconds(), 1)
 
 
 def _rows(found: JobReactorState) -> list[ShownRow]:

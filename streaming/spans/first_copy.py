@@ -67,15 +67,18 @@ class FirstCopy:
         folder: Path,
         *,
         progress: Callable[[CopyProgress], None] = lambda _: None,
+        loading: Callable[[CopyProgress], None] = lambda _: None,
         is_stopped: Callable[[], bool] = lambda: False,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """``check`` is called before each commit; it raises where this process may not write."""
+        """``progress``: of the copy; ``loading``: of the load, from all tables on. ``check`` is
+        called before each commit; it raises where this process may not write."""
         assert isinstance(changefeed.source, BinlogSettings)
         self._changefeed = changefeed
         self._settings = changefeed.source
         self._folder = folder
         self._progress = progress
+        self._loading = loading
         self._is_stopped = is_stopped
         self._check = check
         self._database = Database(self._settings)
@@ -191,11 +194,14 @@ class FirstCopy:
         registry = TableRegistry(sink, row, self._forms, defined)
         engine = MergeOnWriteEngine(revealed_options(sink.storage_options), keeps_up=False)
         rows = []
+        for each in settled.tables:
+            self._loading(_loading(each, 0))
         try:
             for each in settled.tables:
                 if self._is_stopped():
                     raise Stop("the load was asked to stop: it goes on with the next table")
                 registry = self._loaded(each, registry, engine)
+                self._loading(_loading(each, each.copied.rows, is_done=True))
                 failpoint(Failpoint.AFTER_LOAD_ONE)
                 rows.append(first_progress(registry[each.name], row, {PART: each.begin.position}))
         finally:
@@ -225,6 +231,7 @@ class FirstCopy:
             change_rules(self._changefeed),
             part=PART,
             position=each.begin.position,
+            on_rows=lambda done: self._loading(_loading(each, done)),
             check=self._check,
         )
         found = with_null_dates(registry[name], loaded.nulled)
@@ -234,6 +241,19 @@ class FirstCopy:
             *(name, each.copied.rows, loaded.version, time.monotonic() - began_s),
         )
         return registry
+
+
+def _loading(each: CopiedFrom, rows: int, *, is_done: bool = False) -> CopyProgress:
+    of = each.copied
+    loaded = of.bytes * rows // of.rows if of.rows else 0
+    return CopyProgress(
+        table=of.table.name,
+        rows=rows,
+        of_rows=of.rows,
+        bytes=loaded,
+        of_bytes=of.bytes,
+        is_done=is_done,
+    )
 
 
 @contextmanager

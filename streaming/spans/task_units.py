@@ -91,7 +91,7 @@ class _Copy(_Work):
         told = list(self._tables.values())
         return {
             "tables": len(told),
-            "whole": sum(each.is_done for each in told),
+            "whole_tables": sum(each.is_done for each in told),
             "rows": sum(each.rows for each in told),
             "of_about_rows": sum(max(each.of_rows, each.rows) for each in told),
             "bytes": sum(each.bytes for each in told),
@@ -106,6 +106,7 @@ class _Copy(_Work):
             self._place.changefeed,
             self._place.folder,
             progress=look,
+            loading=look,
             is_stopped=stop.is_set,
             check=self._check,
         )

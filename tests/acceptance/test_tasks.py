@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +57,13 @@ def test_a_job_copies_and_follows_through_the_death_of_its_capture(
         found = {row["id"]: row["v"] for row in read_rows(lake / NAME / "t")}
         return found == dict(mariadb.query(f"SELECT id, v FROM {NAME}.t"))
 
+    def shown() -> dict[str, Any]:
+        command = [sys.executable, "-m", "streaming.cli.main", "task", "query", JOB]
+        where = ["--etcd", etcd.endpoint, "--cluster-id", cluster_id, "--format", "json"]
+        found = subprocess.run([*command, *where], capture_output=True, text=True, check=True)
+        (row,) = json.loads(found.stdout)["rows"]
+        return dict(row)
+
     def holders() -> set[str]:
         return {row.capture_id for row in Progress(str(lake)).read(f"{JOB}-{TASK}").values()}
 
@@ -64,6 +74,10 @@ def test_a_job_copies_and_follows_through_the_death_of_its_capture(
             mariadb.insert(f"{NAME}.t", [(number, "a") for number in range(2_000)])
             jobs.create(JOB, {TASK: TaskCfg(task_mode="all", config=config)})
             await_("the copy", is_equal, every_s=0.5)
+            await_("the unit that follows", lambda: shown()["stage"] == "Running", every_s=0.5)
+            now = shown()
+            assert (now["unit"], now["error"], now["changefeed_state"]) == ("sync", None, "normal")
+            assert now["lag_s"] >= 0
             mariadb.execute(f"UPDATE {NAME}.t SET v = 'b' WHERE id < 1000")
             mariadb.execute(f"DELETE FROM {NAME}.t WHERE id > 1990")
             await_("the changes", is_equal, every_s=0.5)

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from coordination.etcd.embedded import EmbeddedEtcd
+from coordination.metadata.errors import ChangefeedNotFound
+from tests.streaming.cli.test_owner import serving
+
 Command = Callable[..., tuple[int, str, str]]
 Cluster = Callable[..., list[dict[str, Any]]]
 TASK = """
@@ -36,7 +40,9 @@ def test_a_task_from_its_start_to_its_end(cluster: Cluster, file: Path, tmp_path
     assert (made["task"], made["source"], made["mode"], made["state"]) == (
         *("shop", "m1", "all", "running"),
     )
-    assert [row["task"] for row in cluster("task", "list")] == ["shop"]
+    (row,) = cluster("task", "list")
+    assert (row["task"], row["stage"]) == ("shop", None)
+    assert "no capture of the cluster" in row["error"]
     assert cluster("task", "pause", "shop")[0]["changed"] == {
         "state": {"from": "running", "to": "paused"}
     }
@@ -51,6 +57,30 @@ def test_a_task_from_its_start_to_its_end(cluster: Cluster, file: Path, tmp_path
     assert (found["sink_uri"], found["rules"]) == (sink, "shop.*, more.*")
 
     assert cluster("task", "stop", "shop")[0]["state"] == "stopping"
+
+
+@pytest.mark.etcd
+def test_what_its_unit_reports_is_shown(
+    cluster: Cluster, etcd: EmbeddedEtcd, file: Path, tmp_path: Path
+) -> None:
+    cluster("task", "start", str(file), "--sink-uri", f"delta://{tmp_path}/lake")
+    done = {"tables": 3, "whole_tables": 1, "rows": 10, "of_about_rows": 40, "bytes": 99}
+    told = {"job": "shop", "task": "m1", "stage": "Error", "error": "the disk is full"}
+    held = {**told, "stage": "Unscheduled", "error": "", "problem": "no capture takes it"}
+    gone = ChangefeedNotFound("there is no job shop")
+    answers = [{"rows": [{**told, "status": done}]}, {"rows": [held]}, gone, {"rows": []}]
+    with serving(etcd, "c1", list_tasks=answers) as owner:
+        (found,) = cluster("task", "query", "shop")
+        assert owner.asked == [("list-tasks", {"job-id": "shop"})]
+        assert (found["stage"], found["error"]) == ("Error", "the disk is full")
+        assert done.items() <= found.items()
+        (row,) = cluster("task", "list")
+        assert (row["stage"], row["error"]) == ("Unscheduled", "no capture takes it")
+        (found,) = cluster("task", "query", "shop")
+        assert (found["stage"], found["rows"]) == (None, None)
+        assert "there is no job shop" in found["error"]
+        (found,) = cluster("task", "query", "shop")
+        assert (found["stage"], found["error"]) == (None, None)
 
 
 @pytest.mark.etcd

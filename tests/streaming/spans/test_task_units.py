@@ -98,6 +98,8 @@ class TestTaskUnits(UnitsContract):
         for number, unit in enumerate((Unit.DUMP, Unit.LOAD), 1):
             opened = units.open_unit(JOB, order(number, unit=unit, task_mode="all"), lambda: None)
             self._until(step, lambda now=opened: now.report().stage is TaskStage.FINISHED)
+            told = opened.report().status
+            assert (told["tables"], told["whole_tables"], told["rows"]) == (1, 1, 2_000)
             self._close(opened, step)
         assert len(read_rows(tmp_path / "lake" / NAME / "t")) == 2_000
         sync = units.open_unit(JOB, order(3, unit=Unit.SYNC, task_mode="all"), lambda: None)
