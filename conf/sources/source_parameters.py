@@ -19,12 +19,13 @@ from conf.problems import Problems, SettingError, require, unknown
 from conf.sources.kafka_security import NOT_BUILT, boolean
 from conf.sources.kafka_security import PARAMETERS as SECURITY
 
+PROTOCOLS = ("canal-json",)
 PROTOCOLS_NOT_BUILT = (
-    "open-protocol", "default", "simple", "avro", "csv", "debezium", "maxwell", "canal", "craft",
+    "open-protocol", "simple", "avro", "csv", "debezium", "maxwell", "canal", "craft",
 )  # fmt: skip
 READ = (
     "protocol", "partition-num", "enable-tidb-extension", "time-zone", "topics",
-    "max-message-bytes", "large-message-handle-compression", *SECURITY,
+    "max-message-bytes", "large-message-handle-compression", "encoding-format", *SECURITY,
 )  # fmt: skip
 PRODUCER_ONLY = (
     "kafka-version", "kafka-client-id", "replication-factor", "max-batch-size", "compression",
@@ -33,7 +34,7 @@ PRODUCER_ONLY = (
     "safe-mode", "large-message-handle-option", "claim-check-storage-uri",
     "claim-check-raw-value", "output-row-key", "schema-registry", "avro-enable-watermark",
     "avro-decimal-handling-mode",
-    "avro-bigint-unsigned-handling-mode", "encoding-format",
+    "avro-bigint-unsigned-handling-mode",
 )  # fmt: skip
 KNOWN = (*READ, *PRODUCER_ONLY, *NOT_BUILT)
 # `[sink.kafka-config]` has the URI's parameters by the same names, some in tables of their own.
@@ -121,16 +122,23 @@ def unknown_parameter(
 
 def _protocol(parameters: Mapping[str, str]) -> str:
     protocol = parameters.get("protocol", "")
-    require(protocol != "", "protocol is missing: give protocol=canal-json")
+    built = ", ".join(PROTOCOLS)
+    require(protocol != "", f"protocol is missing: give that of the changefeed, one of {built}")
+    protocol = "open-protocol" if protocol == "default" else protocol  # TiCDC's other name of it
     require(
-        protocol not in PROTOCOLS_NOT_BUILT, f"protocol={protocol} is not built yet: use canal-json"
+        protocol not in PROTOCOLS_NOT_BUILT,
+        f"protocol={protocol} is not built yet: use {built}",
+    )
+    known = (*PROTOCOLS, *PROTOCOLS_NOT_BUILT)
+    require(protocol in known, unknown("protocol", protocol, known))
+    encoding = parameters.get("encoding-format", "json").lower()
+    require(
+        protocol != "simple" or encoding == "json",
+        f"encoding-format={encoding} is not built yet for protocol=simple: use json",
     )
     require(
-        protocol == "canal-json",
-        unknown("protocol", protocol, ("canal-json", *PROTOCOLS_NOT_BUILT)),
-    )
-    require(
-        boolean("enable-tidb-extension", parameters.get("enable-tidb-extension", "false")),
+        protocol != "canal-json"
+        or boolean("enable-tidb-extension", parameters.get("enable-tidb-extension", "false")),
         "enable-tidb-extension=true is needed: without it the messages carry no commit-ts and no "
         "watermarks; set it in the TiCDC changefeed and here",
     )

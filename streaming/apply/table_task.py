@@ -62,6 +62,7 @@ class ChangeRules(CastRules):
     """How texts are cast, and what happens to a column that the table lacks."""
 
     unknown_column: Literal["dead-letter", "drop"] = "dead-letter"
+    protocol: str = "canal-json"  # by which the bytes of dead letters are read once more
 
     @property
     def drops(self) -> bool:
@@ -75,6 +76,7 @@ def change_rules(changefeed: Changefeed) -> ChangeRules:
         zero_date=changefeed.zero_date,
         ddl_time_zone=changefeed.ddl_time_zone,
         unknown_column=changefeed.on_unknown_column,
+        protocol=changefeed.source.protocol,
     )
 
 

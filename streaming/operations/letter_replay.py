@@ -197,7 +197,7 @@ class TableReplay:
         letters = OpenLetters(self._dead_letters, self._by, self._rules, lambda _: self._task.older)
         keys = letters.read(self._task, parts)
         table = pa.concat_tables(parts)
-        rows = letter_rows(table["value"], self._task.name)
+        rows = letter_rows(table["value"], self._task.name, self._rules.protocol)
         all_ids = [_id(each) for each in table.select(list(LETTER)).to_pylist()]
         ids = {number: each for number, each in enumerate(all_ids) if each in wanted}
         barred = table["barred"].to_pylist()

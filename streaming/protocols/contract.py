@@ -12,6 +12,7 @@ schema at each commit-ts.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -116,7 +117,7 @@ class Messages:
 
     part: str
     positions: pa.Int64Array
-    values: pa.Array  # binary or large_binary; null: a tombstone
+    values: pa.Array  # binary or large_binary; null: a tombstone. With its key: `with_key`
     latest_ts: int = SEALED_TS  # a watermark above it is not believed (`protocols/clocks.py`)
 
     def __len__(self) -> int:
@@ -167,6 +168,25 @@ class Decoder(Protocol):
     cannot be decoded goes into a BAD block, which has the table's name if that could be read."""
 
     def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]: ...
+
+
+def reads_keys(decode: Decoder) -> bool:
+    """Whether its messages are made by `with_key`."""
+    return bool(getattr(decode, "reads_keys", False))
+
+
+KEY_LENGTH: Final = struct.Struct("<I")
+NO_KEY: Final = 0xFFFF_FFFF
+
+
+def with_key(key: bytes | None, value: bytes | None) -> bytes | None:
+    """A message whose protocol has facts in its key: four bytes of the key's length (little-endian;
+    ``NO_KEY`` without a key), the key, the value. So one value has all that is known of a message:
+    in a chunk, in a dead letter and when it is read again. A tombstone stays null."""
+    if value is None:
+        return None
+    length = NO_KEY if key is None else len(key)
+    return b"".join((KEY_LENGTH.pack(length), key or b"", value))
 
 
 _IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)

@@ -1,25 +1,69 @@
-"""The decoder of each protocol, by its name in the source URI."""
+"""The protocols that are built, by their name in the source URI. Nothing else knows which one it
+is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
 
-from streaming.protocols.canal_json.decoder import decode
+from coordination.errors import ConfigError
+from streaming.protocols.canal_json import decoder as canal_json
 from streaming.protocols.canal_json.disguise import disguise
-from streaming.protocols.contract import Decoder
-
-CANAL_JSON = "canal-json"
-_DECODERS = {CANAL_JSON: decode}
-_DISGUISES = {CANAL_JSON: disguise}
+from streaming.protocols.contract import Block, Messages, Wanted
 
 
-def decoder_of(protocol: str, *, start_ts: int = 0) -> Decoder:
-    """``start_ts``: rows and DDLs at or below it are not needed. The result can be pickled. Raises
-    KeyError for a protocol that `conf` should have refused."""
-    return partial(_DECODERS[protocol], start_ts=start_ts)
+class _Decode(Protocol):
+    def __call__(self, messages: Messages, wanted: Wanted, *, start_ts: int) -> Iterator[Block]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """``reads_keys``: see `contract.reads_keys`. ``disguise``: makes from a seed the function that
+    exchanges the letters of a message's values; None: not built."""
+
+    decode: _Decode
+    reads_keys: bool = False
+    disguise: Callable[[int], Callable[[bytes], bytes]] | None = None
+
+
+_PROTOCOLS: Final[Mapping[str, _Known]] = {
+    "canal-json": _Known(canal_json.decode, disguise=disguise),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolDecoder:
+    """See `contract.Decoder`. It is sent to executors by its protocol's name."""
+
+    protocol: str
+    start_ts: int
+
+    @property
+    def reads_keys(self) -> bool:
+        return _PROTOCOLS[self.protocol].reads_keys
+
+    def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]:
+        return _PROTOCOLS[self.protocol].decode(messages, wanted, start_ts=self.start_ts)
+
+
+def decoder_of(protocol: str, *, start_ts: int = 0) -> ProtocolDecoder:
+    """``start_ts``: rows and DDLs at or below it are not needed. Raises KeyError for a protocol
+    that `conf` should have refused."""
+    if protocol not in _PROTOCOLS:
+        raise KeyError(protocol)
+    return ProtocolDecoder(protocol, start_ts)
+
+
+def has_messages(protocol: str) -> bool:
+    """Whether the source of that name has messages to decode. A binlog has none."""
+    return protocol in _PROTOCOLS
 
 
 def disguise_of(protocol: str, seed: int) -> Callable[[bytes], bytes]:
-    """The function that exchanges the letters of a message's values (`canal_json/disguise.py`)."""
-    return _DISGUISES[protocol](seed)
+    """The function that exchanges the letters of a message's values (`canal_json/disguise.py`).
+    Raises ConfigError where none is built."""
+    made = _PROTOCOLS[protocol].disguise
+    if made is None:
+        raise ConfigError(f"--mask is not built yet for protocol={protocol}: record without it")
+    return made(seed)

@@ -25,9 +25,10 @@ from streaming.apply.rows_to_apply import Piece, RowNumbers, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import typed_keys
 from streaming.protocols.contract import OP_DELETE, Block, Kind, Messages, Order, WantedTable
-from streaming.protocols.decoders import CANAL_JSON, decoder_of
+from streaming.protocols.decoders import decoder_of, has_messages
 
 FOREVER = Ts((1 << 62) - 1)
+NO_MESSAGES = "it is an event of a binlog, whose bytes are not read here"
 NO_BYTES = "the source had deleted the message before it was put here: nobody has its bytes"
 
 
@@ -44,11 +45,13 @@ class LetterRows:
         return [each for each in self.blocks if letters[each.first : each.last + 1].any()]
 
 
-def letter_rows(values: pa.ChunkedArray, name: TableName) -> LetterRows:
+def letter_rows(values: pa.ChunkedArray, name: TableName, protocol: str) -> LetterRows:
     """Decode letters, which are numbered as they come."""
     others = {n: NO_BYTES for n in np.flatnonzero(values.is_null().to_numpy()).tolist()}
+    if not has_messages(protocol):
+        return LetterRows(blocks=[], others=dict.fromkeys(range(len(values)), NO_MESSAGES) | others)
     blocks = []
-    for block in decoded(values, name):
+    for block in decoded(values, name, protocol):
         if block.kind is Kind.ROW and block.name == name and block.body is not None:
             blocks.append(RowBlock.of(block))
         else:
@@ -56,14 +59,14 @@ def letter_rows(values: pa.ChunkedArray, name: TableName) -> LetterRows:
     return LetterRows(blocks=blocks, others=others)
 
 
-def decoded(values: pa.ChunkedArray, name: TableName) -> Iterator[Block]:
+def decoded(values: pa.ChunkedArray, name: TableName, protocol: str) -> Iterator[Block]:
     """With rows of this table only; positions are numbers."""
     messages = Messages(
         part="",
         positions=pa.array(np.arange(len(values))),
         values=values.combine_chunks() if len(values) else pa.array([], pa.binary()),
     )
-    decode = decoder_of(CANAL_JSON)
+    decode = decoder_of(protocol)
     return decode(messages, {name: WantedTable(above_ts=Ts(0), key=None)})
 
 

@@ -216,7 +216,7 @@ class OpenLetters:
             self._add(self._known[name], letters)
 
     def _add(self, known: _Known, letters: pa.Table) -> None:
-        rows = letter_rows(letters["value"], known.task.name)
+        rows = letter_rows(letters["value"], known.task.name, self._rules.protocol)
         names = letters.column_names
         found = [
             Letter(

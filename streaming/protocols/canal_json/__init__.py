@@ -1,6 +1,6 @@
 """canal-json: messages to blocks.
 
-decoder ── message_heads ─┬─ row_template ── quote_scanner ── row_arrays  plain rows, at once
-                          └─ strict_parser ── parsed_message              the others, one by one
-blocks                                                                    gathers both
+decoder ── message_heads ─┬─ row_template ── ../json_text/quote_scanner  plain rows, at once
+                          └─ strict_parser ── ../json_text/strict_json   the others, one by one
+../rows                                                                  gathers both
 """

@@ -17,16 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import TSO_LOGICAL_BITS, TableName
-from streaming.protocols.canal_json.blocks import Collector, key_of
-from streaming.protocols.canal_json.message_heads import by_head, some
-from streaming.protocols.canal_json.quote_scanner import Indexes, Mask
+from streaming.protocols.canal_json.message_heads import by_head
 from streaming.protocols.canal_json.row_template import Template
-from streaming.protocols.canal_json.strict_parser import Malformed, parse
+from streaming.protocols.canal_json.strict_parser import read
 from streaming.protocols.clocks import latest_ts
 from streaming.protocols.contract import Block, Messages, Wanted
+from streaming.protocols.json_text.plain_text import are_plain, some
+from streaming.protocols.json_text.quote_scanner import Indexes, Mask
+from streaming.protocols.json_text.strict_json import Malformed, parse
+from streaming.protocols.rows.blocks import Collector, key_of
 
 _START: Final = b'{"id":0,"database":"'
-_BLANK: Final = 32  # all below are control characters
 _OPS: Final = pa.array([b'INSERT"', b'UPDATE"', b'DELETE"'], pa.binary())
 _COMMIT_TS: Final = r'"_tidb":\{"commitTs":(?P<ts>[1-9][0-9]{0,17})\}\}$'
 _END_BYTES: Final = 48  # of a message in which its commit-ts stands
@@ -49,39 +50,16 @@ def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator
         values = values.cast(pa.binary())
     messages = replace(messages, values=values)
     collector = Collector(messages, wanted)
-    likely = _likely(values)
+    begins = pc.fill_null(pc.starts_with(values, _START), False)
+    likely = are_plain(values, begins.to_numpy(zero_copy_only=False))
     groups, others = by_head(values, np.flatnonzero(likely))
     single = [np.flatnonzero(~likely), others]
     for head, positions in groups.items():
         single.append(_read_group(values, head, positions, collector))
-    collector.read_each(np.sort(np.concatenate(single)))
+    at = np.sort(np.concatenate(single))
+    each = (read(value.as_py()) for value in some(values, at))
+    collector.keep_each(at, each)
     return collector.blocks()
-
-
-def _likely(values: pa.BinaryArray) -> Mask:
-    """Messages that begin as TiCDC's, in UTF-8 and without a control character."""
-    begins = pc.fill_null(pc.starts_with(values, _START), False)
-    likely: Mask = begins.to_numpy(zero_copy_only=False).copy()
-    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
-    data = values.buffers()[2]
-    text = np.frombuffer(data if data is not None else b"", np.uint8)[: offsets[-1]]
-    controls = np.flatnonzero(text[offsets[0] :] < _BLANK) + offsets[0]
-    if len(controls):
-        likely[np.searchsorted(offsets, controls, side="right") - 1] = False
-    try:
-        values.cast(pa.string())
-    except pa.ArrowInvalid:
-        for position in np.flatnonzero(likely).tolist():
-            likely[position] = _is_utf8(values[position].as_py())
-    return likely
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _read_group(

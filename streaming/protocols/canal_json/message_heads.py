@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.protocols.canal_json.quote_scanner import Indexes
+from streaming.protocols.json_text.plain_text import some
+from streaming.protocols.json_text.quote_scanner import Indexes
 
 _TEXT: Final = r'"(?:[^"\\]|\\.)*"'
 _HEAD: Final = (
@@ -52,13 +53,6 @@ def by_head(values: pa.BinaryArray, positions: Indexes) -> tuple[dict[bytes, Ind
                 np.sort(np.concatenate([groups[found], where])) if found in groups else where
             )
     return groups, np.concatenate(others) if others else rest[:0]
-
-
-def some(values: pa.Array, positions: Indexes) -> pa.Array:
-    """The messages at rising positions, without a copy where they are all or side by side."""
-    if len(positions) and positions[-1] - positions[0] == len(positions) - 1:
-        return values.slice(int(positions[0]), len(positions))
-    return values.take(pa.array(positions))
 
 
 def _searched(values: pa.BinaryArray, rest: Indexes) -> Iterator[tuple[bytes | None, Indexes]]:

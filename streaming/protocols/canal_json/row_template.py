@@ -20,11 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.protocols.canal_json.parsed_message import ParsedRow, Shape
-from streaming.protocols.canal_json.quote_scanner import Cells, Indexes, Mask, Text, Walk
-from streaming.protocols.canal_json.row_arrays import RowArrays, struct
-from streaming.protocols.canal_json.strict_parser import Malformed, event, parse
+from streaming.protocols.canal_json.strict_parser import event
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE
+from streaming.protocols.json_text.quote_scanner import Cells, Indexes, Mask, Text, Walk
+from streaming.protocols.json_text.strict_json import Malformed, parse
+from streaming.protocols.rows.parsed_message import ParsedRow, Shape
+from streaming.protocols.rows.row_arrays import RowArrays, struct
 
 _TYPES_START: Final = b'"mysqlType":'
 _SQL_START: Final = b'"sql":"",'

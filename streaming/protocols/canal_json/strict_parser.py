@@ -13,13 +13,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from coordination.model import TableName
-from streaming.protocols.canal_json.parsed_message import (
+from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE
+from streaming.protocols.json_text.strict_json import (
+    Malformed,
+    Repeating,
+    as_object,
+    as_text,
+    as_texts,
+    member_boolean,
+    member_integer,
+    member_list,
+    member_object,
+    parse,
+)
+from streaming.protocols.rows.parsed_message import (
     Bad,
     Ddl,
     Error,
@@ -28,12 +40,9 @@ from streaming.protocols.canal_json.parsed_message import (
     Shape,
     WatermarkEvent,
 )
-from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE
 
 OPS: Final = {"DELETE": OP_DELETE, "INSERT": OP_INSERT, "UPDATE": OP_UPDATE}
-MAX_DEPTH: Final = 100  # Python's parser recurses
 _WATERMARK: Final = "TIDB_WATERMARK"
-_INT64: Final = range(-(2**63), 2**63)
 _READ: Final = frozenset(
     ("database", "table", "pkNames", "isDdl", "type", "sql", "mysqlType", "old", "data", "_tidb")
 )
@@ -45,12 +54,6 @@ _ROW_HEAD: Final = re.compile(
     + rb',"pkNames":(?:null|\[[^\]]*+\]),"isDdl":false,"type":"(?:INSERT|UPDATE|DELETE)"'
 )
 _TEXT_ONLY: Final = frozenset((str,))
-_TEXTS: Final = frozenset((str, type(None)))
-_NOTHING: Final[Mapping[str, Any]] = {}
-# A text without an end goes to the message's: else each quote in it would be looked at as another.
-_NESTING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]|[\]}]', re.DOTALL)
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-
 
 _EMPTY = Error("empty", "the message has no value")
 _MALFORMED = Error("malformed", "not a canal-json message")
@@ -66,20 +69,6 @@ _HANDLE_KEY_ONLY = Error(
 )
 
 
-class Malformed(ValueError):
-    """Not a canal-json message."""
-
-
-class Number(str):
-    __slots__ = ()
-
-
-class Repeating(dict[str, Any]):
-    """An object that has names twice: ``twice``."""
-
-    twice: frozenset[str] = frozenset()
-
-
 def read(value: bytes | None) -> Event:
     if value is None:
         return Bad(NO_TABLE, _EMPTY)
@@ -93,27 +82,8 @@ def read(value: bytes | None) -> Event:
         return Bad(_name_in(fields), _MALFORMED, is_row=_is_row(fields))
 
 
-def parse(value: bytes) -> dict[str, Any]:
-    """The object that the message is; numbers as ``Number``.
-
-    Raises ``Malformed`` where it is none.
-    """
-    try:
-        text = value.decode()
-        if _depth_exceeds(text, MAX_DEPTH):
-            raise Malformed
-        found = _DECODER.decode(text)
-        if _SURROGATE.search(value) is not None:
-            json.dumps(found, ensure_ascii=False).encode()  # refuses half a pair
-    except (ValueError, RecursionError) as error:
-        raise Malformed from error
-    if not isinstance(found, dict):
-        raise Malformed
-    return found
-
-
 def key_names(fields: Mapping[str, Any]) -> tuple[str, ...] | None:
-    names = _list(fields, "pkNames")
+    names = member_list(fields, "pkNames")
     if names is None:
         return None
     if not _TEXT_ONLY.issuperset(map(type, names)):
@@ -126,13 +96,13 @@ def event(fields: Mapping[str, Any]) -> Event:
     if isinstance(fields, Repeating) and fields.twice & _READ:
         raise Malformed
     get = fields.get
-    name = TableName(_text(get("database")) or "", _text(get("table")) or "")
-    kind, is_ddl, query = _text(get("type")), _boolean(fields, "isDdl"), _text(get("sql"))
-    tidb = _object(fields, "_tidb")
-    commit_ts, watermark_ts = _integer(tidb, "commitTs"), _integer(tidb, "watermarkTs")
+    name = TableName(as_text(get("database")) or "", as_text(get("table")) or "")
+    kind, is_ddl, query = as_text(get("type")), member_boolean(fields, "isDdl"), as_text(get("sql"))
+    tidb = member_object(fields, "_tidb")
+    commit_ts, watermark_ts = member_integer(tidb, "commitTs"), member_integer(tidb, "watermarkTs")
     error = _reduced(tidb) if len(tidb) > 1 else None
     data, old = _rows(fields, "data"), _rows(fields, "old")
-    types, keys = _texts(_object(fields, "mysqlType")), key_names(fields)
+    types, keys = as_texts(member_object(fields, "mysqlType")), key_names(fields)
     if kind is None:
         raise Malformed
     if kind == _WATERMARK:
@@ -186,68 +156,14 @@ def _shape(
 
 
 def _rows(fields: Mapping[str, Any], name: str) -> list[Mapping[str, str | None] | None]:
-    rows = _list(fields, name) or []
-    return [None if row is None else _texts(_checked_object(row)) for row in rows]
-
-
-def _texts(values: Mapping[str, Any]) -> Mapping[str, str | None]:
-    """Cells as text; the same object where they are."""
-    if _TEXTS.issuperset(map(type, values.values())):
-        return values
-    return {name: _text(value) for name, value in values.items()}
-
-
-def _text(value: Any) -> str | None:
-    if type(value) is str or value is None:
-        return value
-    if isinstance(value, Number):
-        return str(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    raise Malformed
-
-
-def _boolean(fields: Mapping[str, Any], name: str) -> bool:
-    value = fields.get(name)
-    if value is True or value is False or value is None:
-        return value is True
-    raise Malformed
-
-
-def _integer(fields: Mapping[str, Any], name: str) -> int | None:
-    value = fields.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, Number) or len(value) > 20 or not value.lstrip("-").isdigit():
-        raise Malformed
-    number = int(value)
-    if number not in _INT64:
-        raise Malformed
-    return number
-
-
-def _list(fields: Mapping[str, Any], name: str) -> list[Any] | None:
-    value = fields.get(name)
-    if value is not None and not isinstance(value, list):
-        raise Malformed
-    return value
-
-
-def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = fields.get(name)
-    return _NOTHING if value is None else _checked_object(value)
-
-
-def _checked_object(value: Any) -> Mapping[str, Any]:
-    if type(value) is not dict:
-        raise Malformed
-    return value
+    rows = member_list(fields, name) or []
+    return [None if row is None else as_texts(as_object(row)) for row in rows]
 
 
 def _reduced(tidb: Mapping[str, Any]) -> Error | None:
     """Rows that were cut to their key because they were too large."""
-    is_cut = _boolean(tidb, "onlyHandleKey")
-    if _text(tidb.get("claimCheckLocation")) is not None:
+    is_cut = member_boolean(tidb, "onlyHandleKey")
+    if as_text(tidb.get("claimCheckLocation")) is not None:
         return _CLAIM_CHECK
     return _HANDLE_KEY_ONLY if is_cut else None
 
@@ -280,34 +196,3 @@ def _is_row(fields: Mapping[str, Any]) -> bool:
 def _is_row_by_head(value: bytes) -> bool:
     """False where two messages may be in one."""
     return _ROW_HEAD.match(value) is not None and value.count(b'"isDdl":') == 1
-
-
-def _depth_exceeds(text: str, limit: int) -> bool:
-    if text.count("[") + text.count("{") <= limit:
-        return False
-    depth = 0
-    for found in _NESTING.finditer(text):
-        mark = found[0][0]
-        depth += (mark in "[{") - (mark in "]}")
-        if depth > limit:
-            return True
-    return False
-
-
-def _refuse(_constant: str) -> NoReturn:
-    raise Malformed
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
-    counts = Counter(name for name, _ in pairs)
-    repeating = Repeating(found)
-    repeating.twice = frozenset(name for name, count in counts.items() if count > 1)
-    return repeating
-
-
-_DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_pairs, parse_int=Number, parse_float=Number, parse_constant=_refuse
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from conf.sources.kafka_uri import KafkaSettings
 from streaming.protocols.contract import Block, Decoder, Messages, Wanted
+from streaming.protocols.decoders import decoder_of
 from streaming.source.contract import RAW, SourceAway
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.consumer import RangeConsumer
@@ -43,19 +44,23 @@ def values_at(
     left = _ranges(offsets, topic_ids)
     while left:
         found: list[pa.Table] = []
-
-        def keep(
-            messages: Messages,
-            wanted: Wanted,  # noqa: ARG001
-            found: list[pa.Table] = found,
-        ) -> Iterator[Block]:
-            here = asked[TopicPartition.parse(messages.part)]
-            found.append(_rows(messages).filter(pc.is_in(messages.positions, value_set=here)))
-            return iter(())
-
-        left = _read(kafka, left, keep)
+        left = _read(kafka, left, _Keep(asked, found, decoder_of(kafka.protocol).reads_keys))
         if found:
             yield pa.concat_tables(found).sort_by(order)
+
+
+@dataclass(frozen=True, slots=True)
+class _Keep:
+    """In the place of a decoder: keeps the messages as they are."""
+
+    asked: Mapping[TopicPartition, pa.Int64Array]
+    found: list[pa.Table]
+    reads_keys: bool
+
+    def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]:  # noqa: ARG002
+        here = self.asked[TopicPartition.parse(messages.part)]
+        self.found.append(_rows(messages).filter(pc.is_in(messages.positions, value_set=here)))
+        return iter(())
 
 
 def _read(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,7 +19,15 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from streaming.protocols.clocks import LATEST_MS, latest_ts
-from streaming.protocols.contract import Block, Decoder, Kind, Messages, Wanted
+from streaming.protocols.contract import (
+    Block,
+    Decoder,
+    Kind,
+    Messages,
+    Wanted,
+    reads_keys,
+    with_key,
+)
 from streaming.source.kafka.consumer import RangeConsumer
 from streaming.source.kafka.offset_ranges import OffsetRange
 from streaming.source.kafka.topic_partition import TopicPartition
@@ -72,7 +80,7 @@ def read_list(
     for group in _groups(cursors, consumer):
         if left <= 0:
             break
-        for chunk in _read_group(consumer, group):
+        for chunk in _read_group(consumer, group, with_keys=reads_keys(decode)):
             yield list(decode(chunk, wanted))
             left -= size_of(chunk.values)
             if left <= 0:
@@ -81,7 +89,9 @@ def read_list(
     yield [each.done() for each in cursors]
 
 
-def _read_group(consumer: RangeConsumer, group: Sequence[Cursor]) -> Iterator[Messages]:
+def _read_group(
+    consumer: RangeConsumer, group: Sequence[Cursor], *, with_keys: bool
+) -> Iterator[Messages]:
     """Read ranges of different partitions at the same time, and yield their messages in chunks."""
     consumer.assign([each.range for each in group])
     by_partition = {each.range.topic_partition: each for each in group}
@@ -93,7 +103,8 @@ def _read_group(consumer: RangeConsumer, group: Sequence[Cursor]) -> Iterator[Me
             size = sum(map(len, messages))
             held, held_bytes = held + len(messages), held_bytes + size
             consumer.message_bytes = max(1, size // len(messages))
-        if _take(by_partition, messages) or (not messages and _passed(consumer, by_partition)):
+        has_come = _take(by_partition, messages, _keyed if with_keys else _value)
+        if has_come or (not messages and _passed(consumer, by_partition)):
             progress_s = time.monotonic()
         elif time.monotonic() - progress_s > NO_PROGRESS_S:
             stuck = next(each for each in group if not each.is_read)
@@ -107,7 +118,11 @@ def _read_group(consumer: RangeConsumer, group: Sequence[Cursor]) -> Iterator[Me
         yield from each.chunks()
 
 
-def _take(cursors: Mapping[TopicPartition, Cursor], messages: list[Any]) -> bool:
+def _take(
+    cursors: Mapping[TopicPartition, Cursor],
+    messages: list[Any],
+    value_of: Callable[[Any], bytes | None],
+) -> bool:
     """Hand messages and events to their cursors; returns whether there was progress."""
     events = [each for each in messages if each.error() is not None]
     if events:
@@ -115,7 +130,7 @@ def _take(cursors: Mapping[TopicPartition, Cursor], messages: list[Any]) -> bool
     if len(cursors) == 1 and messages:
         (only,) = cursors.values()
         offsets = [each.offset() for each in messages]
-        only.take(offsets, [each.value() for each in messages])
+        only.take(offsets, [value_of(each) for each in messages])
         only.see(messages[-1])
     elif messages:
         sorted_out: dict[tuple[str, int], tuple[list[int], list[bytes | None]]] = {}
@@ -123,13 +138,22 @@ def _take(cursors: Mapping[TopicPartition, Cursor], messages: list[Any]) -> bool
         for each in messages:
             offsets, values = sorted_out.setdefault((each.topic(), each.partition()), ([], []))
             offsets.append(each.offset())
-            values.append(each.value())
+            values.append(value_of(each))
             last[each.topic(), each.partition()] = each
         for (topic, partition), (offsets, values) in sorted_out.items():
             cursor = cursors[TopicPartition(topic, partition)]
             cursor.take(offsets, values)
             cursor.see(last[topic, partition])
     return any([_heed(cursors, each) for each in events]) or bool(messages)
+
+
+def _value(message: Any) -> bytes | None:
+    found: bytes | None = message.value()
+    return found
+
+
+def _keyed(message: Any) -> bytes | None:
+    return with_key(message.key(), message.value())
 
 
 def _heed(cursors: Mapping[TopicPartition, Cursor], event: Any) -> bool:

@@ -31,6 +31,7 @@ from coordination.errors import ConfigError
 _CHUNK_BYTES: Final = 16 << 20
 _PLACE: Final = pa.schema([("topic", pa.string()), ("partition", pa.int64())])
 MESSAGE: Final = pa.schema([*_PLACE, ("value_b64", pa.string()), ("timestamp_ms", pa.int64())])
+KEYED: Final = MESSAGE.append(pa.field("key_b64", pa.string()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.protocols.clocks import LATEST_MS, latest_ts
-from streaming.protocols.contract import Decoder, Messages, Wanted
+from streaming.protocols.contract import Decoder, Messages, Wanted, reads_keys, with_key
 from streaming.source.body_files import BodyFile
 from streaming.source.positions import Positions
-from streaming.source.recording.file import MESSAGE, parts_of, read_lines
+from streaming.source.recording.file import KEYED, MESSAGE, parts_of, read_lines
 from streaming.source.task_results import ReadFailure, Result
 from streaming.spark.python_worker import settle
 
@@ -55,7 +55,9 @@ class LinesTask:
         settle()
         bodies = BodyFile(self.folder)
         try:
-            for chunk in chunks(self.plain, self.lists[number], self.positions):
+            with_keys = reads_keys(self.decode)
+            lines = self.lists[number]
+            for chunk in chunks(self.plain, lines, self.positions, with_keys=with_keys):
                 yield from map(bodies.put, self.decode(chunk, self.wanted))
         except Exception as error:  # noqa: BLE001  # raised again in the driver
             # A file that is away may come again: it is unpacked anew, or the disk is back.
@@ -66,18 +68,22 @@ class LinesTask:
             bodies.close()
 
 
-def chunks(plain: str, lines: Lines, positions: Positions) -> Iterator[Messages]:
-    """The messages of each part, by rising position. Raises OSError, ArrowInvalid and
-    NoBase64."""
+def chunks(
+    plain: str, lines: Lines, positions: Positions, *, with_keys: bool = False
+) -> Iterator[Messages]:
+    """The messages of each part, by rising position. ``with_keys``: `contract.with_key`. Raises
+    OSError, ArrowInvalid and NoBase64."""
     with Path(plain).open("rb") as file:
         file.seek(lines.begin)
         text = file.read(lines.end - lines.begin)
     if not text:
         return
-    table = read_lines(pa.BufferReader(text), MESSAGE, block_bytes=len(text) + 1)
+    schema = KEYED if with_keys else MESSAGE
+    table = read_lines(pa.BufferReader(text), schema, block_bytes=len(text) + 1)
     parts = parts_of(table).combine_chunks().dictionary_encode()
     codes, names = np.asarray(parts.indices), parts.dictionary.to_pylist()
     values = table["value_b64"].combine_chunks()
+    keys = table["key_b64"].combine_chunks() if with_keys else None
     times_ms = pc.fill_null(table["timestamp_ms"], 0).combine_chunks().to_numpy()
     at = np.arange(lines.first, lines.first + len(table))
     for code, name in sorted(enumerate(names), key=lambda each: each[1]):
@@ -85,19 +91,26 @@ def chunks(plain: str, lines: Lines, positions: Positions) -> Iterator[Messages]
         for begin in range(0, len(rows), CHUNK_LINES):
             some = rows[begin : begin + CHUNK_LINES]
             newest_ms = int(times_ms[some].max())
+            decoded = _decoded(values, some, at, "value_b64")
+            if keys is not None:
+                both = zip(_decoded(keys, some, at, "key_b64"), decoded, strict=True)
+                decoded = [with_key(key, value) for key, value in both]
             yield Messages(
                 part=name,
                 positions=pa.array(at[some], pa.int64()),
-                values=_decoded(values.take(pa.array(some)), at[some]),
+                values=pa.array(decoded, pa.binary()),
                 latest_ts=latest_ts(time.time() * 1e3, min(newest_ms, LATEST_MS - 1)),
             )
 
 
-def _decoded(texts: pa.StringArray, lines: npt.NDArray[np.int64]) -> pa.BinaryArray:
+def _decoded(
+    texts: pa.StringArray, rows: npt.NDArray[np.int64], lines: npt.NDArray[np.int64], name: str
+) -> list[bytes | None]:
     found: list[bytes | None] = []
-    for text in texts.to_pylist():
+    for text in texts.take(pa.array(rows)).to_pylist():
         try:
             found.append(None if text is None else base64.b64decode(text, validate=True))
         except binascii.Error as error:
-            raise NoBase64(f"line {lines[len(found)] + 1}: value_b64: {error}") from None
-    return pa.array(found, pa.binary())
+            line = lines[rows[len(found)]] + 1
+            raise NoBase64(f"line {line}: {name}: {error}") from None
+    return found

@@ -125,11 +125,12 @@ class RecordingSource:
         return None
 
     def raw(self, places: Places, identities: Identities) -> Iterator[pa.Table]:
-        file = self._file()
+        file, with_keys = self._file(), decoder_of(self._settings.protocol).reads_keys
         self.check_identities(identities, self.shape())
         for part, wanted in sorted(places.items()):
             for at in sorted(set(wanted)):
-                for chunk in chunks(file.plain, _lines(file, at, at + 1), {part: at}):
+                lines = _lines(file, at, at + 1)
+                for chunk in chunks(file.plain, lines, {part: at}, with_keys=with_keys):
                     columns = [[part], chunk.positions, chunk.values.cast(pa.large_binary())]
                     yield pa.table(columns, schema=RAW)
 
@@ -148,7 +149,8 @@ class RecordingSource:
         change_ts = 0
         try:
             for lines in _slices(file):
-                for chunk in chunks(file.plain, lines, dict.fromkeys(file.parts, 0)):
+                begin = dict.fromkeys(file.parts, 0)
+                for chunk in chunks(file.plain, lines, begin, with_keys=decode.reads_keys):
                     for block in decode(chunk, {}):
                         if block.kind is Kind.WATERMARK and block.part in last:
                             last[block.part] = max(last[block.part], block.max_ts or 0)

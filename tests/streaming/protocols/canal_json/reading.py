@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.model import TableName, Ts
-from streaming.protocols.canal_json.blocks import Collector
+from streaming.protocols.canal_json import decoder
 from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted, WantedTable
+from streaming.protocols.rows.blocks import Collector
 
 NAME = TableName("shop", "t")
 FIRST_OFFSET = 100
@@ -86,7 +87,7 @@ def one_by_one(values: Sequence[bytes | None], tables: Wanted) -> list[Block]:
     """The same by the slow way alone."""
     messages = chunk(values)
     collector = Collector(messages, tables)
-    collector.read_each(np.arange(len(values)))
+    collector.keep_each(np.arange(len(values)), map(decoder.read, values))
     return list(collector.blocks())
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import TableName
-from streaming.protocols.canal_json import blocks, decoder
+from streaming.protocols.canal_json import decoder
 from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE, Kind, Messages, wire_types
 from tests.services import wire
@@ -52,8 +52,8 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
         found.append(value)
         return slow(value)
 
-    slow = blocks.read
-    monkeypatch.setattr(blocks, "read", reading)
+    slow = decoder.read
+    monkeypatch.setattr(decoder, "read", reading)
     return found
 
 

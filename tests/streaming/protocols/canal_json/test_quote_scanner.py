@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.protocols.canal_json import blocks, decoder
+from streaming.protocols.canal_json import decoder
 from tests.streaming.protocols.canal_json.reading import (
     NAME,
     in_order,
@@ -31,8 +31,8 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
         found.append(value)
         return slow(value)
 
-    slow = blocks.read
-    monkeypatch.setattr(blocks, "read", reading)
+    slow = decoder.read
+    monkeypatch.setattr(decoder, "read", reading)
     monkeypatch.setattr(decoder, "FEW", 2)
     return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.protocols.canal_json import blocks as collect
 from streaming.protocols.canal_json import decoder
 from tests.streaming.protocols.canal_json.random_messages import RandomMessages
 from tests.streaming.protocols.canal_json.reading import (
@@ -33,7 +32,7 @@ def numbers(seed: int, count: int = CHUNKS) -> range:
 
 @pytest.mark.seeds(SEEDS)
 def test_random_messages(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = collect.read
+    slow = decoder.read
     calls = 0
 
     def reading(value: bytes | None) -> object:
@@ -47,7 +46,7 @@ def test_random_messages(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         key = (None, ("id",), ("k", "id"))[number % 3]
         tables = EveryTable(key)
         with monkeypatch.context() as patch:
-            patch.setattr(collect, "read", reading)
+            patch.setattr(decoder, "read", reading)
             blocks = read(values, tables)
         at_once += len(values)
         assert accounted(blocks, len(values)), number

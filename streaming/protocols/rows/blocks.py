@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName
-from streaming.protocols.canal_json.message_heads import some
-from streaming.protocols.canal_json.parsed_message import (
-    Bad,
-    Ddl,
-    Error,
-    Event,
-    ParsedRow,
-    Shape,
-    WatermarkEvent,
-)
-from streaming.protocols.canal_json.quote_scanner import Indexes
-from streaming.protocols.canal_json.row_arrays import RowArrays, row_body, rows_of
-from streaming.protocols.canal_json.strict_parser import read
 from streaming.protocols.clocks import KEPT_MS, clock_of, shown_ts
 from streaming.protocols.contract import (
     BAD_BODY,
@@ -38,33 +26,62 @@ from streaming.protocols.contract import (
     WantedTable,
     ipc,
 )
+from streaming.protocols.json_text.quote_scanner import Indexes
+from streaming.protocols.rows.parsed_message import (
+    Bad,
+    Ddl,
+    Error,
+    Event,
+    ParsedRow,
+    Shape,
+    WatermarkEvent,
+)
+from streaming.protocols.rows.row_arrays import RowArrays, row_body, rows_of
 
 _Event = TypeVar("_Event")
 _Shaped = tuple[Shape, RowArrays]
 _Single = tuple[int, ParsedRow]
 
 
-class Collector:
-    """The contents of one chunk so far."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """The events of messages that have several, in their order: the number of each one's message in
+    the chunk, its index there and its bytes. A message that has no event has one here, too, so that
+    it can be said what is wrong."""
 
-    def __init__(self, messages: Messages, wanted: Wanted) -> None:
+    message: Indexes
+    index: npt.NDArray[np.int32]
+    sizes: Indexes
+
+
+class Collector:
+    """The contents of one chunk so far. An event's *place* is its number among all of them: that of
+    its message, unless there are ``parts``."""
+
+    def __init__(self, messages: Messages, wanted: Wanted, parts: Parts | None = None) -> None:
         self.messages = messages
         self.wanted = wanted
+        self._parts = parts
         self._rows: dict[tuple[TableName, object], list[_Shaped]] = defaultdict(list)
         self._single: dict[tuple[TableName, Shape], list[_Single]] = defaultdict(list)
         self._unwanted: dict[TableName, list[tuple[Indexes, Indexes]]] = defaultdict(list)
         self._ddls: dict[TableName, list[tuple[int, Ddl]]] = defaultdict(list)
         self._bad: dict[tuple[TableName, bool], list[tuple[int, Bad]]] = defaultdict(list)
         self._watermarks: list[tuple[int, int]] = []
-        self._far_ts = min(messages.latest_ts + (KEPT_MS << TSO_LOGICAL_BITS), SEALED_TS)
+        self.far_ts = min(messages.latest_ts + (KEPT_MS << TSO_LOGICAL_BITS), SEALED_TS)
         self._positions: Indexes = messages.positions.to_numpy()
-        sizes = pc.fill_null(pc.binary_length(messages.values), 0)
-        self._sizes = sizes.to_numpy().astype(np.int64)
+        if parts is None:
+            sizes = pc.fill_null(pc.binary_length(messages.values), 0)
+            self._sizes = sizes.to_numpy().astype(np.int64)
+            self._index = np.zeros(len(messages), np.int32)
+        else:
+            self._positions = self._positions[parts.message]
+            self._sizes = parts.sizes
+            self._index = parts.index
 
-    def read_each(self, positions: Indexes) -> None:
-        values = some(self.messages.values, positions)
-        for position, value in zip(positions.tolist(), values, strict=True):
-            event = read(value.as_py())
+    def keep_each(self, positions: Indexes, events: Iterable[Event]) -> None:
+        """Events that were read one by one."""
+        for position, event in zip(positions.tolist(), events, strict=True):
             match event if self._is_believed(event) else self._far(event):
                 case ParsedRow() as row if row.name in self.wanted:
                     self._single[row.name, row.shape].append((position, row))
@@ -78,42 +95,42 @@ class Collector:
                     self._bad[bad.name, bad.is_row].append((position, bad))
 
     def take(self, name: TableName, shape: Shape, rows: RowArrays) -> None:
-        if len(far := np.flatnonzero(rows.commit_ts > self._far_ts)):
+        if len(far := np.flatnonzero(rows.commit_ts > self.far_ts)):
             self._refuse(name, rows.positions[far], rows.commit_ts[far])
-            rows = rows.take(np.flatnonzero(rows.commit_ts <= self._far_ts))
+            rows = rows.take(np.flatnonzero(rows.commit_ts <= self.far_ts))
         if len(rows.positions):
             self._rows[name, shape.unordered].append((shape, rows))
 
     def count(self, name: TableName, positions: Indexes, commit_ts: Indexes) -> None:
-        if len(far := np.flatnonzero(commit_ts > self._far_ts)):
+        if len(far := np.flatnonzero(commit_ts > self.far_ts)):
             self._refuse(name, positions[far], commit_ts[far])
-            near = np.flatnonzero(commit_ts <= self._far_ts)
+            near = np.flatnonzero(commit_ts <= self.far_ts)
             positions, commit_ts = positions[near], commit_ts[near]
         if len(positions):
             self._unwanted[name].append((positions, commit_ts))
 
     def _refuse(self, name: TableName, positions: Indexes, commit_ts: Indexes) -> None:
         for position, ts in zip(positions.tolist(), commit_ts.tolist(), strict=True):
-            self._bad[name, True].append((position, Bad(name, self._far_error(ts), is_row=True)))
+            self._bad[name, True].append((position, Bad(name, self.far_error(ts), is_row=True)))
 
     def _is_believed(self, event: Event) -> bool:
         match event:
             case WatermarkEvent():
                 return event.watermark_ts <= self.messages.latest_ts
             case ParsedRow() | Ddl():
-                return event.commit_ts <= self._far_ts
+                return event.commit_ts <= self.far_ts
         return True
 
     def _far(self, event: Event) -> Bad:
         match event:
             case WatermarkEvent():
-                return Bad(NO_TABLE, self._far_error(event.watermark_ts, is_watermark=True))
+                return Bad(NO_TABLE, self.far_error(event.watermark_ts, is_watermark=True))
             case ParsedRow() | Ddl():
                 is_row = isinstance(event, ParsedRow)
-                return Bad(event.name, self._far_error(event.commit_ts), is_row=is_row)
+                return Bad(event.name, self.far_error(event.commit_ts), is_row=is_row)
         return event
 
-    def _far_error(self, ts: int, *, is_watermark: bool = False) -> Error:
+    def far_error(self, ts: int, *, is_watermark: bool = False) -> Error:
         what, ahead = ("watermark", "a minute") if is_watermark else ("commit-ts", "a day")
         return Error(
             FAR_WATERMARK if is_watermark else "far-commit-ts",
@@ -148,7 +165,7 @@ class Collector:
             if not above.all():
                 rows = rows.take(np.flatnonzero(above))
             if len(rows.positions):
-                body, key_changes = row_body(rows, shape, key, self._positions)
+                body, key_changes = row_body(rows, shape, key, self._positions, self._index)
                 told = rows.positions, rows.commit_ts
                 yield self._block(Kind.ROW, name, *told, body=ipc(body), key_changes=key_changes)
 
@@ -164,7 +181,7 @@ class Collector:
             columns = [
                 pa.array(commit_ts),
                 pa.array(self._positions[positions]),
-                _zeros(len(events)),
+                pa.array(self._index[positions]),
                 pa.array([ddl.name.schema for ddl in events], pa.string()),
                 pa.array([ddl.name.table for ddl in events], pa.string()),
                 pa.array([ddl.ddl_type for ddl in events], pa.string()),
@@ -178,15 +195,20 @@ class Collector:
             positions, events = _columns(found)
             columns = [
                 pa.array(self._positions[positions]),
-                _zeros(len(events)),
+                pa.array(self._index[positions]),
                 pa.array([bad.error.error_class for bad in events], pa.string()),
                 pa.array([bad.error.message for bad in events], pa.string()),
-                self.messages.values.take(pa.array(positions)).cast(pa.large_binary()),
+                self._values(positions),
             ]
             body = ipc(pa.Table.from_arrays(columns, schema=BAD_BODY))
             yield replace(
                 self._block(Kind.BAD, name, positions, None, body=body), has_only_rows=is_row
             )
+
+    def _values(self, positions: Indexes) -> pa.Array:
+        """The messages of these events."""
+        at = positions if self._parts is None else self._parts.message[positions]
+        return self.messages.values.take(pa.array(at)).cast(pa.large_binary())
 
     def _watermark_block(self) -> Iterator[Block]:
         if self._watermarks:
@@ -225,10 +247,6 @@ class Collector:
 def _columns(found: Sequence[tuple[int, _Event]]) -> tuple[Indexes, list[_Event]]:
     ordered = sorted(found, key=lambda entry: entry[0])
     return np.array([p for p, _ in ordered], np.int64), [event for _, event in ordered]
-
-
-def _zeros(length: int) -> pa.Array:
-    return pa.array(np.zeros(length, np.int32))
 
 
 def key_of(shape: Shape, table: WantedTable) -> tuple[str, ...] | None:

@@ -11,8 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.protocols.canal_json.parsed_message import Error, ParsedRow, Shape
-from streaming.protocols.canal_json.quote_scanner import Indexes
 from streaming.protocols.contract import (
     DATA,
     ERROR_CLASS,
@@ -23,6 +21,8 @@ from streaming.protocols.contract import (
     Order,
     wire_metadata,
 )
+from streaming.protocols.json_text.quote_scanner import Indexes
+from streaming.protocols.rows.parsed_message import Error, ParsedRow, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -131,7 +131,11 @@ def _is_told(row: ParsedRow, shape: Shape, key: Sequence[str] | None) -> bool:
 
 
 def row_body(
-    rows: RowArrays, shape: Shape, key: Sequence[str] | None, positions: Indexes
+    rows: RowArrays,
+    shape: Shape,
+    key: Sequence[str] | None,
+    positions: Indexes,
+    index: npt.NDArray[np.int32],
 ) -> tuple[pa.Table, int]:
     """The body of a row block, and how many of its rows have an ``old``."""
     old, key_changes = _old(rows, key)
@@ -139,7 +143,7 @@ def row_body(
         pa.array(rows.op),
         pa.array(rows.commit_ts),
         pa.array(positions[rows.positions]),
-        pa.array(np.zeros(len(rows.op), np.int32)),
+        pa.array(index[rows.positions]),
         rows.data,
     ]
     if old is not None:
