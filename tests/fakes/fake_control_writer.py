@@ -200,7 +200,7 @@ class FakeControlWriter:
 
     def _low_water_of(self, table_id: int) -> dict[str, int]:
         assert self._reading is not None
-        return self._first_rows.get(table_id, self._reading.position)
+        return dict(self._first_rows.get(table_id, self._reading.position))
 
     @property
     def _term(self) -> int:

@@ -40,6 +40,9 @@ class Pace:
     batch_s: float | None = None  # of history in one write, so that there is a backlog
     doubt: float = 0.0  # of commits, that get no answer
     read: int = 40  # messages of a partition that are read in a step, at most
+    unit_steps: int = 0  # the longest that a unit of a job takes to begin, and to close
+    checkpoint_calls: int = 1  # the most that a read of the units' checkpoints takes
+    checkpoints_fail: float = 0.0  # of these reads
 
 
 class FakeDataPlane:
@@ -59,7 +62,9 @@ class FakeDataPlane:
         self.copies = copies or Copies()
         self.node = node
         self.unit_sets: list[FakeUnits] = []  # one of each session
+        self._agents: list[FakeCheckpoints] = []  # one of each leadership
         self.holds_unit: Callable[[FakeUnit], bool] = lambda _: False
+        self.send_chunk: Callable[[FakeUnit], None] = self.copies.land
         self.warehouse_of = warehouse_of
         self.rng = rng
         self.now = now
@@ -108,18 +113,25 @@ class FakeDataPlane:
             self.node,
             rng=self.rng,
             is_trusted=lambda: is_open(trust),
+            send=lambda unit: self.send_chunk(unit),
             holds=lambda unit: self.holds_unit(unit),
         )
+        made.slow_steps = self.pace.unit_steps
         self.unit_sets.append(made)
         return made
 
     def checkpoint_agent(self, trust: Trust, wake: Wake) -> FakeCheckpoints:  # noqa: ARG002
-        return FakeCheckpoints(self.copies, self.rng)
+        agent = FakeCheckpoints(self.copies, self.rng)
+        agent.slow_calls = self.pace.checkpoint_calls
+        self._agents.append(agent)
+        return agent
 
     def step(self) -> None:
         """Let what is under way get on."""
         if self.hangs:
             return
+        for agent in self._agents:
+            agent.fails = self.pace.checkpoints_fail
         for units in self.unit_sets:
             units.step()
         for replica in self.replicas:

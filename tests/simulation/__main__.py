@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from tests.simulation.run import Case, Run, SeedFailed, run_case, shrunk
+from tests.simulation.run import CHANGEFEEDS, Case, SeedFailed, run_case, shrunk
 
 
-def main(run: Run = run_case, module: str = "tests.simulation") -> int:
-    """``run`` plays a case of that simulation, and raises ``SeedFailed``."""
+def main(module: str = CHANGEFEEDS) -> int:
     parser = argparse.ArgumentParser(prog=f"python -m {module}")
     parser.add_argument("--seed", type=int, help="this one alone, with its story")
     parser.add_argument("--captures", type=int, default=3, help="of that seed")
@@ -30,14 +29,14 @@ def main(run: Run = run_case, module: str = "tests.simulation") -> int:
             without=arguments.without,
             module=module,
         )
-        return _failures(lambda: print("\n".join(run(told).story)))
+        return _failures(lambda: print("\n".join(run_case(told).story)))
     gc.disable()  # looking for garbage all the time takes a sixth of a seed
     started = time.monotonic()
     failed = 0
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     for seed in (arguments.likely, *seeds) if arguments.hunt else seeds:
         case = Case(seed=seed, module=module)
-        failed += _failures(partial(_run, run, case, is_told_small=not arguments.hunt))
+        failed += _failures(partial(_run, case, is_told_small=not arguments.hunt))
         if failed and arguments.hunt:
             return 1
         if seed % 20 == 0:
@@ -50,11 +49,11 @@ def _numbers(text: str) -> frozenset[int]:
     return frozenset(map(int, text.split(",")))
 
 
-def _run(run: Run, case: Case, *, is_told_small: bool) -> None:
+def _run(case: Case, *, is_told_small: bool) -> None:
     try:
-        run(case)
+        run_case(case)
     except SeedFailed as error:
-        raise shrunk(error, run) if is_told_small else error from error
+        raise shrunk(error) if is_told_small else error from error
 
 
 def _failures(run: Callable[[], None]) -> int:

@@ -14,6 +14,7 @@ from coordination.model import Revision
 from tests.fakes.fake_replica import PLAYED
 from tests.fakes.fake_source import ts_at
 from tests.simulation.feeds import CLUSTER, SimFeed
+from tests.simulation.jobs.deeds import JobDeeds
 from tests.simulation.plots import PLOTS
 from tests.simulation.world import SimCapture, World
 
@@ -62,6 +63,9 @@ class Faults:
             self.etcd_down,
             self.restore_etcd,
         ]
+        self.of_jobs = JobDeeds(self, world.jobs) if world.jobs is not None else None
+        if self.of_jobs is not None:
+            self._deeds += self.of_jobs.all
         # each seed has its favourites, so that what is rare in general is dense in some
         self._deeds = dice.sample(self._deeds, dice.randrange(4, len(self._deeds)))
         self._do(self._trouble_the_network)
@@ -116,6 +120,8 @@ class Faults:
             capture.link.lost_answers = 0.0
             capture.link.heal_if_cut()
         world.operator.settle()
+        if self.of_jobs is not None:
+            self.of_jobs.heal()
         while sum(not each.is_stopping for each in world.captures) < 2:
             world.start_capture()
         world.tell("all faults end")
@@ -124,9 +130,9 @@ class Faults:
 
     def crash(self) -> None:
         if (capture := self._one_writing()) is not None:
-            self._kill(capture)
+            self.kill(capture)
 
-    def _kill(self, capture: SimCapture) -> None:
+    def kill(self, capture: SimCapture) -> None:
         world = self.world
         world.tell(f"{capture.node} is killed")
         world.captures.remove(capture)
@@ -139,7 +145,7 @@ class Faults:
             self.crash()
             owner = self.world.owner
             if owner is not None:
-                self._kill(owner)
+                self.kill(owner)
 
     def stall(self) -> None:
         """The coordination thread hangs in a call; the data plane does not know, and goes on."""

@@ -22,6 +22,7 @@ from tests.coordination.scheduler.invariants import check_invariants
 from tests.fakes.fake_replica import PLAYED, FakeReplica
 from tests.fakes.fake_warehouse import InvariantBroken, Start, require
 from tests.simulation.feeds import CLUSTER, LATER, NAME, SimFeed
+from tests.simulation.jobs.invariants import JobsWatchman
 from tests.simulation.world import QUIET_S, World
 
 
@@ -36,6 +37,7 @@ def is_open(fence: Fence) -> bool:
 class Watchman:
     def __init__(self, world: World) -> None:
         self._world = world
+        self._jobs = JobsWatchman(world, world.jobs) if world.jobs is not None else None
         self._seen: dict[str, bytes] = {}  # values that were looked at
         self._states_seen: dict[str, bytes | None] = {}
         # By table: who has written it last, and when that one was last trusted.
@@ -56,6 +58,8 @@ class Watchman:
             self._checkpoint(feed)
             self._states(feed)
             self._sets(feed)
+        if self._jobs is not None:
+            self._jobs.check()
 
     @property
     def _is_lenient(self) -> bool:
@@ -188,7 +192,8 @@ class Watchman:
     def unsettled(self, since_ts: int) -> str:
         """I4, I9: what is still missing for all to be well again; empty: nothing."""
         found = (self._unsettled(feed, since_ts) for feed in self._world.feeds.values())
-        return next(filter(None, found), "")
+        of_jobs = self._jobs.unsettled() if self._jobs is not None else ""
+        return next(filter(None, found), of_jobs)
 
     def _unsettled(self, feed: SimFeed, since_ts: int) -> str:
         info = feed.info

@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.simulation.run import CHANGEFEEDS, JOBS
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 COPIED: Final = ("conf", "coordination", "sinks", "streaming", "tests")
 LISTS: Final = {  # of each simulation
-    "tests.simulation": Path(__file__).with_name("mutations.toml"),
-    "tests.simulation.jobs": Path(__file__).parent / "jobs/mutations.toml",
+    CHANGEFEEDS: Path(__file__).with_name("mutations.toml"),
+    JOBS: Path(__file__).parent / "jobs/mutations.toml",
 }
 FOUND: Final = re.compile(r"^seed (\d+) at .*", re.MULTILINE)
 
@@ -41,7 +43,7 @@ class Mutation:
     new: str
     seed: int = 0
     sample: bool = False
-    module: str = "tests.simulation"
+    module: str = CHANGEFEEDS
 
     def planted(self, text: str) -> str:
         """Raises ``ValueError`` unless the old text stands there once."""

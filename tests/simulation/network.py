@@ -26,6 +26,7 @@ class RawNetwork:
         self.cuts: set[frozenset[str]] = set()
         self.now_s = 0.0
         self.nodes: dict[CaptureID, RawTransport] = {}
+        self.sees: Callable[[PeerMessage], None] = lambda _: None  # whatever is sent
         self._under_way: list[tuple[float, int, str, CaptureID, bytes]] = []
         self._order = count()
 
@@ -75,6 +76,7 @@ class RawTransport:
 
     def send(self, messages: Sequence[PeerMessage]) -> None:
         for message in messages:
+            self._network.sees(message)
             if message.to == self._self:
                 self.inbox.append(message)
                 self.wake()

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_warehouse import InvariantBroken
 from tests.simulation.faults import Faults
 from tests.simulation.instruments import instruments
 from tests.simulation.invariants import Watchman
-from tests.simulation.world import STARTED_AT, STEP_S, ErrorCatcher, SimClock, World
+from tests.simulation.world import STARTED_AT, STEP_S, ErrorCatcher, World
 
-FAULTY_STEPS = 80
-HEALING_STEPS = 240  # I9: within a minute of virtual time all is well again
+CHANGEFEEDS, JOBS = "tests.simulation", "tests.simulation.jobs"
+CHANGEFEEDS_AT_MOST, BESIDE_JOBS = 3, 2
+FAULTY_STEPS, FAULTY_STEPS_OF_JOBS = 80, 160  # a copy goes through three units
+HEALING_STEPS = 240  # I9, J5: within a minute of virtual time all is well again
 SETTLED_S = 1.0  # of history after the faults, that must have been applied
 SHRINKING_RUNS = 80
 CAPTURES = 3
@@ -34,7 +35,7 @@ class Case:
     seed: int
     captures: int = CAPTURES
     without: frozenset[int] = frozenset()  # numbers of deeds
-    module: str = "tests.simulation"  # which simulation
+    module: str = CHANGEFEEDS  # which simulation
 
     def __str__(self) -> str:
         """What to give to Python to see it again."""
@@ -46,20 +47,10 @@ class Case:
         return text
 
 
-class Played(Protocol):
-    """A world, of whatever simulation."""
-
-    story: list[str]
-    clock: SimClock
-
-
-Run = Callable[["Case"], Played]
-
-
 class SeedFailed(AssertionError):
     """Says which seed, how to see it again, and its story."""
 
-    def __init__(self, case: Case, world: Played, deeds: int, error: Exception) -> None:
+    def __init__(self, case: Case, world: World, deeds: int, error: Exception) -> None:
         story = "\n".join(world.story)
         super().__init__(
             f"seed {case.seed} at {world.clock.now_s - STARTED_AT:.2f} s: {error!r}\n{story}\n"
@@ -70,17 +61,23 @@ class SeedFailed(AssertionError):
         self.kind = re.sub(r"\d+", "", repr(error))  # the same bug, of whatever node and table
 
 
-def run_seed(seed: int) -> World:
+def run_seed(seed: int, module: str = CHANGEFEEDS) -> World:
     """Raises ``SeedFailed``, of a smaller case if one fails in the same way."""
     try:
-        return run_case(Case(seed=seed))
+        return run_case(Case(seed=seed, module=module))
     except SeedFailed as error:
         raise shrunk(error) from error
 
 
 def run_case(case: Case) -> World:
     """Raises ``SeedFailed``."""
-    world = World(case.seed, captures=case.captures)
+    has_jobs = case.module == JOBS
+    world = World(
+        case.seed,
+        captures=case.captures,
+        changefeeds=BESIDE_JOBS if has_jobs else CHANGEFEEDS_AT_MOST,
+        has_jobs=has_jobs,
+    )
     world.goes_on_without_the_hung = True
     faults = Faults(world, case.without)
     try:
@@ -91,7 +88,7 @@ def run_case(case: Case) -> World:
     return world
 
 
-def shrunk(failed: SeedFailed, run: Run = run_case) -> SeedFailed:
+def shrunk(failed: SeedFailed) -> SeedFailed:
     """The smallest that was found in `SHRINKING_RUNS`."""
     runs = SHRINKING_RUNS
     size = failed.deeds
@@ -101,21 +98,21 @@ def shrunk(failed: SeedFailed, run: Run = run_case) -> SeedFailed:
         for start in range(0, len(left), size):
             without = failed.case.without.union(left[start : start + size])
             runs -= 1
-            smaller = smaller or _fails_alike(failed, replace(failed.case, without=without), run)
+            smaller = smaller or _fails_alike(failed, replace(failed.case, without=without))
             if smaller is not None or runs <= 0:
                 break
         failed = smaller or failed
         size = size if smaller is not None and len(left) > size else size // 2
     for captures in range(1, failed.case.captures):
-        found = _fails_alike(failed, replace(failed.case, captures=captures), run)
+        found = _fails_alike(failed, replace(failed.case, captures=captures))
         if found is not None:
             return found
     return failed
 
 
-def _fails_alike(failed: SeedFailed, case: Case, run: Run) -> SeedFailed | None:
+def _fails_alike(failed: SeedFailed, case: Case) -> SeedFailed | None:
     try:
-        run(case)
+        run_case(case)
     except SeedFailed as error:
         return error if error.kind == failed.kind else None
     return None
@@ -123,7 +120,7 @@ def _fails_alike(failed: SeedFailed, case: Case, run: Run) -> SeedFailed | None:
 
 def _run(world: World, faults: Faults) -> None:
     watchman = Watchman(world)
-    for _ in range(FAULTY_STEPS):
+    for _ in range(FAULTY_STEPS if world.jobs is None else FAULTY_STEPS_OF_JOBS):
         world.step()
         watchman.check()
         faults.act()

@@ -12,9 +12,9 @@ from tests.fakes.fake_source import FakeSource
 from tests.fakes.fake_warehouse import require
 from tests.simulation.invariants import Watchman
 from tests.simulation.mutate import ROOT, Mutation, hunt, mutations
-from tests.simulation.run import SeedFailed, run_seed
+from tests.simulation.run import CHANGEFEEDS, JOBS, SeedFailed, run_seed
 
-SEEDS = 100  # more in make soak, and in make simulate
+SEEDS = 100  # of each simulation; more in make soak, and in make simulate
 SOAKED = 500
 HELD_SEEDS = 10
 CHUNK = 25  # of one test, so that several workers share them
@@ -30,6 +30,7 @@ def garbage_at_the_end() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.mark.parametrize("module", [CHANGEFEEDS, JOBS], ids=["changefeeds", "jobs"])
 @pytest.mark.parametrize(
     "first",
     [
@@ -37,9 +38,18 @@ def garbage_at_the_end() -> Iterator[None]:
         *(pytest.param(n, marks=pytest.mark.soak) for n in range(SEEDS, SOAKED, CHUNK)),
     ],
 )
-def test_every_invariant_holds_in_every_seed(first: int) -> None:
+def test_every_invariant_holds_in_every_seed(first: int, module: str) -> None:
     for seed in range(first, first + CHUNK):
-        run_seed(seed)
+        run_seed(seed, module)
+
+
+def test_seeds_begin_units_of_every_kind_beside_changefeeds_that_move() -> None:
+    worlds = [run_seed(seed, JOBS) for seed in range(5)]
+    copies = [copy for world in worlds if world.jobs for copy in world.jobs.copies.tasks.values()]
+    began = [unit.order.unit for copy in copies for unit in copy.units]
+    assert {"dump", "load", "sync"} <= set(began)
+    assert len(began) > 25
+    assert all(feed.seen_checkpoint_ts > 0 for feed in worlds[0].feeds.values())
 
 
 def test_tables_that_wait_for_an_operator_break_no_invariant(
@@ -64,8 +74,9 @@ def test_a_planted_bug_is_found(mutation: Mutation) -> None:
     assert outcome.seed is not None, outcome.output
 
 
-def test_a_seed_replays() -> None:
-    first, again = run_seed(3), run_seed(3)
+@pytest.mark.parametrize("module", [CHANGEFEEDS, JOBS], ids=["changefeeds", "jobs"])
+def test_a_seed_replays(module: str) -> None:
+    first, again = run_seed(3, module), run_seed(3, module)
     assert first.story == again.story
     assert first.steps == again.steps
     assert {t: each.log for t, each in first.warehouse.targets.items()} == {

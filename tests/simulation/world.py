@@ -36,6 +36,7 @@ from tests.fakes.fake_replica import PLAYED
 from tests.fakes.fake_warehouse import FakeWarehouse, InvariantBroken
 from tests.simulation.etcd_link import EtcdLink
 from tests.simulation.feeds import CLUSTER, NAME, SimFeed, SimOperator
+from tests.simulation.jobs.sim_jobs import PACE, SimJobs
 from tests.simulation.network import RawNetwork
 
 STEP_S = 0.25
@@ -57,6 +58,8 @@ QUIET_S = _quiet_s()
 LONG_S = QUIET_S - STEP_S  # a commit that ends within it; steps make it longer
 SLOW_S = 12.0  # the longest commit of one who lives
 SCHEDULER = SchedulerSettings(heartbeat_tick=1, check_balance_interval_s=5.0)
+RUN_S = 22.0  # of history
+JOBS_RUN_S = 42.0  # where jobs run beside it: they take longer
 PASSES = 3  # of one turn: a pass may make the next one worth while
 
 
@@ -103,7 +106,11 @@ class SimCapture:
             rng=rng,
             now=world.clock.monotonic,
             pace=world.pace,
+            copies=world.jobs.copies if world.jobs is not None else None,
+            node=node,
         )
+        if world.jobs is not None:
+            self.plane.send_chunk = world.jobs.send
         self.woken = threading.Event()
         self.watchdog = Watchdog(clock)
         self.transport = world.network.transport(node, self.woken.set)
@@ -130,6 +137,7 @@ class SimCapture:
             rest_s=REST_S if world.seed % 2 else STEP_S * 0.8,
             is_driven=True,
             woken=self.woken,
+            jobs_pace=PACE,
         )
         self.server = CaptureServer(context, reset_limit=ResetLimit(interval_s=1.0), drain_s=10.0)
 
@@ -199,7 +207,13 @@ class SimCapture:
 
 class World:
     def __init__(
-        self, seed: int, *, captures: int = 3, changefeeds: int = 3, may_end: bool = True
+        self,
+        seed: int,
+        *,
+        captures: int = 3,
+        changefeeds: int = 3,
+        may_end: bool = True,
+        has_jobs: bool = False,
     ) -> None:
         """``changefeeds``: at most so many."""
         self.seed = seed
@@ -208,7 +222,7 @@ class World:
         self.etcd = FakeEtcd(self.clock, max_txn_ops=MAX_TXN_OPS)
         self.links: list[EtcdLink] = []  # of the dead too
         self.network = RawNetwork(self.dice("network"))
-        self.run_s = 22.0
+        self.run_s = JOBS_RUN_S if has_jobs else RUN_S
         self.pace = Pace(
             slow_s=self.rng.choice((0.2, 0.6, 1.5)),
             commit_s=self.rng.choice((0.5, 2.0, LONG_S, SLOW_S)),
@@ -227,6 +241,7 @@ class World:
         self.errors: list[str] = []
         self.feeds = {feed.name: feed for feed in self._feeds(changefeeds, may_end)}
         self.operator = SimOperator(self, self.dice("operator"))
+        self.jobs = SimJobs(self, longest_s=LONG_S, quiet_s=QUIET_S) if has_jobs else None
         for feed in self.feeds.values():
             self.operator.create(feed)
         for _ in range(captures):
@@ -256,6 +271,8 @@ class World:
             link.land()
         self.network.advance_to(self.clock.now_s)
         self._land_sent()
+        if self.jobs is not None:
+            self.jobs.step()
         self.captures = [each for each in self.captures if not each.is_stopped]
         for capture in self.rng.sample(self.captures, len(self.captures)):
             capture.step()
@@ -271,6 +288,8 @@ class World:
     def put_back(self, restore: Callable[[], None]) -> None:
         """etcd is restored from a backup: what lies in it, checkpoints too, is of before."""
         restore()
+        if self.jobs is not None:
+            self.jobs.copies.forget_ids()
         self.lenient_until = self.clock.now_s + SESSION.ttl_s
         for link in self.links:
             link.break_off()

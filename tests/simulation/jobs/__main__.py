@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from tests.simulation.__main__ import main
-from tests.simulation.jobs.run import MODULE, run_job_case
+from tests.simulation.run import JOBS
 
 if __name__ == "__main__":
-    sys.exit(main(run_job_case, MODULE))
+    sys.exit(main(JOBS))

@@ -1,119 +1,82 @@
-"""Jobs over captures in virtual time: masters, executors and EtcdWorkers as in the product, on
-fakes of all else. Everything that is random comes from the seed."""
+"""The jobs of a world, what their units have copied, and their operator, who hears no more of etcd
+than anybody else."""
 
 from __future__ import annotations
 
 import random
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from coordination.errors import TidelakeError
 from coordination.etcd import keys
+from coordination.jobmaster.job_master import Pace
 from coordination.jobmaster.job_operator import JobOperator
-from coordination.jobmaster.messages import StopWorker
+from coordination.jobmaster.messages import StopWorker, WorkerMessage
 from coordination.jobmaster.records import Job, TaskCfg, UnitState
 from coordination.jobmaster.units import TaskMode
 from coordination.metadata.errors import BrokenValue
 from coordination.metadata.records import load
 from coordination.model import CaptureID, JobID, TaskID
-from tests.fakes.fake_etcd import FakeEtcd
-from tests.fakes.fake_transport import FakeNetwork
+from coordination.transport.transport import PeerMessage
 from tests.fakes.fake_units import Copies, FakeUnit
-from tests.fakes.fake_warehouse import InvariantBroken, require
+from tests.fakes.fake_warehouse import require
 from tests.simulation.etcd_link import EtcdLink
-from tests.simulation.jobs.node import CLUSTER, SimNode
-from tests.simulation.world import LONG_S, MAX_TXN_OPS, STARTED_AT, STEP_S, SimClock
+from tests.simulation.feeds import CLUSTER
 
-JOBS = (JobID("copy"), JobID("shop"))
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+JOBS = (JobID("copy"), JobID("follow"))
 TASKS = tuple(TaskID(f"mysql-{number}") for number in (1, 2, 3))
+PACE = Pace(heartbeat_s=1.0, normal_interval_s=10.0, error_interval_s=3.0)
 
 
-class JobsWorld:
-    def __init__(self, seed: int, *, captures: int = 3) -> None:
-        self.seed = seed
-        self.clock = SimClock()
-        self.etcd = FakeEtcd(self.clock, max_txn_ops=MAX_TXN_OPS)
-        self.links: list[EtcdLink] = []  # of the dead too
-        self.network = FakeNetwork(self.dice("network"))
+class SimJobs:
+    """``longest_s``: the longest that a chunk is under way; ``quiet_s``: what it has to land before
+    a successor begins."""
+
+    def __init__(self, world: World, *, longest_s: float, quiet_s: float) -> None:
         self.copies = Copies()
-        self.rng = self.dice("world")
-        self.slow_steps = self.rng.choice((0, 2, 6))
-        self.commit_s = self.rng.choice((0.2, 1.0, LONG_S))
-        self.checkpoints_fail = 0.0
-        self.nodes: list[SimNode] = []
-        self.lives: dict[CaptureID, str] = {}  # every capture ID, and its node
-        self.drained: set[CaptureID] = set()
+        self.copies.is_lenient = lambda: world.clock.now_s < world.lenient_until + quiet_s
+        self.seen_draining: set[CaptureID] = set()
         self.good: dict[JobID, Job] = {}  # the last that could be read
-        self.sent: list[tuple[float, FakeUnit]] = []
-        self.steps = 0
-        self.story: list[str] = []
-        self.errors: list[str] = []
-        self._ids = self._names = 0
-        self.operator = JobsOperator(self, self.dice("operator"))
-        for job_id in JOBS[: self.rng.choice((1, 1, 2))]:
+        self._world = world
+        self._rng = rng = world.dice("jobs")
+        self._sent: list[tuple[float, FakeUnit]] = []
+        self._commit_s = rng.choice((0.2, 1.0, longest_s))
+        world.pace.unit_steps = rng.choice((0, 2, 6))
+        world.pace.checkpoint_calls = 3
+        world.network.sees = self._check_cause
+        self.operator = JobsOperator(world, world.dice("operator of jobs"))
+        for job_id in JOBS[: rng.choice((1, 1, 2))]:
             self.operator.create(job_id)
-        for _ in range(captures):
-            self.start_node()
-
-    def dice(self, whose: str) -> random.Random:
-        return random.Random(f"{self.seed} {whose}")
-
-    def new_id(self) -> str:
-        self._ids += 1
-        return str(uuid.UUID(int=self.rng.getrandbits(96) << 32 | self._ids))
-
-    def utc_now(self, wrong_by: timedelta) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.clock.now_s) + wrong_by
-
-    def tell(self, what: str) -> None:
-        self.story.append(f"{self.clock.now_s - STARTED_AT:6.2f} s  {what}")
-
-    def start_node(self) -> SimNode:
-        self._names += 1
-        node = SimNode(self, f"n{self._names}")
-        self.nodes.append(node)
-        return node
-
-    def step(self) -> None:
-        self.steps += 1
-        self.clock.now_s = STARTED_AT + self.steps * STEP_S
-        self.etcd.expire_leases()
-        for link in self.links:
-            link.land()
-        self.network.advance_to(self.clock.now_s)
-        for at, unit in [each for each in self.sent if each[0] <= self.clock.now_s]:
-            self.sent.remove((at, unit))
-            self.copies.land(unit)
-        self.nodes = [each for each in self.nodes if not each.is_stopped and not each.is_dead]
-        for node in self.rng.sample(self.nodes, len(self.nodes)):
-            node.step()
-        for job_id in JOBS:
-            self.job(job_id)
-        if self.errors:
-            raise InvariantBroken(f"an unexpected error was logged: {self.errors[0]}")
 
     def send(self, unit: FakeUnit) -> None:
         """A chunk of a unit is under way. It lands whatever becomes of its capture; while that
         lives it may take as long as the quiet time lets it."""
-        take_s = self.rng.choice((0.0, self.commit_s / 2, self.commit_s))
-        self.sent.append((self.clock.now_s + take_s, unit))
+        take_s = self._rng.choice((0.0, self._commit_s / 2, self._commit_s))
+        self._sent.append((self._world.clock.now_s + take_s, unit))
 
-    @property
-    def leader(self) -> SimNode | None:
-        leading = (each for each in self.nodes if each.leading is not None)
-        return next(leading, None)
+    def step(self) -> None:
+        for at, unit in [each for each in self._sent if each[0] <= self._world.clock.now_s]:
+            self._sent.remove((at, unit))
+            self.copies.land(unit)
+        for job_id in JOBS:
+            self.job(job_id)
+        self._draining()
+
+    def units(self) -> Iterator[FakeUnit]:
+        """Those of living captures."""
+        for capture in self._world.captures:
+            for units in capture.plane.unit_sets:
+                yield from (each for each in units.opened if not each.is_closed)
 
     # What lies in etcd, seen from outside.
 
-    def value(self, key: str) -> bytes | None:
-        kv = self.etcd._kvs.get(key)
-        return kv.value if kv else None
-
     def job(self, job_id: JobID) -> Job | None:
         """The job, or the last good value of it."""
-        value = self.value(keys.job_key(CLUSTER, job_id))
+        value = self._world.value(keys.job_key(CLUSTER, job_id))
         if value is None:
             self.good.pop(job_id, None)
             return None
@@ -122,11 +85,14 @@ class JobsWorld:
         return self.good.get(job_id)
 
     def unit_state(self, job_id: JobID) -> UnitState:
-        value = self.value(keys.unit_state_key(CLUSTER, job_id))
+        value = self._world.value(keys.unit_state_key(CLUSTER, job_id))
         return UnitState() if value is None else load(UnitState, value)
 
-    def check_cause(self, job_id: JobID, order: StopWorker) -> None:
+    def _check_cause(self, message: PeerMessage) -> None:
         """J4: a worker is stopped only for a cause, and what was a cause once stays one."""
+        if not isinstance(message, WorkerMessage) or not isinstance(message.body, StopWorker):
+            return
+        job_id, order = message.job_id, message.body
         if order.unless_online:
             return
         job = self.job(job_id)
@@ -135,17 +101,26 @@ class JobsWorld:
             return
         task = job.tasks.get(order.task_id)
         is_outdated = task is None or task.cfg.mod_revision != status.cfg_mod_revision
-        is_drained = status.capture in self.drained
         require(
-            is_outdated or is_drained,
+            is_outdated or status.capture in self._draining(),
             f"J4: worker {order.worker_id} of {order.task_id} is stopped without a cause",
         )
+
+    def _draining(self) -> set[CaptureID]:
+        """Captures that were asked to give all away, by themselves or by an operator."""
+        for capture in self._world.captures:
+            inner = capture.server.capture
+            if inner is not None and capture.is_stopping:
+                self.seen_draining.add(inner.id)
+            if capture.owner is not None:
+                self.seen_draining |= capture.owner.draining
+        return self.seen_draining
 
 
 class JobsOperator:
     """What is refused is left alone; what has no answer may come yet."""
 
-    def __init__(self, world: JobsWorld, rng: random.Random) -> None:
+    def __init__(self, world: World, rng: random.Random) -> None:
         self.link = EtcdLink(world.etcd, rng, world.clock.monotonic)
         world.links.append(self.link)
         self.orders = JobOperator(self.link, CLUSTER)
@@ -182,6 +157,13 @@ class JobsOperator:
         is_out = self.attempt(lambda: self.orders.update(job_id, kept))
         later = {**kept, gone: TaskCfg(task_mode=self._mode())}
         return self.attempt(lambda: self.orders.update(job_id, later)) and is_out
+
+    def settle(self) -> None:
+        """What is under way happens now, and every job that is there runs."""
+        self.link.lost_answers = 0.0
+        self.link.land(at_once=True)
+        for job_id in JOBS:
+            self.attempt(lambda job_id=job_id: self.orders.resume(job_id))
 
     def _mode(self) -> str:
         # load&sync needs files that another task has staged
