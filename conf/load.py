@@ -48,6 +48,7 @@ from conf.settings import (
     TransportSettings,
 )
 from conf.sink_uri import parse_sink_uri
+from conf.sources.binlog_uri import BinlogSettings, check_target
 from conf.sources.kafka_security import FALSE, TRUE
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.source_parameters import check_names
@@ -57,6 +58,8 @@ from conf.sources.source_uri import (
     is_binlog_uri,
     parse_source_uri,
 )
+from conf.task.changefeed import check_mode, settings_of_run
+from conf.task.file import TaskDescription
 
 PREFIX = "TIDELAKE_"
 CONFIG_VARIABLE = "TIDELAKE_CONFIG"
@@ -67,15 +70,24 @@ _ENDPOINT = re.compile(r"^https?://(\[[0-9a-fA-F:.]+\]|[^:\[\]@/\s]+):\d{1,5}/?$
 
 
 def load_settings(
-    *, config: Path | None, environment: Mapping[str, str], arguments: Mapping[str, object]
+    *,
+    config: Path | None,
+    environment: Mapping[str, str],
+    arguments: Mapping[str, object],
+    task: TaskDescription | None = None,
 ) -> Settings:
     """The settings of a `run`. Raises SettingError. ``arguments`` has kebab-case keys; None is the
-    value of an argument that was not given."""
+    value of an argument that was not given. ``task``: a task file, for the source and the tables;
+    a changefeed file then has the rest."""
     document, values = _read(config, environment, arguments)
     problems, made = Problems(), dict[str, Any]()
     try:
+        if task is not None:
+            document, values = settings_of_run(task, document, values, arguments)
         with problems.noted():
             made["changefeed"] = load_changefeed(document, values)
+            if task is not None:
+                check_mode(task, made["changefeed"])
         made |= _of_a_capture({"addr": ANY_LOCAL_PORT, **values}, problems)
         problems.refuse()
         return Settings(**made)
@@ -255,7 +267,7 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
         made["source"] = source = _source(document, values)
         made["id"] = _changefeed_id(values.get("changefeed-id"), source)
     with problems.noted():
-        sink["warehouse"] = warehouse_of(values.get("sink-uri"))
+        sink["warehouse"] = _warehouse(values, made.get("source"))
     with problems.noted():
         sink["tables"] = _table_rules(document)
     with problems.noted():
@@ -288,6 +300,14 @@ def _table_rules(document: Document) -> tuple[TableRule, ...]:
         "'all-columns' in [[sink.tables]], or leave it out",
     )
     return rules
+
+
+def _warehouse(values: Mapping[str, Any], source: SourceSettings | None) -> str:
+    own = None
+    if isinstance(source, BinlogSettings):
+        check_target(source, values.get("target-ts"))
+        own = source.own_warehouse
+    return own or warehouse_of(values.get("sink-uri"))
 
 
 def warehouse_of(uri: str | None) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, TypeVar, cast, get_args
-from urllib.parse import SplitResult, unquote
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar, get_args
+from urllib.parse import SplitResult, quote, unquote
 
 from conf.problems import Problems, SettingError, require, unknown
 from conf.secret_references import parse_reference
@@ -19,10 +20,10 @@ from conf.sources.source_parameters import number, unknown_parameter
 
 SCHEMES: Final = ("mysql", "mariadb")
 FORM: Final = "it must look like mysql://user@host:3306/?task-mode=all"
-TaskMode = Literal["all", "incremental"]
+TaskMode = Literal["all", "full", "incremental", "dump", "load&sync"]
 TlsMode = Literal["off", "preferred", "required", "verify-ca", "verify-identity"]
+OF_A_DUMP: Final = ("dump", "load&sync")  # what is copied stays in a folder of the user's
 NOT_BUILT: Final = {
-    "task-mode": ("full", "dump", "load&sync"),
     "binlog-gtid": "binlog-gtid is not built yet: give binlog-name and binlog-pos",
     "server-id": "server-id: each connection takes one of its own, from 2^31 on",
     "time-zone": "time-zone is of texts that TiCDC made: a database tells moments. Leave it out "
@@ -49,8 +50,13 @@ class BinlogSettings:
     task_mode: TaskMode = setting(
         "task-mode",
         "all",
-        "`all`: tables are copied as they are, then followed; `incremental`: the changes from a "
-        "place in the binlog on",
+        "`all`: tables are copied as they are, then followed; `full`: copied, and no more; "
+        "`incremental`: the changes from a place in the binlog on; `dump`: copied into `dump-dir`; "
+        "`load&sync`: what lies there is loaded, then followed",
+    )
+    dump_dir: str | None = setting(
+        "dump-dir",
+        says="the local folder of the copy, with `dump` and `load&sync`; it is not deleted",
     )
     binlog_name: str | None = setting(
         "binlog-name",
@@ -95,7 +101,13 @@ class BinlogSettings:
     @property
     def uri(self) -> str:
         """The source, without the login."""
-        return f"{self.scheme}://{self.address}/?task-mode={self.task_mode}"
+        mode = quote(self.task_mode)
+        return f"{self.scheme}://{self.address}/?task-mode={mode}"
+
+    @property
+    def own_warehouse(self) -> str | None:
+        """The folder of a dump, since nothing else is written."""
+        return str(Path(self.dump_dir or "").absolute()) if self.task_mode == "dump" else None
 
     @property
     def protocol(self) -> str:
@@ -122,6 +134,7 @@ PARAMETERS: Final = tuple(
     each.metadata["key"] for each in fields(BinlogSettings) if "key" in each.metadata
 )
 KNOWN: Final = (*PARAMETERS, "binlog-gtid", "server-id", "time-zone")
+_WITH_AND: Final = {"task-mode": "load", "sync": ""}  # `task-mode=load&sync`, cut at its `&`
 _TEXTS: Final = ("password", "ca", "cert", "key")
 _NUMBERS: Final[Mapping[str, tuple[int, str]]] = {
     "binlog-pos": (2**32, "must be a position: 4 or above, below 2^32"),
@@ -129,6 +142,14 @@ _NUMBERS: Final[Mapping[str, tuple[int, str]]] = {
     "chunk-rows": (2**31, "must be above 0"),
     "connections": (1025, "must be 1 to 1024"),
 }
+
+
+def joined(parameters: Mapping[str, str]) -> dict[str, str]:
+    """The parameters of a URI where the `&` of a mode may stand as it is."""
+    if _WITH_AND.items() <= parameters.items():
+        others = {name: text for name, text in parameters.items() if name not in _WITH_AND}
+        return {**others, "task-mode": "load&sync"}
+    return dict(parameters)
 
 
 def check_binlog_parameters(parts: SplitResult, parameters: Mapping[str, str]) -> None:
@@ -156,7 +177,7 @@ def parse_binlog_uri(parts: SplitResult, parameters: Mapping[str, str]) -> Binlo
     with problems.noted():
         made |= _login(parts, given)
     with problems.noted():
-        made["task_mode"] = _task_mode(given.get("task-mode", "all"))
+        made |= _task_mode(given)
     with problems.noted():
         made |= _begin(given)
     with problems.noted():
@@ -199,10 +220,27 @@ def _login(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str]:
     return login
 
 
-def _task_mode(text: str) -> TaskMode:
-    built, later = get_args(TaskMode), NOT_BUILT["task-mode"]
-    require(text not in later, f"task-mode={text} is not built yet: use all or incremental")
-    return cast(TaskMode, _choice("task-mode", text, (*built, *later)))
+def check_target(settings: BinlogSettings, target_ts: int | None) -> None:
+    """Raises SettingError for a target that the task's mode cannot have."""
+    require(
+        target_ts is None or settings.task_mode not in ("full", "dump"),
+        f"target-ts: task-mode={settings.task_mode} ends with the copy: leave target-ts out",
+    )
+
+
+def _task_mode(given: Mapping[str, str]) -> dict[str, str]:
+    mode = _choice("task-mode", given.get("task-mode", "all"), get_args(TaskMode))
+    folder, is_wanted = given.get("dump-dir"), mode in OF_A_DUMP
+    require(
+        folder is not None or not is_wanted,
+        f"task-mode={mode} needs dump-dir, the local folder of the dump",
+    )
+    require(
+        folder is None or is_wanted,
+        f"dump-dir: only with task-mode=dump or load&sync, and this is {mode}",
+    )
+    require("://" not in (folder or ""), f"dump-dir={folder}: it must be a local folder")
+    return {"task_mode": mode} | ({"dump_dir": folder} if folder else {})
 
 
 def _begin(given: Mapping[str, str]) -> dict[str, str]:

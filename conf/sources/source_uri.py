@@ -28,7 +28,7 @@ def parse_source_uri(
     _check_scheme(parts.scheme)
     require(parts.fragment == "" and "#" not in uri, "# is written %23 in a URI, in a password too")
     if is_binlog_uri(uri):
-        parameters = {**defaults, **uri_parameters(uri, binlog_uri.KNOWN)}
+        parameters = {**defaults, **binlog_uri.joined(uri_parameters(uri, binlog_uri.KNOWN))}
         return binlog_uri.parse_binlog_uri(parts, parameters)
     parameters = {**defaults, **uri_parameters(uri)}
     if parts.scheme == recording_uri.SCHEME:
@@ -45,7 +45,7 @@ def is_binlog_uri(uri: str) -> bool:
 def check_parameters(uri: str) -> None:
     """Raise one SettingError for all parameters of the URI that are unknown or not built."""
     if is_binlog_uri(uri):
-        parameters = uri_parameters(uri, binlog_uri.KNOWN)
+        parameters = binlog_uri.joined(uri_parameters(uri, binlog_uri.KNOWN))
         binlog_uri.check_binlog_parameters(split_uri(uri), parameters)
     else:
         check_names(uri_parameters(uri))

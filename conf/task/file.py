@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from urllib.parse import quote
 from conf.files.reading import Document, refuse
 from conf.forms import is_id
 from conf.problems import Problems, SettingError, require
+from conf.sources.binlog_uri import OF_A_DUMP
 
 if TYPE_CHECKING:
     from conf.task import models
@@ -106,15 +107,23 @@ def _described(file: models.TaskFile, idle: tuple[str, ...]) -> TaskDescription:
     with problems.noted():
         taken = upstream.filter_table(file, instance)
     problems.refuse()
-    is_unused = instance.meta is not None and file.task_mode == "all"
     return TaskDescription(
         name=file.name,
         task_mode=file.task_mode,
         source_id=instance.source_id,
         source_uri=_uri(instance.server) if instance.server is not None else None,
         document={"mysql": mysql, "filter": taken, "case-sensitive": file.case_sensitive},
-        idle_keys=(*idle, *(("mysql-instances.meta",) if is_unused else ())),
+        idle_keys=(*idle, *_of_other_modes(file, instance)),
     )
+
+
+def _of_other_modes(file: models.TaskFile, instance: models.Instance) -> Iterator[str]:
+    if instance.meta is not None and file.task_mode != "incremental":
+        yield "mysql-instances.meta"
+    if file.task_mode not in OF_A_DUMP:
+        if instance.loader is not None and instance.loader.dir:
+            yield "mysql-instances.loader.dir"
+        yield from (f"loaders.{name}.dir" for name, each in file.loaders.items() if each.dir)
 
 
 def _uri(server: models.Server) -> str:

@@ -31,12 +31,6 @@ def _not_built(reason: str, *harmless: object) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _mode(value: str) -> str:
-    if value not in ("all", "incremental"):
-        raise SettingError(f": {value} is not built yet: use all or incremental")
-    return value
-
-
 NotBuiltRoutes = Annotated[Any, _not_built("each table goes into the table of its name")]
 NotBuiltShards = Annotated[Any, _not_built("shards are not merged into one table")]
 NotBuiltExpressions = Annotated[Any, _not_built("expressions over rows")]
@@ -77,6 +71,22 @@ class Mydumper(Table):
     skip_tz_utc: Idle = None
 
 
+class Loader(Table):
+    dir: str = ""
+    pool_size: Idle = None
+    sorting_dir_physical: Idle = None
+    import_mode: Idle = None
+    on_duplicate: Idle = None
+    on_duplicate_logical: Idle = None
+    on_duplicate_physical: Idle = None
+    disk_quota_physical: Idle = None
+    checksum_physical: Idle = None
+    analyze: Idle = None
+    range_concurrency: Idle = None
+    compress_kv_pairs: Idle = None
+    pd_addr: Idle = None
+
+
 class Instance(Table):
     source_id: str
     server: Server | None = Field(None, alias="from")
@@ -89,8 +99,8 @@ class Instance(Table):
     mydumper_config_name: str = ""
     mydumper: Mydumper | None = None
     mydumper_thread: Annotated[int, Field(ge=0, le=1024)] = 0
-    loader_config_name: Idle = None
-    loader: Idle = None
+    loader_config_name: str = ""
+    loader: Loader | None = None
     loader_thread: Idle = None
     syncer_config_name: Idle = None
     syncer: Idle = None
@@ -127,14 +137,13 @@ class EventRule(Table):
 
 class TaskFile(Table):
     name: str
-    task_mode: Annotated[
-        Literal["all", "incremental", "full", "dump", "load&sync"], AfterValidator(_mode)
-    ]
+    task_mode: Literal["all", "incremental", "full", "dump", "load&sync"]
     case_sensitive: bool = False
     mysql_instances: list[Instance]
     block_allow_list: dict[str, Listed] = Field({})
     filters: dict[str, EventRule] = Field({})
     mydumpers: dict[str, Mydumper] = Field({})
+    loaders: dict[str, Loader] = Field({})
     # Not built.
     routes: NotBuiltRoutes = None
     shard_mode: NotBuiltShards = None
@@ -146,7 +155,6 @@ class TaskFile(Table):
     # About DM's own work, and about TiDB.
     target_database: Idle = None
     meta_schema: Idle = None
-    loaders: Idle = None
     syncers: Idle = None
     validators: Idle = None
     timezone: Idle = None

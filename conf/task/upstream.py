@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from conf.problems import SettingError, require, unknown
+from conf.sources.binlog_uri import OF_A_DUMP
 from conf.task.block_allow_list import BlockAllowList
 from conf.task.event_rules import event_filter
-from conf.task.models import EventRule, Instance, ListedTable, Mydumper, TaskFile
+from conf.task.models import EventRule, Instance, ListedTable, Loader, Mydumper, TaskFile
 
 _Named = TypeVar("_Named")
 
@@ -21,15 +22,39 @@ def parameters(file: TaskFile, instance: Instance) -> dict[str, Any]:
         found |= {"password": instance.server.password} if instance.server.password else {}
         tls = {"ca": security.ssl_ca, "cert": security.ssl_cert, "key": security.ssl_key}
         found |= {name: path for name, path in tls.items() if path}
-    name = instance.mydumper_config_name
-    _refuse_unused("mydumpers", file.mydumpers, [name] if name else [])
-    require(
-        not name or instance.mydumper is None,
-        "mysql-instances: mydumper and mydumper-config-name: leave one of them out",
+    copied = _unit(
+        *("mydumper", file.mydumpers, instance.mydumper_config_name, instance.mydumper, Mydumper())
     )
-    copied = _of("mydumpers", file.mydumpers, name) if name else instance.mydumper or Mydumper()
+    found |= _folder(file, instance)
     found["connections"] = instance.mydumper_thread or copied.threads
     return found | ({"chunk-rows": copied.rows} if copied.rows else {})
+
+
+def _folder(file: TaskFile, instance: Instance) -> dict[str, str]:
+    """The folder of a dump, which a loader names in DM, where the task leaves or finds one."""
+    loaded = _unit(
+        *("loader", file.loaders, instance.loader_config_name, instance.loader, Loader())
+    )
+    if file.task_mode not in OF_A_DUMP:
+        return {}
+    require(
+        loaded.dir.startswith("/"),
+        f"loaders: a task of mode {file.task_mode} needs the folder of its dump: dir, an absolute "
+        "path",
+    )
+    return {"dump-dir": loaded.dir}
+
+
+def _unit(
+    kind: str, known: Mapping[str, _Named], name: str, own: _Named | None, default: _Named
+) -> _Named:
+    """The configuration of one of an instance's units: by name, or of its own."""
+    _refuse_unused(f"{kind}s", known, [name] if name else [])
+    require(
+        not name or own is None,
+        f"mysql-instances: {kind} and {kind}-config-name: leave one of them out",
+    )
+    return _of(f"{kind}s", known, name) if name else own or default
 
 
 def _begin(file: TaskFile, instance: Instance) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from conf.settings import Changefeed, DeltaSink
+from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow
@@ -122,13 +123,39 @@ def check_beginning(changefeed: Changefeed) -> None:
         source.refuse_a_hole(first, checkpoint_ts=changefeed.start_ts, reached_ts=None)
 
 
+def is_dump(changefeed: Changefeed) -> bool:
+    """Whether nothing but files in a folder is to be made."""
+    source = changefeed.source
+    return isinstance(source, BinlogSettings) and source.task_mode == "dump"
+
+
 def to_its_end(changefeed: Changefeed) -> Changefeed:
-    """The changefeed with a target-ts, where its source has an end and none was given. Raises
-    ConfigError where the source cannot be read. May take a while: it reads the whole source."""
+    """The changefeed with a target-ts, where its source has an end and none was given, or where it
+    ends with its copy, once that is made. Raises ConfigError where the source cannot be read. May
+    take a while: it reads the whole source."""
     if changefeed.target_ts is not None:
         return changefeed
+    if isinstance(changefeed.source, BinlogSettings):
+        is_full = changefeed.source.task_mode == "full"
+        stored = _stored(changefeed.sink, changefeed.id) if is_full else None
+        return replace(changefeed, target_ts=end_of_copy(stored) if stored is not None else None)
     with closing(open_source(changefeed.source)) as source:
         return replace(changefeed, target_ts=source.end_ts())
+
+
+def end_of_copy(row: ChangefeedRow) -> int | None:
+    """The ts at which a changefeed whose tables were copied shows them as they once were, all at
+    one time; None before they are copied. Pure.
+
+    The copy leaves ``max_published_ts``: there the tables are exact, and right behind it a snapshot
+    is published. A changefeed that has published one is at its end as it is."""
+    if not row.source_positions:
+        return None
+    behind = row.max_published_ts + 1
+    if row.target_ts is not None and row.target_ts <= behind:
+        return row.target_ts  # an earlier start has set out for it
+    is_loading = row.checkpoint_ts < row.max_published_ts or row.checkpoint_ts == row.start_ts
+    return behind if is_loading else row.checkpoint_ts
 
 
 def has_finished(changefeed: Changefeed) -> bool:

@@ -44,7 +44,9 @@ from streaming.cli.options import (
     SourceUri,
     StartTs,
     TargetTs,
+    TaskFileOption,
     logged,
+    read_task_file,
     reported,
     settings_of,
 )
@@ -142,7 +144,7 @@ def config_schema(
 
 
 @app.command(
-    help="""Replicate one changefeed from Kafka, or a recording, into Delta tables.
+    help="""Replicate one changefeed from Kafka, a database or a recording into Delta tables.
 
     It runs until --target-ts is reached, or until SIGTERM or Ctrl-C, and logs to stderr.
     After a crash give the same command again: it goes on where the tables are.
@@ -159,6 +161,7 @@ def run(
     *,
     source_uri: SourceUri = None,
     sink_uri: SinkUri = None,
+    task: TaskFileOption = None,
     changefeed_id: ChangefeedId = None,
     start_ts: StartTs = None,
     target_ts: TargetTs = None,
@@ -174,7 +177,13 @@ def run(
 ) -> None:
     arguments = settings_of(locals())
     with reported(log_format):
-        settings = load_settings(config=config, environment=os.environ, arguments=arguments)
+        arguments.pop("task")
+        settings = load_settings(
+            config=config,
+            environment=os.environ,
+            arguments=arguments,
+            task=read_task_file(task) if task is not None else None,
+        )
         logs.install(settings.log_format, settings.log_level, changefeed=settings.changefeed.id)
         with logged():
             from streaming.process.launch import run as run_capture

@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 from conf.load import CONFIG_VARIABLE
 from conf.masking import masked
 from conf.problems import SettingError
+from conf.task.file import TaskDescription, read_task
 from coordination.errors import ConfigError, NotInTime, Stop, TidelakeError
 from streaming.process import logs
 
@@ -88,6 +89,14 @@ ChangefeedId = Annotated[
 Id = Annotated[str, typer.Option("--changefeed-id", "-c", help="The changefeed's ID.")]
 ShownChangefeed = Annotated[
     str | None, typer.Option("--changefeed-id", "-c", help="Only this changefeed.")
+]
+TaskFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="A task file of DM (YAML), with one source: what `task start` would have a cluster "
+        "do, this process does. The changefeed has the task's name and its source's.",
+        metavar="FILE",
+    ),
 ]
 ConfigFile = Annotated[
     Path | None,
@@ -185,6 +194,14 @@ def _masking() -> Iterator[None]:
 def say(line: str) -> None:
     """Tell the operator something beside the answer, which is on stdout."""
     typer.echo(masked(f"{logs.PROGRAM}: {line}"), err=True)
+
+
+def read_task_file(file: Path) -> TaskDescription:
+    """The file; its keys without an effect are named once, on stderr. Raises SettingError."""
+    found = read_task(file)
+    if found.idle_keys:
+        say(f"{file}: without an effect here: {', '.join(found.idle_keys)}")
+    return found
 
 
 @contextmanager

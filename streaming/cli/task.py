@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conf.load import changefeed_document
-from conf.task.file import TaskDescription, read_task
+from conf.task.file import TaskDescription
 from streaming.cli.cluster import Ask, asks
-from streaming.cli.options import ConfigFile, Format, NoCheck, SinkUri, reported, say
+from streaming.cli.options import (
+    ConfigFile,
+    Format,
+    NoCheck,
+    SinkUri,
+    read_task_file,
+    reported,
+)
 
 if TYPE_CHECKING:
     from streaming.operations.tasks import PlannedTask
@@ -55,7 +62,7 @@ def check(
       tidelake task check shop.yaml --sink-uri delta:///data/lake
     """
     with reported():
-        plan = _planned(_read(file), source_uri, sink_uri, config)
+        plan = _planned(read_task_file(file), source_uri, sink_uri, config)
         from streaming.cli import terminal
         from streaming.operations.findings import refuse
 
@@ -80,7 +87,7 @@ def start(
     Example:
       tidelake task start shop.yaml --etcd http://etcd:2379 --sink-uri delta:///data/lake
     """
-    plan = _planned(_read(file), source_uri, sink_uri, config)
+    plan = _planned(read_task_file(file), source_uri, sink_uri, config)
     return lambda op: op.tasks.start(plan, is_checked=not no_check)
 
 
@@ -128,7 +135,7 @@ def update(
 
     A mode may only become one that begins with the same units.
     """
-    found = _read(file)
+    found = read_task_file(file)
 
     def ask(stored: dict[str, str]) -> PlannedTask:
         own = source_uri if found.source_uri else source_uri or stored.get("source-uri")
@@ -143,14 +150,6 @@ def update(
 def stop(*, name: TaskName) -> Ask:
     """End a task, and forget how far it was. Its Delta tables stay."""
     return lambda op: op.tasks.stop(name)
-
-
-def _read(file: Path) -> TaskDescription:
-    """The file; its keys without an effect are named once, on stderr."""
-    found = read_task(file)
-    if found.idle_keys:
-        say(f"{file}: without an effect here: {', '.join(found.idle_keys)}")
-    return found
 
 
 def _planned(

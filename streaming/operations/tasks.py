@@ -15,8 +15,8 @@ from typing import Any, Final
 from conf.files.reading import Document
 from conf.load import load_changefeed
 from conf.masking import masked_uri
-from conf.problems import SettingError, require
-from conf.sources.source_uri import is_binlog_uri
+from conf.problems import SettingError
+from conf.task.changefeed import check_mode, settings_of_task
 from conf.task.file import TaskDescription
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.etcd.client import EtcdClient
@@ -75,37 +75,13 @@ def planned(
 ) -> PlannedTask:
     """The task. ``document`` is a changefeed file, for what a task file does not have. Raises
     SettingError."""
-    for key in ("filter", "mysql", "start-ts", "target-ts"):
-        require(
-            key not in document,
-            f"{key}: a task file says what its task reads, and from where: leave it out",
-        )
-    require(
-        source_uri is None or task.source_uri is None,
-        "source-uri is given, and the task file has `from`: leave one of them out",
-    )
-    uris = {"source-uri": source_uri or task.source_uri, "sink-uri": sink_uri}
-    uri = uris["source-uri"]
-    require(
-        uri is not None,
-        "the task file has no `from` that says where the server is: give --source-uri "
-        "mysql://user@host:3306/",
-    )
-    require(
-        uri is not None and is_binlog_uri(uri),
-        "source-uri: a task reads a database: mysql://user@host:3306/",
-    )
-    document = {**document, **task.document}
-    name = f"{task.name}-{task.source_id}"
-    values = {**document, **{k: v for k, v in uris.items() if v}, "changefeed-id": name}
-    changefeed = load_changefeed(document, values)
-    source_mode = getattr(changefeed.source, "task_mode", task.task_mode)
-    require(
-        source_mode == task.task_mode,
-        f"source-uri: task-mode={source_mode}, and the task file says {task.task_mode}: leave it "
-        "out of the URI",
-    )
-    info = described(changefeed, uris, document)
+    given = {"source-uri": source_uri, "sink-uri": sink_uri}
+    document, values = settings_of_task(task, document, {**document, **given})
+    changefeed = load_changefeed(document, {key: each for key, each in values.items() if each})
+    check_mode(task, changefeed)
+    uris = {**given, "source-uri": values["source-uri"]}
+    warehouse = sink_uri or f"delta://{changefeed.sink.warehouse}"  # a dump has none
+    info = described(changefeed, {**uris, "sink-uri": warehouse}, document)
     config = {**uris, "document": document}
     cfg = TaskCfg(task_mode=task.task_mode, config=config)
     return PlannedTask(name=JobID(task.name), source_id=TaskID(task.source_id), cfg=cfg, info=info)

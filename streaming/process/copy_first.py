@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -30,6 +30,7 @@ from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import Stop, TidelakeError, TryAgain
 from coordination.model import TableName
 from sinks.target.engine_choice import LOCAL, scheme_of
+from streaming.changefeed.preflight import is_dump, to_its_end
 from streaming.process.signals import asking, handling
 from streaming.spans.first_copy import FirstCopy, TableProgress
 from streaming.stream.retry import RetryBackoff
@@ -40,38 +41,50 @@ LOGGED_EVERY_S: Final = 5.0
 SHOWN_FOR_S: Final = 30.0  # by the changefeed's row, after its last refresh
 
 
-def copy_first(changefeed: Changefeed) -> None:
-    """Copies and loads the tables of a changefeed whose task-mode is `all`, unless that is done.
-    Raises Stop after a signal: the copy goes on with the next start."""
+def copy_first(changefeed: Changefeed) -> Changefeed:
+    """Copies and loads the tables of a changefeed whose task-mode says so, unless that is done.
+    Returns the changefeed as it then goes on. Raises Stop after a signal: the copy goes on with
+    the next start."""
     source = changefeed.source
-    if not isinstance(source, BinlogSettings) or source.task_mode != "all":
-        return
+    if not isinstance(source, BinlogSettings) or source.task_mode == "incremental":
+        return changefeed
     stop = threading.Event()
     shown = _Shown()
     copy = FirstCopy(
         changefeed, staging_folder(changefeed), progress=shown.look, is_stopped=stop.is_set
     )
     with closing(copy), handling(asking(stop.set)):
-        if copy.is_done:
+        if is_dump(changefeed):
+            with shown:
+                _tried(copy.dump, stop)
+        elif not copy.is_done:
+            logger.info("copies the tables of %s", source.address)
+            with shown, _row_of(copy):
+                _tried(copy.load if source.dump_dir else copy.run, stop)
+    return to_its_end(changefeed)
+
+
+def _tried(work: Callable[[], None], stop: threading.Event) -> None:
+    """Until it is done. Raises Stop, and what does not pass."""
+    backoff = RetryBackoff()
+    while True:
+        try:
+            work()
+        except TryAgain as error:
+            wait_s = backoff.next_s(error)
+            logger.warning("the copy waits, and goes on where it was: %s", error)
+            if stop.wait(wait_s):
+                raise Stop("the copy was asked to stop: it goes on with a start") from error
+        else:
             return
-        logger.info("copies the tables of %s", source.address)
-        backoff = RetryBackoff()
-        with shown, _row_of(copy):
-            while True:
-                try:
-                    copy.run()
-                except TryAgain as error:
-                    wait_s = backoff.next_s(error)
-                    logger.warning("the copy waits, and goes on where it was: %s", error)
-                    if stop.wait(wait_s):
-                        raise Stop("the copy was asked to stop: it goes on with a start") from error
-                else:
-                    return
 
 
 def staging_folder(changefeed: Changefeed) -> Path:
-    """In the warehouse if that is a local folder, else in the machine's temporary folder; the same
-    at each start."""
+    """The dump's own; else in the warehouse if that is a local folder, or in the machine's
+    temporary folder. The same at each start."""
+    source = changefeed.source
+    if isinstance(source, BinlogSettings) and source.dump_dir:
+        return Path(source.dump_dir).absolute()
     name = quote(changefeed.id, safe="")
     if scheme_of(changefeed.sink.warehouse) in LOCAL:
         return Path(changefeed.sink.warehouse) / "_tidelake" / "staging" / name

@@ -14,7 +14,7 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import check_cluster_id
 from coordination.transport.grpc_calls import check_free
-from streaming.changefeed.preflight import check_changefeed, has_finished, to_its_end
+from streaming.changefeed.preflight import check_changefeed, has_finished, is_dump, to_its_end
 from streaming.process.signals import asking, handling
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.light_imports import importing
@@ -34,7 +34,8 @@ def run(settings: Settings, jvm: DriverJvm) -> int:
         settings = replace(settings, changefeed=to_its_end(settings.changefeed))
         check_cluster_id(settings.etcd.cluster_id)
         check_free(settings.transport.addr)
-        is_to_read = not has_finished(settings.changefeed)
+        is_to_copy_alone = is_dump(settings.changefeed)
+        is_to_read = not (is_to_copy_alone or has_finished(settings.changefeed))
         if not is_to_read:
             jvm.stop()
         spark = SparkOnDemand(jvm=jvm if is_to_read else DriverJvm())
@@ -44,7 +45,9 @@ def run(settings: Settings, jvm: DriverJvm) -> int:
         with importing():
             from streaming.process.copy_first import copy_first
 
-        copy_first(settings.changefeed)
+        settings = replace(settings, changefeed=copy_first(settings.changefeed))
+        if is_to_copy_alone:
+            return 0
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
         with importing():
             from streaming.process.run_capture import RunCapture

@@ -22,11 +22,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings
-from coordination.errors import Stop, TidelakeError
+from coordination.errors import ConfigError, Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
@@ -47,19 +46,17 @@ from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.binlog.walk.commit_clock import Pin, to_token, with_pins
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.spans.load_table import load_table
-from streaming.spans.settled_copy import CopiedFrom, SettledCopy
-from streaming.spans.table_copies import TableCopies
+from streaming.spans.settled_copy import CopiedFrom, SettledCopy, chosen_by
+from streaming.spans.table_copies import LOCK, TableCopies, is_of_a_copy
 
 logger = logging.getLogger(__name__)
 
 TableProgress = CopyProgress  # how far the copy of a table is
 
-LOCK: Final = "lock"
-
 
 class FirstCopy:
     """The copy of one changefeed. ``folder``: for staged files, kept over restarts until the copy
-    has ended. For one thread."""
+    has ended; that of a dump is the user's, and stays. For one thread."""
 
     def __init__(
         self,
@@ -97,7 +94,7 @@ class FirstCopy:
         """Deletes the staged files where it is."""
         row = self._tables.changefeeds.read(self._changefeed.id)
         is_done = row is not None and bool(row.source_positions)
-        if is_done:
+        if is_done and not self._settings.dump_dir:
             shutil.rmtree(self._folder, ignore_errors=True)
         return is_done
 
@@ -125,24 +122,32 @@ class FirstCopy:
     def dump(self) -> None:
         """The first half: all rows are staged. Raises as ``run``."""
         self._database.check_binlog()
-        self._folder.mkdir(parents=True, exist_ok=True)
         with only_one(self._folder):
-            if SettledCopy.load(self._folder) is None:
-                self._copies().run().save(self._folder)
+            settled, chosen = SettledCopy.load(self._folder), chosen_by(self._changefeed)
+            if settled is None or settled.chosen != chosen:
+                settled = self._copies(chosen).run()
+                settled.save(self._folder)
+            elif self._settings.dump_dir:
+                logger.info(
+                    "a whole dump is in %s already: for a newer one give another dump-dir",
+                    self._folder,
+                )
+        if self._settings.dump_dir:
+            logger.info(
+                "dumped tables=%d rows=%d into %s: task-mode=load&sync loads it, and reads the "
+                "binlog on at %s",
+                *(len(settled.tables), settled.rows, self._folder),
+                self._database.name_of(settled.begin.position),
+            )
 
     def load(self) -> None:
         """The second half, of what was staged. Raises as ``run``, and TidelakeError where nothing
         was staged in this folder."""
-        self._folder.mkdir(parents=True, exist_ok=True)
         with only_one(self._folder):
-            settled = SettledCopy.load(self._folder)
-            if settled is None:
-                raise TidelakeError(
-                    f"no whole copy is staged in {self._folder}: it was deleted, or is on another "
-                    "machine. Stop the task and start it anew"
-                )
+            settled = self._staged()
             failpoint(Failpoint.BEFORE_LOAD)
             row = self._row(settled)
+            self._source.check_identities({PART: settled.server}, self._source.shape())
             self._source.check(row.source_positions)
             self._load(settled, row)
             failpoint(Failpoint.AFTER_FIRST_PROGRESS)
@@ -151,12 +156,30 @@ class FirstCopy:
             failpoint(Failpoint.AFTER_FIRST_ROWS)
             logger.info(
                 "copied and loaded tables=%d rows=%d: the binlog is read on at %s",
-                *(len(settled.tables), sum(each.copied.rows for each in settled.tables)),
+                *(len(settled.tables), settled.rows),
                 self._database.name_of(settled.begin.position),
             )
-            shutil.rmtree(self._folder)
+            if not self._settings.dump_dir:
+                shutil.rmtree(self._folder)
 
-    def _copies(self) -> TableCopies:
+    def _staged(self) -> SettledCopy:
+        settled = SettledCopy.load(self._folder)
+        if settled is None:
+            way_out = (
+                "Let task-mode=dump end with this dump-dir, on this machine"
+                if self._settings.dump_dir
+                else "It was deleted, or is on another machine. Stop the task and start it anew"
+            )
+            raise TidelakeError(f"no whole copy is staged in {self._folder}. {way_out}")
+        if settled.chosen != chosen_by(self._changefeed):
+            raise ConfigError(
+                f"the copy in {self._folder} was made with other [filter] rules, case-sensitive or "
+                "[[sink.tables]], so it may lack tables that are to be followed. Give the same "
+                "ones; or copy anew, with another dump-dir or a new task"
+            )
+        return settled
+
+    def _copies(self, chosen: str) -> TableCopies:
         return TableCopies(
             self._settings,
             self._folder,
@@ -164,6 +187,7 @@ class FirstCopy:
             source=self._source,
             selected=self._filter,
             forms=self._forms,
+            chosen=chosen,
             progress=self._progress,
             is_stopped=self._is_stopped,
         )
@@ -258,8 +282,17 @@ def _loading(each: CopiedFrom, rows: int, *, is_done: bool = False) -> CopyProgr
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """One process of this machine works in the folder. Raises TidelakeError."""
-    with (folder / LOCK).open("w") as file:
+    """One process of this machine works in the folder, which is made. Raises TidelakeError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not is_of_a_copy(folder):
+            raise ConfigError(
+                f"{folder} has files, and none of a copy: give an empty folder, or none yet"
+            )
+        file = (folder / LOCK).open("w")
+    except OSError as error:
+        raise TidelakeError(f"no copy can be staged in {folder}: {error.strerror}") from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from conf.settings import Changefeed
 from coordination.model import TableName, Ts
 from streaming.source.binlog.walk.commit_clock import Pin, from_token, to_token
 from streaming.source.dump.copy_tables import CopiedTable, copied_table
@@ -34,17 +35,26 @@ class CopiedFrom:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledCopy:
     """``begin``: P0; ``end``: P1, behind which the tables are as the database's. ``pins``: that
-    lie between. ``definitions``: CREATE TABLE statements, with USE."""
+    lie between. ``definitions``: CREATE TABLE statements, with USE. ``server``: its identity.
+    ``chosen``: by which settings tables were chosen (`chosen_by`)."""
 
+    server: str
+    chosen: str
     begin: Moment
     end: Moment
     pins: tuple[Pin, ...]
     definitions: str
     tables: tuple[CopiedFrom, ...]
 
+    @property
+    def rows(self) -> int:
+        return sum(each.copied.rows for each in self.tables)
+
     def save(self, folder: Path) -> None:
         """It is on the disk afterwards."""
         fields = {
+            "server": self.server,
+            "chosen": self.chosen,
             "begin": self.begin,
             "end": self.end,
             "pins": to_token(self.pins),
@@ -68,6 +78,8 @@ class SettledCopy:
             return None
         fields: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return cls(
+            server=fields["server"],
+            chosen=fields["chosen"],
             begin=_moment(fields["begin"]),
             end=_moment(fields["end"]),
             pins=from_token(fields["pins"]),
@@ -80,6 +92,17 @@ class SettledCopy:
                 for each in fields["tables"]
             ),
         )
+
+
+def chosen_by(changefeed: Changefeed) -> str:
+    """The settings that decide which tables are copied, and how."""
+    given = changefeed.filter
+    parts = {
+        "rules": list(given.rules),
+        "case-sensitive": given.case_sensitive,
+        "tables": [asdict(rule) for rule in changefeed.sink.tables],
+    }
+    return json.dumps(parts, sort_keys=True)
 
 
 def _moment(pair: tuple[int, int]) -> Moment:

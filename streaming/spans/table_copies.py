@@ -42,22 +42,21 @@ from streaming.source.dump.manifest import described
 from streaming.source.dump.moment import SnapshotPosition, settled_position
 from streaming.source.dump.session import Connection, Session, TableChanged
 from streaming.source.dump.source_table import SourceTable, read_tables
-from streaming.source.dump.staging import StagedTable
+from streaming.source.dump.staging import StagedTable, is_of_a_table
 from streaming.spans.moments import Begins, Moment
-from streaming.spans.settled_copy import CopiedFrom, SettledCopy
+from streaming.spans.settled_copy import SETTLED, CopiedFrom, SettledCopy
 
 logger = logging.getLogger(__name__)
 
 BEGINS: Final = "begins.json"
+LOCK: Final = "lock"
 MOST_ROUNDS: Final = 20  # tables that were altered meanwhile are copied again
 ANSWER_S: Final = 3_600.0  # for a row of a large table
 
 
 class TableCopies:
-    """Copies the tables that the filter selects. ``folder`` keeps what is copied.
-
-    For one thread.
-    """
+    """Copies the tables that the filter selects. ``folder`` keeps what is copied; ``chosen``: see
+    `SettledCopy`. For one thread."""
 
     def __init__(
         self,
@@ -68,6 +67,7 @@ class TableCopies:
         source: BinlogSource,
         selected: TableFilter,
         forms: WriteModes,
+        chosen: str,
         progress: Callable[[CopyProgress], None],
         is_stopped: Callable[[], bool],
     ) -> None:
@@ -76,6 +76,7 @@ class TableCopies:
         self._source = source
         self._filter = selected
         self._forms = forms
+        self._chosen = chosen
         self._folder = folder
         self._progress = progress
         self._is_stopped = is_stopped
@@ -100,7 +101,7 @@ class TableCopies:
             found = {each.name: found[each.name] for each in tables if each not in todo}
             if todo:
                 self._copy(todo, begins, found)
-            elif (settled := self._settled(begin, begins, found)) is not None:
+            elif (settled := self._settled(server, begin, begins, found)) is not None:
                 return settled if isinstance(settled, SettledCopy) else self._anew()
         raise TidelakeError(
             "tables are altered again and again while they are copied: "
@@ -109,8 +110,7 @@ class TableCopies:
         )
 
     def _anew(self) -> SettledCopy:
-        shutil.rmtree(self._folder)
-        self._folder.mkdir(parents=True)
+        forget_copy(self._folder)
         return self.run()
 
     def _tables(self) -> list[SourceTable]:
@@ -170,7 +170,7 @@ class TableCopies:
         return form.is_log or form.is_history or form.all_columns
 
     def _settled(
-        self, begin: Moment, begins: Begins, found: dict[TableName, CopiedFrom]
+        self, server: str, begin: Moment, begins: Begins, found: dict[TableName, CopiedFrom]
     ) -> SettledCopy | TableName | None:
         """None if tables were altered, or must be copied again: they are not in ``found``. A name:
         its table was renamed, so the stream must begin behind that, and with it every copy."""
@@ -193,6 +193,8 @@ class TableCopies:
         if len(found) < len(places) - 1:
             return None
         return SettledCopy(
+            server=server,
+            chosen=self._chosen,
             begin=begin,
             end=Moment(end, scanned.ts_at[end]),
             pins=scanned.pins,
@@ -220,6 +222,22 @@ class TableCopies:
         """A position, and a time that is no earlier."""
         position = self._shown()
         return Moment(position, Ts(int(time.time() * 1e3) << TSO_LOGICAL_BITS))
+
+
+def is_of_a_copy(folder: Path) -> bool:
+    """Whether the folder may be used by a copy: it is one's already, or has nothing but a lock."""
+    names = {path.name for path in folder.iterdir()} - {LOCK}
+    return not names or bool(names & {BEGINS, SETTLED, f"{SETTLED}.part"})
+
+
+def forget_copy(folder: Path) -> None:
+    """Delete what a copy has left in the folder; the folder itself, and files of others, stay."""
+    for path in folder.iterdir():
+        if path.is_dir() and is_of_a_table(path):
+            shutil.rmtree(path)
+        elif path.name in (SETTLED, f"{SETTLED}.part"):
+            path.unlink()
+    (folder / BEGINS).unlink(missing_ok=True)  # last: without it the folder is nobody's
 
 
 def moved(scanned: Scanned, tables: Iterable[CopiedFrom]) -> list[TableName]:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from conf.settings import Changefeed
+from conf.sources.binlog_uri import BinlogSettings
+from coordination.errors import ConfigError
 from coordination.etcd.client import EtcdClient
 from coordination.jobmaster.jobs_state import read_jobs
 from coordination.jobmaster.ports import Checkpoints, CheckpointStatus
@@ -19,8 +21,9 @@ from coordination.jobmaster.records import Job
 from coordination.jobmaster.units import Unit
 from coordination.metadata.changefeed_operator import ChangefeedOperator
 from coordination.metadata.errors import ChangefeedNotFound
+from coordination.metadata.feed_state import known_state
 from coordination.metadata.lookup import find_changefeed
-from coordination.metadata.records import ChangefeedInfo
+from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, JobID, TaskID
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.settings_in_etcd import DELTA_URI, changefeed_settings
@@ -35,6 +38,7 @@ class TaskPlace:
 
     info: ChangefeedInfo
     changefeed: Changefeed
+    source: BinlogSettings
     folder: Path  # of staged files
     epoch: int  # of the task
 
@@ -50,15 +54,21 @@ class TaskPlace:
             sink_uri=str(config["source-uri"]),
             config={
                 **document,
-                "sink": {**document.get("sink", {}), DELTA_URI: str(config["sink-uri"])},
+                "sink": {**document.get("sink", {}), DELTA_URI: config.get("sink-uri")},
             },
         )
         changefeed = changefeed_settings(info)
+        source = changefeed.source
+        if not isinstance(source, BinlogSettings):
+            raise ConfigError(f"{info.id}: a task reads a database, not {source.uri}")
         return cls(
             info=info,
             changefeed=changefeed,
+            source=source,
             epoch=epoch,
-            folder=staging(changefeed) / f"epoch-{epoch}",
+            folder=Path(source.dump_dir)
+            if source.dump_dir
+            else staging(changefeed) / f"epoch-{epoch}",
         )
 
 
@@ -123,13 +133,17 @@ class TaskCheckpoints:
             return {}
         found = {}
         row = ControlTables.of(place.changefeed.sink).changefeeds.read(place.info.id)
+        synced = find_changefeed(self._client, self._cluster_id, place.info.name)
         if row is not None and row.source_positions:
-            found = dict.fromkeys((Unit.DUMP, Unit.LOAD), CheckpointStatus.FINISHED)
+            state = known_state(synced.known_info) if synced is not None else None
+            is_exact = place.source.task_mode != "full" or state is FeedState.FINISHED
+            load = CheckpointStatus.FINISHED if is_exact else CheckpointStatus.RUNNING
+            found = {Unit.DUMP: CheckpointStatus.FINISHED, Unit.LOAD: load}
         elif place.folder.is_dir() and SettledCopy.load(place.folder) is not None:
             found = {Unit.DUMP: CheckpointStatus.FINISHED}
         elif place.folder.is_dir() and any(place.folder.iterdir()):
             found = {Unit.DUMP: CheckpointStatus.RUNNING}
-        if find_changefeed(self._client, self._cluster_id, place.info.name) is not None:
+        if synced is not None:
             found[Unit.SYNC] = CheckpointStatus.RUNNING
         return found
 
@@ -137,11 +151,13 @@ class TaskCheckpoints:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _removed(self, job_id: JobID) -> bool:
-        """The changefeeds go from etcd, and staged files. What is in the lake stays."""
-        self._check()
+        """The changefeeds go from etcd, and staged files. What is in the lake stays, and a dump."""
         operator = ChangefeedOperator(self._client, self._cluster_id)
         for place in self._places(job_id).values():
+            self._check()
             with suppress(ChangefeedNotFound):
                 operator.remove(place.info.name)
-            shutil.rmtree(place.folder, ignore_errors=True)
+            if not place.source.dump_dir:
+                self._check()
+                shutil.rmtree(place.folder, ignore_errors=True)
         return True

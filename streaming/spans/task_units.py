@@ -3,6 +3,9 @@
 
 A task's changefeed has the job's ID and the task's: ``job-task``. A unit works on a thread of its
 own, from its start or resumption to its end or pause.
+
+A copy whose chunks were read at different moments is exact where the binlog has been followed to
+its end. So in mode `full` the load ends when the task's changefeed has come that far, and finished.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from coordination.metadata.lookup import find_changefeed
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import JobID, Ts
 from sinks.control.warehouse import ControlTables
+from streaming.changefeed.preflight import end_of_copy
 from streaming.spans.first_copy import FirstCopy, TableProgress
 from streaming.spans.task_checkpoints import Staging, TaskPlace
 
@@ -51,10 +55,14 @@ class TaskUnits:
     def open_unit(self, job_id: JobID, order: CreateWorker, wake: Callable[[], None]) -> UnitHolder:
         place = TaskPlace.of(job_id, order.task_id, order.epoch, order.config, self._staging)
         work: _Work
+        is_full = place.source.task_mode == "full"
+        sync = _Sync(place, self._client, self._cluster_id, self._check, is_full=is_full)
         if order.unit is Unit.SYNC:
-            work = _Sync(place, self._client, self._cluster_id, self._check)
+            work = sync
         else:
             work = _Copy(place, order.unit, self._check)
+            if order.unit is Unit.LOAD and is_full:
+                work = _FullLoad(work, sync)
         return _Holder(
             work,
             f"{order.unit} of {job_id}/{order.task_id}",
@@ -125,24 +133,33 @@ class _Sync(_Work):
     """A changefeed, which the cluster's captures replicate; the unit sees to it that it runs."""
 
     def __init__(
-        self, place: TaskPlace, client: EtcdClient, cluster_id: str, check: Callable[[], None]
+        self,
+        place: TaskPlace,
+        client: EtcdClient,
+        cluster_id: str,
+        check: Callable[[], None],
+        *,
+        is_full: bool,
     ) -> None:
+        """``is_full``: it ends where the copy has."""
         self._place = place
         self._check = check
         self._client = client
         self._cluster_id = cluster_id
+        self._is_full = is_full
         self._operator = ChangefeedOperator(client, cluster_id)
         self.status: dict[str, Any] = {"changefeed": place.info.id}
 
     def run(self, stop: threading.Event, begun: Callable[[], None]) -> bool:
         name = self._place.info.name
         found = find_changefeed(self._client, self._cluster_id, name)
+        wanted = self._wanted()
         self._check()
         if found is None:
-            self._create()
-        elif known_state(found.known_info) in (FeedState.STOPPED, FeedState.FAILED):
-            self._update(found.known_info)
-            self._operator.resume(name)
+            with suppress(ChangefeedExists):
+                self._operator.create(wanted)
+        else:
+            self._go_on(found.known_info, wanted)
         begun()
         while not stop.wait(LOOK_EVERY_S):
             found = find_changefeed(self._client, self._cluster_id, name)
@@ -152,12 +169,28 @@ class _Sync(_Work):
                 return True
         return False
 
-    def _update(self, info: ChangefeedInfo) -> None:
-        """The task may have been updated since."""
-        wanted = self._place.info
-        if (info.sink_uri, info.config) != (wanted.sink_uri, wanted.config):
-            updated = replace(info, sink_uri=wanted.sink_uri, config=wanted.config)
+    def _wanted(self) -> ChangefeedInfo:
+        """Begun where the copy has left the tables; without a copy, where the task begins."""
+        info, changefeed = self._place.info, self._place.changefeed
+        row = ControlTables.of(changefeed.sink).changefeeds.read(changefeed.id)
+        if row is None or not row.source_positions:
+            return info
+        end = end_of_copy(row) if self._is_full else None
+        return replace(info, start_ts=Ts(row.start_ts), target_ts=Ts(end or 0))
+
+    def _go_on(self, info: ChangefeedInfo, wanted: ChangefeedInfo) -> None:
+        """The task may have been updated since, and a mode that ended with its copy may not."""
+        state = known_state(info)
+        is_other = _settings(info) != _settings(wanted)
+        if is_other and (state.is_running or state is FeedState.PENDING):
+            self._operator.pause(wanted.name)
+        if is_other:
+            updated = replace(
+                info, sink_uri=wanted.sink_uri, config=wanted.config, target_ts=wanted.target_ts
+            )
             self._operator.update(wanted.name, updated)
+        if is_other or state in (FeedState.STOPPED, FeedState.FAILED):
+            self._operator.resume(wanted.name)
 
     def paused(self) -> None:
         self._check()  # without trust, the task's next worker may have the changefeed by now
@@ -165,16 +198,6 @@ class _Sync(_Work):
             self._operator.pause(self._place.info.name)
         except ChangefeedNotFound:
             return
-
-    def _create(self) -> None:
-        """From where the copy has left the tables; without a copy, from where the task begins."""
-        changefeed = self._place.changefeed
-        row = ControlTables.of(changefeed.sink).changefeeds.read(changefeed.id)
-        info = self._place.info
-        if row is not None and row.source_positions:
-            info = replace(info, start_ts=Ts(row.start_ts))
-        with suppress(ChangefeedExists):
-            self._operator.create(info)
 
     def _look(self, info: ChangefeedInfo) -> bool:
         """Whether it has finished. Raises what holds it."""
@@ -188,6 +211,33 @@ class _Sync(_Work):
         if state is FeedState.STOPPED:
             raise TidelakeError(f"changefeed {info.id} was paused beside its task: resume the task")
         return state is FeedState.FINISHED
+
+
+def _settings(info: ChangefeedInfo) -> tuple[object, ...]:
+    return info.sink_uri, info.config, info.target_ts
+
+
+class _FullLoad(_Work):
+    """The load of a task that ends with its copy."""
+
+    def __init__(self, load: _Copy, sync: _Sync) -> None:
+        self._load = load
+        self._sync = sync
+        self._now: _Copy | _Sync = load
+
+    @property
+    def status(self) -> Mapping[str, Any]:  # type: ignore[override]
+        return self._now.status
+
+    def run(self, stop: threading.Event, begun: Callable[[], None]) -> bool:
+        self._now = self._load
+        if not self._load.run(stop, begun):
+            return False
+        self._now = self._sync
+        return self._sync.run(stop, begun)
+
+    def paused(self) -> None:
+        self._now.paused()
 
 
 class _Holder:

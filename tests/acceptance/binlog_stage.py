@@ -26,13 +26,13 @@ class BinlogStage:
     def __init__(
         self, server: DatabaseServer, folder: Path, *, rules: str = "", mode: str = "incremental"
     ) -> None:
-        """``rules``: the changefeed file; ``mode``: the task-mode."""
+        """``rules``: the changefeed file; ``mode``: the task-mode, which may change."""
         self.server = server
+        self.mode = mode
         self.warehouse = folder / "warehouse"
         self.lives: list[Life] = []
         self.watch = ProgressWatch(self.warehouse)
         self._folder = folder
-        self._mode = mode
         self._file = folder / "changefeed.toml"
         self._file.write_text(rules)
         self._cluster_id = f"bank-{uuid.uuid4().hex[:8]}"
@@ -68,7 +68,7 @@ class BinlogStage:
         address = f"{user}@{self.server.host}:{port or self.server.port}"
         command = [
             *(sys.executable, "-m", "streaming.cli.main", "run", "--changefeed-id", CHANGEFEED),
-            *("--source-uri", f"mysql://{address}/?task-mode={self._mode}{parameters}"),
+            *("--source-uri", f"mysql://{address}/?task-mode={self.mode}{parameters}"),
             *("--sink-uri", f"delta://{self.warehouse}", "--config", str(self._file)),
             *("--etcd", etcd, "--cluster-id", self._cluster_id),
             *arguments,

@@ -39,13 +39,13 @@ DEATHS = (
 
 
 @contextmanager
-def open_bank(edition: Edition, folder: Path) -> Iterator[BinlogStage]:
+def open_bank(
+    edition: Edition, folder: Path, *, mode: str = "all", parameters: str = PARAMETERS
+) -> Iterator[BinlogStage]:
     """Tellers and movers are at work until the block ends; then everything is compared."""
     with DatabaseServer(edition) as server, ExitStack() as stack:
         copied_bank.opened(server)
-        stage = stack.enter_context(
-            BinlogStage(server, folder, rules=copied_bank.RULES, mode="all")
-        )
+        stage = stack.enter_context(BinlogStage(server, folder, rules=copied_bank.RULES, mode=mode))
         workers = [bank.Teller(server, 1), bank.Teller(server, 2), copied_bank.Mover(server, 3)]
         for worker in workers:
             stack.enter_context(worker)
@@ -53,11 +53,11 @@ def open_bank(edition: Edition, folder: Path) -> Iterator[BinlogStage]:
         for worker in workers:
             worker.stop()
         assert min(worker.committed for worker in workers) > 10
-        check_at_the_end(stage)
+        check_at_the_end(stage, parameters)
 
 
-def check_at_the_end(stage: BinlogStage) -> None:
-    life = stage.start("last", parameters=PARAMETERS)
+def check_at_the_end(stage: BinlogStage, parameters: str) -> None:
+    life = stage.start("last", parameters=parameters)
     stage.await_position(end_of_log(stage.server), life)
     life.signal(signal.SIGTERM)
     assert life.await_exit() == 0, life.tail()
@@ -71,9 +71,9 @@ def check_at_the_end(stage: BinlogStage) -> None:
     assert not (stage.warehouse / "_tidelake" / "staging" / "bank").exists()
 
 
-def dying(stage: BinlogStage, point: Failpoint, nth: int) -> Life:
+def dying(stage: BinlogStage, point: Failpoint, nth: int, parameters: str = PARAMETERS) -> Life:
     victim = {"TIDELAKE_FAILPOINTS": f"{point}=kill:{nth}"}
-    return stage.start(str(point), parameters=PARAMETERS, given=victim)
+    return stage.start(str(point), parameters=parameters, given=victim)
 
 
 def test_a_copy_of_an_open_bank_that_is_killed_on_its_way(tmp_path: Path) -> None:

@@ -125,5 +125,12 @@ class StagedTable:
         self._next = max(names, default=0)
 
 
+def is_of_a_table(folder: Path) -> bool:
+    """Whether it holds a table's copy, or what is left of one."""
+    return all(
+        path.name == MANIFEST or path.suffix in (".parquet", ".part") for path in folder.iterdir()
+    )
+
+
 def table_folder(name: TableName) -> str:
     return f"{quote(name.schema, safe='')}.{quote(name.table, safe='')}"

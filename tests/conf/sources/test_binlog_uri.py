@@ -13,7 +13,6 @@ from conf.masking import masked, masked_uri
 from conf.problems import SettingError
 from conf.settings import Settings
 from conf.sources.binlog_uri import (
-    NOT_BUILT,
     PARAMETERS,
     BinlogSettings,
 )
@@ -23,7 +22,7 @@ GOOD = "mysql://shop@db.example:3307/"
 FROM_A_PLACE = f"{GOOD}?task-mode=incremental&binlog-name=mysql-bin.000007"
 
 
-def load(uri: str, config: Path | None = None, **arguments: str) -> Settings:
+def load(uri: str, config: Path | None = None, **arguments: object) -> Settings:
     given = {"source-uri": uri, "sink-uri": "delta:///lake", **arguments}
     return load_settings(config=config, environment={}, arguments=given)
 
@@ -125,10 +124,24 @@ def test_an_editor_learns_the_parameters() -> None:
     assert tuple(known) == PARAMETERS
 
 
-@pytest.mark.parametrize("mode", NOT_BUILT["task-mode"])
-def test_other_modes_are_not_built_yet(mode: str) -> None:
-    uri = f"{GOOD}?task-mode={mode.replace('&', '%26')}"
-    assert f"task-mode={mode} is not built yet: use all or incremental" in refused(uri)
+@pytest.mark.parametrize("mode", ["load&sync", "load%26sync"])
+def test_the_and_of_a_mode_may_stand_in_a_uri(mode: str) -> None:
+    source = load(f"{GOOD}?task-mode={mode}&dump-dir=/data/dump").changefeed.source
+    assert isinstance(source, BinlogSettings)
+    assert (source.task_mode, source.dump_dir) == ("load&sync", "/data/dump")
+    assert source.uri.endswith("/?task-mode=load%26sync")
+
+
+def test_a_dump_needs_no_warehouse() -> None:
+    values = {"sink-uri": None}
+    found = load(f"{GOOD}?task-mode=dump&dump-dir=/data/dump", **values).changefeed
+    assert found.sink.warehouse == "/data/dump"
+
+
+@pytest.mark.parametrize("mode", ["full", "dump&dump-dir=/a"])
+def test_what_ends_with_its_copy_has_no_target(mode: str) -> None:
+    with pytest.raises(SettingError, match="ends with the copy: leave target-ts out"):
+        load(f"{GOOD}?task-mode={mode}", **{"target-ts": 1 << 60})
 
 
 @pytest.mark.parametrize(
@@ -142,7 +155,11 @@ def test_other_modes_are_not_built_yet(mode: str) -> None:
         ("mysql://u@h:99999/", "the port must be a number up to 65535"),
         ("mysql://u@h/shop", "path '/shop': databases and tables are chosen by [filter] rules"),
         (f"{GOOD}?task-mod=all", "'task-mod'; did you mean task-mode?"),
-        (f"{GOOD}?task-mode=al", "unknown task-mode 'al': one of all, incremental, full"),
+        (f"{GOOD}?task-mode=al", "unknown task-mode 'al': one of all, full, incremental"),
+        (f"{GOOD}?task-mode=load", "dump, load&sync; did you mean load&sync?"),
+        (f"{GOOD}?task-mode=dump", "task-mode=dump needs dump-dir, the local folder"),
+        (f"{GOOD}?task-mode=full&dump-dir=/a", "dump-dir: only with task-mode=dump or load&sync"),
+        (f"{GOOD}?task-mode=dump&dump-dir=s3://a", "dump-dir=s3://a: it must be a local folder"),
         (f"{GOOD}?tls=yes", "unknown tls 'yes': one of off, preferred"),
         (f"{GOOD}?protocol=canal-json", "unknown parameter 'protocol'"),
         (f"{GOOD}?tls=off&tls=off", "parameter tls is given twice"),

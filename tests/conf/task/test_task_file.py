@@ -93,12 +93,25 @@ def test_an_incremental_task_begins_at_its_meta(tmp_path: Path) -> None:
     assert copied.idle_keys == ("mysql-instances.meta",)
 
 
+@pytest.mark.parametrize("mode", ["dump", "load&sync"])
+def test_the_folder_of_a_dump_is_its_loaders(tmp_path: Path, mode: str) -> None:
+    loader = "    loader-config-name: a\nloaders: {a: {dir: /data/dump, pool-size: 4}}\n"
+    found = read(tmp_path, TASK.replace("all", mode) + loader)
+    assert (source(found).task_mode, source(found).dump_dir) == (mode, "/data/dump")
+    assert found.idle_keys == ("loaders.a.pool-size",)
+    found = read(tmp_path, TASK.replace("all", "full") + loader)
+    assert (source(found).task_mode, source(found).dump_dir) == ("full", None)
+    assert found.idle_keys == ("loaders.a.pool-size", "loaders.a.dir")
+
+
 WRONG: list[tuple[str, Any]] = [
     (TASK + "shard-mod: x\n", "unknown key 'shard-mod'; did you mean shard-mode?"),
     (TASK + "    rout-rules: []\n", "did you mean route-rules?"),
     (TASK + "shard-mode: pessimistic\n", "shard-mode is not built yet"),
     (TASK + "routes: {a: {schema-pattern: x}}\n", "routes is not built yet"),
-    (TASK.replace("all", "full"), "task-mode: full is not built yet: use all or incremental"),
+    (TASK.replace("all", "dump"), "loaders: a task of mode dump needs the folder of its dump"),
+    (TASK.replace("all", "load&sync") + "    loader: {dir: ./here}\n", "dir, an absolute path"),
+    (TASK + "loaders: {a: {dir: /here}}\n", "loaders: no instance uses a"),
     (TASK.replace("all", "al"), "unknown value 'al'"),
     (TASK.replace("task-mode: all", ""), "task-mode is missing"),
     (TASK + "  - source-id: b\n", "mysql-instances: 2 of them: give each a task file of its own"),

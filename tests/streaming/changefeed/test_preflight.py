@@ -23,7 +23,12 @@ from coordination.model import (
     time_tso,
 )
 from sinks.control.changefeeds import Changefeeds
-from streaming.changefeed.preflight import check_beginning, check_changefeed, has_finished
+from streaming.changefeed.preflight import (
+    check_beginning,
+    check_changefeed,
+    end_of_copy,
+    has_finished,
+)
 from streaming.owner.start_point import first_row
 from streaming.source.contract import SourceLost
 from streaming.source.kafka.deleted_messages import CLOCKS_MS
@@ -113,3 +118,33 @@ def test_what_has_finished_wants_no_spark(tmp_path: Path):
     assert not has_finished(replace(wanted, target_ts=10))
     assert not has_finished(wanted)
     assert not has_finished(replace(wanted, target_ts=9, overwrite_checkpoint_ts=7))
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "published", "target", "end"),
+    [
+        (10, 10, None, 11),  # loaded, from an idle log
+        (10, 20, None, 21),  # loaded
+        (15, 20, 21, 21),  # a start has gone on from there
+        (21, 20, 21, 21),  # killed before its snapshot
+        (21, 21, 21, 21),  # it has finished
+        (15, 20, None, 21),  # mode `all` has gone on
+        (15, 20, 900, 21),  # with a target of its own
+        (30, 30, None, 30),  # mode `all` has published snapshots
+        (30, 25, None, 30),
+    ],
+)
+def test_a_copy_ends_behind_what_it_has_read(
+    checkpoint: int, published: int, target: int | None, end: int
+) -> None:
+    feed = changefeed("delta:///lake")
+    stored = replace(
+        first_row(feed),
+        start_ts=10,
+        checkpoint_ts=checkpoint,
+        max_published_ts=published,
+        target_ts=target,
+        source_positions={"binlog": 4},
+    )
+    assert end_of_copy(stored) == end
+    assert end_of_copy(replace(stored, source_positions={})) is None

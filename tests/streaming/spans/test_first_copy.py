@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,8 @@ pytestmark = pytest.mark.mariadb
 NAME = "first_copy"
 
 
-@pytest.fixture
-def server(mariadb: DatabaseServer) -> Iterator[DatabaseServer]:
+@contextmanager
+def tables_of(mariadb: DatabaseServer) -> Iterator[None]:
     with mariadb.database(NAME):
         mariadb.execute(
             f"CREATE TABLE {NAME}.orders (id INT PRIMARY KEY, v VARCHAR(20), at DATETIME(3))",
@@ -42,6 +42,12 @@ def server(mariadb: DatabaseServer) -> Iterator[DatabaseServer]:
         )
         mariadb.insert(f"{NAME}.orders", [(n, f"v{n}", "2024-01-01") for n in range(1_000)])
         mariadb.insert(f"{NAME}.events", [("a",), ("a",), ("b",)])
+        yield
+
+
+@pytest.fixture
+def server(mariadb: DatabaseServer) -> Iterator[DatabaseServer]:
+    with tables_of(mariadb):
         yield mariadb
 
 

@@ -14,14 +14,16 @@ from coordination.errors import Fenced
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient, Put
 from coordination.jobmaster.messages import CreateWorker
+from coordination.jobmaster.ports import CheckpointStatus, current_unit
 from coordination.jobmaster.records import Job, Task, TaskCfg
 from coordination.jobmaster.stages import TaskStage
 from coordination.jobmaster.units import Unit
 from coordination.metadata.changefeed_operator import ChangefeedOperator
-from coordination.metadata.feed_state import known_state
+from coordination.metadata.feed_state import Decision, FeedEvent, known_state
 from coordination.metadata.lookup import find_changefeed
 from coordination.metadata.records import FeedState, dump
 from coordination.model import JobID
+from coordination.orchestrator.commit_once import commit_once
 from streaming.spans.task_checkpoints import TaskCheckpoints, changefeed_id
 from streaming.spans.task_units import TaskUnits
 from tests.contracts.units_contract import EPOCH, JOB, TASK, UnitsContract, order
@@ -143,6 +145,51 @@ class TestTaskUnits(UnitsContract):
         found = find_changefeed(client, CLUSTER, keys.ChangefeedName(changefeed_id(JOB, TASK)))
         assert found is not None
         assert known_state(found.known_info) is FeedState.NORMAL
+
+    def test_the_load_of_a_full_task_ends_where_its_changefeed_has_come_to(
+        self,
+        units: Any,
+        client: EtcdClient,
+        config: dict[str, Any],
+        step: Any,
+        tmp_path: Path,
+    ) -> None:
+        name = keys.ChangefeedName(changefeed_id(JOB, TASK))
+        config["source-uri"] = config["source-uri"].replace("=all", "=full")
+        task = Task(cfg=TaskCfg(task_mode="full", config=config), epoch=EPOCH)
+        job = dump(Job(tasks={TASK: task}, epoch=EPOCH))
+        client.txn((), (Put(keys.job_key(CLUSTER, JOB), job),))
+        asked = TaskCheckpoints(
+            client, CLUSTER, lambda _: tmp_path / "staging", lambda: None, check=lambda: None
+        )
+
+        def checkpoints() -> Any:
+            while (found := asked.checkpoints(JOB, TASK, EPOCH)) is None:
+                step()
+            return found
+
+        dumped = units.open_unit(JOB, order(1), lambda: None)
+        self._until(step, lambda: dumped.report().stage is TaskStage.FINISHED)
+        loaded = units.open_unit(JOB, order(2, unit=Unit.LOAD), lambda: None)
+        self._until(step, lambda: loaded.report().status.get("state") == "normal")
+        found = find_changefeed(client, CLUSTER, name)
+        assert found is not None
+        assert found.known_info.target_ts == found.known_info.start_ts + 1  # an idle log
+        assert loaded.report().stage is TaskStage.RUNNING
+        assert current_unit("full", checkpoints()) == (Unit.LOAD, False)
+        writes = found.writes().feed_event(Decision(event=FeedEvent.FINISH))
+        commit_once(client, (writes,), keys.delete_counter_key(CLUSTER))
+        self._until(step, lambda: loaded.report().stage is TaskStage.FINISHED)
+        assert current_unit("full", checkpoints()) == (Unit.LOAD, False)
+        assert checkpoints()[Unit.LOAD] is CheckpointStatus.FINISHED
+
+        config["source-uri"] = config["source-uri"].replace("=full", "=all")  # it is updated
+        sync = units.open_unit(JOB, order(3, unit=Unit.SYNC, task_mode="all"), lambda: None)
+        self._until(step, lambda: sync.report().status.get("state") == "normal")
+        found = find_changefeed(client, CLUSTER, name)
+        assert found is not None
+        assert found.known_info.target_ts == 0
+        self._close(sync, step)
 
     def test_a_load_without_staged_files_says_so(self, units: Any, step: Any) -> None:
         opened = units.open_unit(JOB, order(1, unit=Unit.LOAD, task_mode="all"), lambda: None)

@@ -1,0 +1,76 @@
+"""The task modes of DM by the real program, while the bank is open and the program is killed."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordination.failpoint import Failpoint
+from tests.acceptance import copied_bank
+from tests.acceptance.binlog_stage import BinlogStage
+from tests.acceptance.processes import Life, environment
+from tests.acceptance.test_first_copy import PARAMETERS, dying, open_bank
+from tests.services.database_editions import MARIADB_10_11
+from tests.services.database_server import DatabaseServer
+from tests.services.delta_rows import read_rows
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
+
+
+def killed(stage: BinlogStage, point: Failpoint, nth: int, parameters: str) -> None:
+    life = dying(stage, point, nth, parameters)
+    assert life.await_exit() == -signal.SIGKILL, (point, life.tail())
+
+
+def ended(stage: BinlogStage, name: str, parameters: str) -> Life:
+    life = stage.start(name, parameters=parameters)
+    assert life.await_exit() == 0, life.tail()
+    return life
+
+
+def test_a_full_task_ends_with_a_snapshot_and_the_changefeed_may_go_on(tmp_path: Path) -> None:
+    with open_bank(MARIADB_10_11, tmp_path, mode="full") as stage:
+        killed(stage, Failpoint.AFTER_FIRST_ROWS, 1, PARAMETERS)
+        ended(stage, "full", PARAMETERS)
+        row, (cut,) = stage.row(), stage.cuts()
+        assert row is not None
+        assert (row.state, row.checkpoint_ts) == ("finished", cut["primary_ts"])
+        assert copied_bank.cut_differences(stage.warehouse, cut["tables"]) == []
+        stage.mode = "all"  # the block's end compares everything
+
+
+def test_a_dump_is_loaded_later_and_then_followed(tmp_path: Path) -> None:
+    parameters = f"{PARAMETERS}&dump-dir={tmp_path}/dump"
+    with open_bank(MARIADB_10_11, tmp_path, mode="dump", parameters=parameters) as stage:
+        killed(stage, Failpoint.AFTER_CHUNK, 11, parameters)
+        assert ended(stage, "dump", parameters).lines("dumped tables=7 ")
+        assert not stage.warehouse.exists()
+        stage.mode = "load&sync"
+        killed(stage, Failpoint.AFTER_LOAD_ONE, 3, parameters)
+    assert (tmp_path / "dump" / "settled.json").exists()
+
+
+def test_a_task_file_runs_on_one_machine(mariadb: DatabaseServer, tmp_path: Path) -> None:
+    file, lake = tmp_path / "task.yaml", tmp_path / "lake"
+    file.write_text(
+        "name: shop\ntask-mode: full\nclean-dump-file: true\nmysql-instances:\n"
+        f"  - source-id: m1\n    from: {{host: {mariadb.host}, port: {mariadb.port}, user: root}}\n"
+        "    block-allow-list: a\nblock-allow-list: {a: {do-dbs: [task_file]}}\n"
+    )
+    with mariadb.database("task_file"):
+        mariadb.execute("CREATE TABLE task_file.t (id INT PRIMARY KEY, v INT)")
+        mariadb.insert("task_file.t", [(number, 1) for number in range(100)])
+        command = [*(sys.executable, "-m", "streaming.cli.main", "run", "--task", str(file))]
+        life = Life(
+            "run", tmp_path, [*command, "--sink-uri", f"delta://{lake}"], environment(tmp_path)
+        )
+        try:
+            assert life.await_exit() == 0, life.tail()
+        finally:
+            life.end()
+        assert life.lines("without an effect here: clean-dump-file")
+        assert life.lines("replication finished changefeed_id=shop-m1")
+        assert len(read_rows(lake / "task_file" / "t")) == 100
