@@ -19,9 +19,9 @@ from conf.problems import Problems, SettingError, require, unknown
 from conf.sources.kafka_security import NOT_BUILT, boolean
 from conf.sources.kafka_security import PARAMETERS as SECURITY
 
-PROTOCOLS = ("canal-json",)
+PROTOCOLS = ("canal-json", "open-protocol")
 PROTOCOLS_NOT_BUILT = (
-    "open-protocol", "simple", "avro", "csv", "debezium", "maxwell", "canal", "craft",
+    "simple", "avro", "csv", "debezium", "maxwell", "canal", "craft",
 )  # fmt: skip
 READ = (
     "protocol", "partition-num", "enable-tidb-extension", "time-zone", "topics",

@@ -11,6 +11,7 @@ from coordination.errors import ConfigError
 from streaming.protocols.canal_json import decoder as canal_json
 from streaming.protocols.canal_json.disguise import disguise
 from streaming.protocols.contract import Block, Messages, Wanted
+from streaming.protocols.open import decoder as open_protocol
 
 
 class _Decode(Protocol):
@@ -29,6 +30,7 @@ class _Known:
 
 _PROTOCOLS: Final[Mapping[str, _Known]] = {
     "canal-json": _Known(canal_json.decode, disguise=disguise),
+    "open-protocol": _Known(open_protocol.decode, reads_keys=True),
 }
 
 

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from conf.settings import BatchSettings, Changefeed, DeltaSink, SessionSettings, Settings
 from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.source_uri import SourceSettings
 from coordination import failpoint
 from coordination.errors import TryAgain
 from coordination.etcd.client import EtcdClient
@@ -159,39 +160,48 @@ class Lives:
     def __init__(
         self,
         spark: SparkSession,
-        broker: KafkaBroker,
+        broker: KafkaBroker | None,
         folder: Path,
         *,
-        topics: Sequence[str],
+        topics: Sequence[str] = (),
         partitions: int | None = 3,
         engine: str = "auto",
         max_messages: int = 1_000_000,
         quiet_s: float = 10.0,
         store: str | None = None,
+        source: SourceSettings | None = None,
     ) -> None:
-        """``store``: a warehouse elsewhere, whose options the environment has."""
+        """``store``: a warehouse elsewhere, whose options the environment has. ``source``: instead
+        of the broker's topics."""
         self._spark = spark
         self._etcd = FakeEtcd(SystemClock())
         self._number = 0
         self._seen: dict[str, tuple[int, int]] = {}
         self._followed: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {}
-        self.broker = broker
+        if source is None:
+            assert broker is not None
+            source = KafkaSettings(
+                brokers=(broker.bootstrap,),
+                topic=topics[0],
+                topics=tuple(topics),
+                protocol="canal-json",
+                partition_num=partitions,
+            )
+        self._broker = broker
         self.topics = tuple(topics)
         self.warehouse = folder / "warehouse"
         self.uri = store or str(self.warehouse)
-        source = KafkaSettings(
-            brokers=(broker.bootstrap,),
-            topic=self.topics[0],
-            topics=self.topics,
-            protocol="canal-json",
-            partition_num=partitions,
-        )
         sink = DeltaSink(warehouse=self.uri, apply_engine=engine)  # type: ignore[arg-type]
         self.settings = Settings(
             changefeed=Changefeed(id=CHANGEFEED, source=source, sink=sink),
             batch=BatchSettings(max_messages=max_messages, quiet_s=quiet_s),
             session=SessionSettings(ttl_s=TTL_S, safety_margin_s=1.0),
         )
+
+    @property
+    def broker(self) -> KafkaBroker:
+        assert self._broker is not None
+        return self._broker
 
     def produce(self, outgoing: Iterable[Message], topic: str | None = None) -> None:
         self.broker.produce(topic or self.topics[0], outgoing)

@@ -88,6 +88,12 @@ def produce(
     return name
 
 
+def config(variant: str) -> dict[str, Any]:
+    """How TiCDC was configured, and how many messages of each kind it sent."""
+    found: dict[str, Any] = json.loads((DATA / variant / "config.json").read_text())
+    return found
+
+
 def state_ts(label: str) -> int:
     """The watermark right after which ``expected(label)`` was read."""
     return int(_state(label)["asOfTs"])

@@ -118,9 +118,9 @@ class DdlPlan:
 
 def in_order(ddls: Iterable[DdlEvent]) -> list[DdlEvent]:
     """Without replays: the identity of one is (commit-ts, query, table), never commit-ts alone."""
-    ordered = sorted(ddls, key=lambda ddl: (ddl.commit_ts, ddl.place))
+    ordered = sorted(ddls, key=lambda ddl: ddl.sent_at)
     once = {(ddl.commit_ts, ddl.query, ddl.name): ddl for ddl in reversed(ordered)}
-    return sorted(once.values(), key=lambda ddl: (ddl.commit_ts, ddl.place))
+    return sorted(once.values(), key=lambda ddl: ddl.sent_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ def plan(
     orders: Mapping[Place, BlockedDdl],
     failed: Mapping[Place, str],
 ) -> DdlPlan:
-    """``ddls`` in order of (commit-ts, place), without replays. ``orders``: operators' decisions,
+    """``ddls`` in their order, without replays. ``orders``: operators' decisions,
     by table and commit-ts; ``failed``: why those DDLs did not run that were tried."""
     schemas = _with_defined(tables.schemas, ddls, tables.defined, tables.forms)
     planning = _Planning(

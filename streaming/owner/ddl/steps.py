@@ -70,10 +70,11 @@ _ABOUT_ONE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlEvent:
-    """A DDL as it was sent. Identity: (commit_ts, query, name); order: (commit_ts, place)."""
+    """A DDL as it was sent. Identity: (commit_ts, query, name); order: `sent_at`."""
 
     commit_ts: Ts
     place: int
+    part: str = ""  # the least of those in which it came
     name: TableName
     ddl_type: str
     query: str
@@ -81,6 +82,11 @@ class DdlEvent:
     @property
     def key(self) -> DdlKey:
         return self.commit_ts, self.query, self.name
+
+    @property
+    def sent_at(self) -> tuple[Ts, str, int]:
+        """Places of several parts cannot be compared: where every part has each DDL, one counts."""
+        return self.commit_ts, self.part, self.place
 
     @property
     def identity(self) -> DdlIdentity:

@@ -77,12 +77,13 @@ class Unplanned:
             ddl = DdlEvent(
                 commit_ts=Ts(each["commit_ts"]),
                 place=each["position"],
+                part=block.part,
                 name=name,
                 ddl_type=each["ddl_type"] or "",
                 query=each["query"] or "",
             )
             known, since = self._ddls.get(ddl.key, (ddl, before))
-            first = min(known, ddl, key=lambda each: each.place)  # it comes again
+            first = min(known, ddl, key=lambda each: each.sent_at)  # it comes again
             self._ddls[ddl.key] = first, lowest([before, since])
 
     def _keep_first_row(

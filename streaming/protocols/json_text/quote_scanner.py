@@ -45,7 +45,7 @@ class Text:
         buffer = values.buffers()[2].slice(first, last - first)
         text = np.frombuffer(buffer, np.uint8)
         bounds = offsets.astype(np.int64) - first
-        escapes, is_quote = _escapes(text), np.ones(len(text) + 1, np.bool_)
+        escapes, is_quote = escapes_in(text), np.ones(len(text) + 1, np.bool_)
         np.equal(text, _QUOTE, out=is_quote[:-1])
         is_quote[escapes[escapes < len(text) - 1] + 1] = False
         quotes = np.flatnonzero(is_quote)
@@ -94,11 +94,16 @@ class Cells:
 
     def take(self, rows: Indexes) -> pa.StringArray:
         """The values of messages that were read to their end; a value that is no text is null."""
-        begins, is_text = self.begins[rows], self.is_text[rows]
-        ends = np.where(is_text, self.ends[rows], begins)
-        texts = self.text.pieces(np.column_stack((begins, ends)).ravel())
+        begins, ends, is_text = self.begins, self.ends, self.is_text
+        if len(rows) < len(begins):
+            begins, ends, is_text = begins[rows], ends[rows], is_text[rows]
+        are_texts = bool(is_text.all())
+        bounds = np.empty((len(begins), 2), np.int64)
+        bounds[:, 0] = begins
+        bounds[:, 1] = ends if are_texts else np.where(is_text, ends, begins)
+        texts = self.text.pieces(bounds.ravel())
         indices = np.arange(0, 2 * len(rows), 2)
-        found = texts.take(pa.array(indices, mask=None if is_text.all() else ~is_text))
+        found = texts.take(pa.array(indices, mask=None if are_texts else ~is_text))
         if not self.escaped:
             return found
         is_escaped = np.zeros(len(self.begins), np.bool_)
@@ -221,7 +226,7 @@ def _loaded(texts: Sequence[memoryview]) -> list[str]:
     return found
 
 
-def _escapes(text: npt.NDArray[np.uint8]) -> Indexes:
+def escapes_in(text: npt.NDArray[np.uint8]) -> Indexes:
     """Among backslashes side by side, every other one, from the first."""
     at = np.flatnonzero(text == _BACKSLASH)
     if not len(at):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from coordination.model import TableName
 
+Cell = str | bytes | None
+
 
 @dataclass(frozen=True, slots=True)
 class Error:
@@ -21,19 +23,20 @@ class Shape:
     """The facts that all rows of a block share, beside their table.
 
     ``wire_types`` names the columns of ``columns`` whose type the message tells; ``only_old`` stand
-    in ``old`` alone.
+    in ``old`` alone. ``has_bytes``: the columns whose cells are binary, of either.
     """
 
     columns: tuple[str, ...]
     wire_types: tuple[tuple[str, str], ...]
     key_names: tuple[str, ...] | None
     only_old: tuple[str, ...] = ()
+    has_bytes: frozenset[str] = frozenset()
 
     @property
     def unordered(self) -> object:
         """Equal where only the order of the columns differs: such rows share a block."""
         names = frozenset(self.columns), frozenset(self.only_old)
-        return *names, frozenset(self.wire_types), self.key_names
+        return *names, frozenset(self.wire_types), self.key_names, self.has_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,8 @@ class ParsedRow:
     op: int
     commit_ts: int
     shape: Shape
-    values: tuple[str | None, ...]
-    old: Mapping[str, str | None] | None
+    values: tuple[Cell, ...]
+    old: Mapping[str, Cell] | None
     error: Error | None
 
 

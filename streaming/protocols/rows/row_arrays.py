@@ -22,7 +22,7 @@ from streaming.protocols.contract import (
     wire_metadata,
 )
 from streaming.protocols.json_text.quote_scanner import Indexes
-from streaming.protocols.rows.parsed_message import Error, ParsedRow, Shape
+from streaming.protocols.rows.parsed_message import Cell, Error, ParsedRow, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,15 +84,15 @@ Singles = Sequence[tuple[int, ParsedRow]]  # rows that were read one by one, wit
 def rows_of(groups: Sequence[tuple[Shape, Sequence[str] | None, Singles]]) -> Iterator[RowArrays]:
     """The rows of each table and shape, with the key by which ``old`` is told. All texts become one
     array: for a few rows one of each column or table takes several times as long."""
-    texts: list[str | None] = []
+    if any(shape.has_bytes for shape, _, _ in groups):
+        yield from map(_rows_with_bytes, groups)
+        return
+    texts: list[Cell] = []
     sizes: list[tuple[list[int], list[str]]] = []
     for shape, key, singles in groups:
         rows = [row for _, row in singles]
         old_at = [index for index, row in enumerate(rows) if _is_told(row, shape, key)]
-        olds: list[Mapping[str, str | None]] = [rows[index].old or {} for index in old_at]
-        if key is None:  # what was not sent of them is as in ``data``
-            now = (dict(zip(shape.columns, rows[index].values, strict=True)) for index in old_at)
-            olds = [{**new, **old} for new, old in zip(now, olds, strict=True)]
+        olds = _olds(rows, old_at, shape, key)
         old_columns = _old_columns(shape, key)
         for column in zip(*(row.values for row in rows), strict=True):
             texts += column
@@ -120,6 +120,45 @@ def rows_of(groups: Sequence[tuple[Shape, Sequence[str] | None, Singles]]) -> It
             old_at=np.array(old_at, np.int64),
             errors={position: row.error for position, row in singles if row.error is not None},
         )
+
+
+def _olds(
+    rows: Sequence[ParsedRow], old_at: Sequence[int], shape: Shape, key: Sequence[str] | None
+) -> list[Mapping[str, Cell]]:
+    olds: list[Mapping[str, Cell]] = [rows[index].old or {} for index in old_at]
+    if key is None:  # what was not sent of them is as in ``data``
+        now = (dict(zip(shape.columns, rows[index].values, strict=True)) for index in old_at)
+        olds = [{**new, **old} for new, old in zip(now, olds, strict=True)]
+    return olds
+
+
+def _rows_with_bytes(group: tuple[Shape, Sequence[str] | None, Singles]) -> RowArrays:
+    """The same for one table and shape, by an array for each column."""
+    shape, key, singles = group
+    rows = [row for _, row in singles]
+    old_at = [index for index, row in enumerate(rows) if _is_told(row, shape, key)]
+    olds = _olds(rows, old_at, shape, key)
+    old_columns = _old_columns(shape, key)
+    data = [
+        pa.array([row.values[place] for row in rows], _cell_type(shape, name))
+        for place, name in enumerate(shape.columns)
+    ]
+    old = [
+        pa.array([each.get(name) for each in olds], _cell_type(shape, name)) for name in old_columns
+    ]
+    return RowArrays(
+        positions=np.array([position for position, _ in singles], np.int64),
+        op=np.array([row.op for row in rows], np.int8),
+        commit_ts=np.array([row.commit_ts for row in rows], np.int64),
+        data=struct(shape.columns, data, len(rows)),
+        old=struct(old_columns, old, len(olds)),
+        old_at=np.array(old_at, np.int64),
+        errors={position: row.error for position, row in singles if row.error is not None},
+    )
+
+
+def _cell_type(shape: Shape, name: str) -> pa.DataType:
+    return pa.binary() if name in shape.has_bytes else pa.string()
 
 
 def _is_told(row: ParsedRow, shape: Shape, key: Sequence[str] | None) -> bool:
@@ -162,9 +201,12 @@ def row_body(
 @lru_cache(maxsize=256)
 def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool) -> pa.Schema:
     """The schema of a block's body."""
-    fields = [*ROW_FIELDS, pa.field(DATA, _struct_type(shape.columns))]
+    fields = [
+        *ROW_FIELDS,
+        pa.field(DATA, _struct_type(shape.columns, _are_bytes(shape, shape.columns))),
+    ]
     if old is not None:
-        fields.append(pa.field(OLD, _struct_type(old)))
+        fields.append(pa.field(OLD, _struct_type(old, _are_bytes(shape, old))))
     if has_errors:
         fields += [pa.field(ERROR_CLASS, pa.string()), pa.field(ERROR_MESSAGE, pa.string())]
     metadata = wire_metadata(shape.wire_types, shape.key_names, order=Order.NET, cells=Cells.TEXT)
@@ -213,13 +255,23 @@ def _in_order(rows: pa.StructArray, names: Sequence[str]) -> pa.StructArray:
 
 def struct(names: Sequence[str], columns: Sequence[pa.Array], length: int) -> pa.StructArray:
     """No row is null."""
-    kind = _struct_type(tuple(names))
+    are_bytes = tuple(pa.types.is_binary(each.type) for each in columns)
+    kind = _struct_type(tuple(names), are_bytes)
     return pa.Array.from_buffers(kind, length, [None], null_count=0, children=columns)
 
 
 @lru_cache(maxsize=256)
-def _struct_type(names: tuple[str, ...]) -> pa.StructType:
-    return pa.struct([(name, pa.string()) for name in names])
+def _struct_type(names: tuple[str, ...], are_bytes: tuple[bool, ...]) -> pa.StructType:
+    return pa.struct(
+        [
+            (name, pa.binary() if is_bytes else pa.string())
+            for name, is_bytes in zip(names, are_bytes, strict=True)
+        ]
+    )
+
+
+def _are_bytes(shape: Shape, names: Sequence[str]) -> tuple[bool, ...]:
+    return tuple(name in shape.has_bytes for name in names)
 
 
 def _columns(

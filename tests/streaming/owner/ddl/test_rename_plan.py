@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -184,3 +186,22 @@ def test_what_an_operator_says_counts_for_all_its_parts() -> None:
 def test_a_filter_passes_over_it() -> None:
     rule = EventFilter(matcher=("shop.c",), ignore_event=("rename table",))
     assert planned([rename("a", "c")], known=["a"], ignored=rule).blocked is None
+
+
+def test_ddls_of_all_partitions_count_once_in_the_order_of_one():
+    """Places of several partitions cannot be compared."""
+    first, second = (
+        DdlEvent(commit_ts=Ts(1), place=0, name=TableName("s", "a"), ddl_type="RENAME", query=query)
+        for query in ("RENAME TABLE a TO b", "RENAME TABLE c TO a")
+    )
+    sent = [
+        replace(each, part=part, place=place)
+        for each, part, place in (
+            (first, "t/0", 100),
+            (second, "t/0", 101),
+            (second, "t/1", 7),
+            (first, "t/2", 9),
+        )
+    ]
+    for each in permutations(sent):
+        assert [found.query for found in in_order(each)] == [first.query, second.query]

@@ -1,0 +1,224 @@
+"""open-protocol, decoded in Arrow: messages in, blocks out.
+
+A message is a batch of events of several tables. It is understood as a whole or not at all: if one
+of its events cannot be read, the message is one dead letter with all its bytes, and none of its
+rows is applied. Rows that TiCDC cut to their key are rows with an error.
+
+DDLs and resolved events come in every partition of a topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordination.model import TSO_LOGICAL_BITS, TableName
+from streaming.protocols.clocks import latest_ts
+from streaming.protocols.contract import NO_TABLE, Block, Messages, Wanted
+from streaming.protocols.json_text.plain_text import are_plain, some
+from streaming.protocols.json_text.quote_scanner import Indexes, Mask
+from streaming.protocols.json_text.strict_json import Malformed, parse
+from streaming.protocols.open.frames import Frames, frames_of
+from streaming.protocols.open.row_template import Template
+from streaming.protocols.open.strict_parser import event
+from streaming.protocols.rows.blocks import Collector, Parts, key_of
+from streaming.protocols.rows.parsed_message import (
+    Bad,
+    Ddl,
+    Error,
+    Event,
+    ParsedRow,
+    Shape,
+    WatermarkEvent,
+)
+from streaming.protocols.rows.row_arrays import RowArrays
+
+_NAME: Final = r'"(?:[^"\\]|\\.)*"'
+_NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,18})"
+_ROW_KEY: Final = (
+    rf'^(?s:\{{"ts":(?P<ts>[1-9][0-9]{{0,17}}),(?P<name>"scm":{_NAME},"tbl":{_NAME}),'
+    rf'(?:"rid":{_NUMBER},)?(?:"ptn":{_NUMBER},)?"t":1\}})$'
+)
+_DELETED, _WRITTEN = b'{"d":{"', b'{"u":{"'
+_EMPTY: Final = Error("empty", "the message has no value")
+FEW: Final = 48  # so many are read sooner one by one
+PART_BYTES: Final = 4 << 20  # of values that are read at once: larger ones leave the caches
+_MAX_TEMPLATES: Final = 16
+_MAX_SAMPLES: Final = 16
+
+
+def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator[Block]:
+    """As `canal_json.decoder.decode`."""
+    if not len(messages):
+        return iter(())
+    believed_ts = max(messages.latest_ts, latest_ts(start_ts >> TSO_LOGICAL_BITS))
+    values = messages.values
+    if not pa.types.is_binary(values.type):
+        values = values.cast(pa.binary())
+    messages = replace(messages, values=values, latest_ts=believed_ts)
+    return _Chunk(messages, wanted).blocks()
+
+
+class _Chunk:
+    """The events of one chunk. An event's *place* is its number among all of them."""
+
+    def __init__(self, messages: Messages, wanted: Wanted) -> None:
+        frames = frames_of(messages.values)
+        self._keys, self._values, self._message = frames.keys, frames.values, frames.message
+        self._is_empty: Mask = messages.values.is_null().to_numpy(zero_copy_only=False)
+        self._message_sizes = _lengths(messages.values)
+        self._sizes = _shared_out(frames, self._message_sizes)
+        parts = Parts(frames.message, frames.index, self._sizes)
+        self._collector = Collector(messages, wanted, parts)
+        self._rows: list[tuple[TableName, Shape, RowArrays]] = []
+        self._counted: list[tuple[TableName, Indexes, Indexes]] = []
+
+    def blocks(self) -> Iterator[Block]:
+        events = {place: self._event(place) for place in self._plain().tolist()}
+        bad = self._bad(events)
+        is_good = ~np.isin(self._message, [*bad])
+        for name, shape, rows in self._rows:
+            kept = rows if not bad else rows.take(np.flatnonzero(is_good[rows.positions]))
+            if len(kept.positions):
+                self._collector.take(name, shape, kept)
+        for name, at, ts in self._counted:
+            good = is_good[at]
+            if good.any():
+                self._collector.count(name, at[good], ts[good])
+        kept_events = {place: each for place, each in events.items() if is_good[place]}
+        for message, each in bad.items():
+            place = int(np.searchsorted(self._message, message))
+            kept_events[place] = each
+            self._sizes[place] = self._message_sizes[message]
+        places = sorted(kept_events)
+        self._collector.keep_each(np.array(places, np.int64), (kept_events[p] for p in places))
+        return self._collector.blocks()
+
+    def _event(self, place: int) -> Event:
+        if self._is_empty[self._message[place]]:
+            return Bad(NO_TABLE, _EMPTY)
+        key, value = self._keys[place].as_py(), self._values[place].as_py()
+        found = event(key, value)
+        far = self._collector
+        if isinstance(found, ParsedRow | Ddl) and found.commit_ts > far.far_ts:
+            is_row = isinstance(found, ParsedRow)
+            return Bad(found.name, far.far_error(found.commit_ts), is_row=is_row)
+        if isinstance(found, WatermarkEvent) and found.watermark_ts > far.messages.latest_ts:
+            return Bad(NO_TABLE, far.far_error(found.watermark_ts, is_watermark=True))
+        return found
+
+    def _bad(self, events: Mapping[int, Event]) -> dict[int, Bad]:
+        """By message: why it is not read; if there are several reasons, the first."""
+        found = dict[int, Bad]()
+        for place, each in events.items():
+            if isinstance(each, Bad):
+                found.setdefault(int(self._message[place]), each)
+        sizes = np.bincount(self._message)
+        return {
+            message: each if sizes[message] == 1 else replace(each, name=NO_TABLE, is_row=False)
+            for message, each in found.items()
+        }
+
+    def _plain(self) -> Indexes:
+        """Reads the plain rows; returns the places of all other events."""
+        if not len(self._keys):
+            return np.zeros(0, np.int64)
+        found = pc.extract_regex(self._keys, _ROW_KEY)
+        likely = found.is_valid().to_numpy(zero_copy_only=False)
+        likely = are_plain(self._keys, likely)
+        likely = are_plain(self._values, likely)
+        at = np.flatnonzero(likely)
+        if not len(at):
+            return np.arange(len(self._keys))
+        chosen = some(found, at)
+        ts = chosen.field("ts").cast(pa.string()).cast(pa.int64()).to_numpy()
+        near = ts <= self._collector.far_ts
+        at, ts, names = at[near], ts[near], chosen.field("name").filter(pa.array(near))
+        coded = names.dictionary_encode()
+        codes = coded.indices.to_numpy()
+        rest = [np.flatnonzero(~likely), np.flatnonzero(likely)[~near]]
+        for code, head in enumerate(coded.dictionary.to_pylist()):
+            here = np.flatnonzero(codes == code)
+            rest.append(self._table(head, at[here], ts[here]))
+        found_at: Indexes = np.sort(np.concatenate(rest))
+        return found_at
+
+    def _table(self, head: bytes, at: Indexes, ts: Indexes) -> Indexes:
+        """Reads the plain rows of one table; returns the places of the rest."""
+        try:
+            fields = parse(b"{" + head + b"}")
+        except Malformed:
+            return at
+        name = TableName(fields["scm"], fields["tbl"])
+        if not name.table:
+            return at
+        values = some(self._values, at)
+        is_new, is_old = (
+            pc.starts_with(values, each).to_numpy(zero_copy_only=False)
+            for each in (_WRITTEN, _DELETED)
+        )
+        if name not in self._collector.wanted:
+            counted = is_new | is_old
+            self._counted.append((name, at[counted], ts[counted]))
+            uncounted: Indexes = at[~counted]
+            return uncounted
+        rest = [at[~is_new & ~is_old]]
+        rest += [self._alike(name, at[each], ts[each]) for each in (is_new, is_old)]
+        found: Indexes = np.concatenate(rest)
+        return found
+
+    def _alike(self, name: TableName, at: Indexes, ts: Indexes) -> Indexes:
+        """Rows of one table and kind."""
+        skipped: list[Indexes] = []
+        for _ in range(_MAX_TEMPLATES):
+            if len(at) < FEW:
+                break
+            template, samples = self._template(at)
+            skipped.append(at[:samples])
+            at, ts = at[samples:], ts[samples:]
+            if template is None:
+                break
+            key = key_of(template.shape, self._collector.wanted[name])
+            is_left = np.ones(len(at), np.bool_)
+            size = max(FEW, len(self._values) * PART_BYTES // max(1, self._values.nbytes))
+            for first in range(0, len(at), size):
+                part = slice(first, first + size)
+                values = some(self._values, at[part])
+                rows, plain = template.read(values, at[part], ts[part], key)
+                if len(plain):
+                    self._rows.append((name, template.shape, rows))
+                is_left[first + plain] = False
+            if is_left[0]:
+                skipped.append(at[:1])
+                is_left[0] = False
+            at, ts = at[is_left], ts[is_left]
+        return np.concatenate([*skipped, at])
+
+    def _template(self, at: Indexes) -> tuple[Template | None, int]:
+        """The template of the first plain row, and the number of rows before it."""
+        for samples, place in enumerate(at[:_MAX_SAMPLES].tolist()):
+            value = self._values[place].as_py()
+            row = event(self._keys[place].as_py(), value)
+            template = Template.of(value, row) if isinstance(row, ParsedRow) else None
+            if template is not None:
+                return template, samples
+        return None, 0
+
+
+def _shared_out(frames: Frames, lengths: Indexes) -> Indexes:
+    """The bytes of each event. What is no event's in a message counts as its first one's."""
+    sizes = _lengths(frames.keys) + _lengths(frames.values)
+    known = np.bincount(frames.message, weights=sizes, minlength=len(lengths)).astype(np.int64)
+    first = frames.index == 0
+    sizes[first] += (lengths - known)[frames.message[first]]
+    return sizes
+
+
+def _lengths(values: pa.BinaryArray) -> Indexes:
+    found: Indexes = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
+    return found
