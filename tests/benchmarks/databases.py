@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sinks.control.changefeeds import Changefeeds
+from tests.benchmarks.database_peers import bring_debezium, peer
 from tests.benchmarks.measure import ContenderFailed, Cost, Job, commits
 from tests.services.database_editions import MARIADB_10_11
 from tests.services.database_server import DatabaseServer
@@ -35,6 +36,7 @@ from tests.services.delta_rows import read_rows
 CONNECTIONS = 4
 PATIENCE_S = 900.0
 RATE_PER_S = 1_000
+LIBRARY_ROWS = 1_000_000  # it is so slow that more say no more
 COLUMNS = "(id BIGINT PRIMARY KEY, a INT, d DECIMAL(12,2), at DATETIME, v VARCHAR(30))"
 ROW = "seq, seq % 1000, seq / 3, DATE_ADD('2024-01-01', INTERVAL seq SECOND), CONCAT('value ', seq)"
 
@@ -60,14 +62,16 @@ class Fresh:
     commits: int
 
 
-def filled(server: DatabaseServer, rows: int) -> None:
-    """``shop.orders``, in statements of 1,000 rows."""
+def filled(server: DatabaseServer, rows: int) -> str:
+    """``shop.orders``, in statements of 1,000 rows. The GTID before its CREATE TABLE."""
     server.execute("CREATE DATABASE IF NOT EXISTS shop", "DROP TABLE IF EXISTS shop.orders")
+    ((gtid,),) = server.query("SELECT @@gtid_binlog_pos")
     server.execute(f"CREATE TABLE shop.orders {COLUMNS}")
     with server.connect(database="shop") as connection, connection.cursor() as cursor:
         for begin in range(0, rows, 1_000):
             end = min(begin + 1_000, rows) - 1
             cursor.execute(f"INSERT INTO orders SELECT {ROW} FROM seq_{begin}_to_{end}")
+    return str(gtid)
 
 
 def tidelake(server: DatabaseServer, warehouse: Path, task_mode: str) -> list[str]:
@@ -111,6 +115,25 @@ def measured(run: Run, server: DatabaseServer, folder: Path, rows: int) -> Resul
     )
 
 
+def told_by_itself(part: str, name: str, command: list[str]) -> Run:
+    """A contender that prints what it has done."""
+    event = {"copy": "copied", "sync": "synced"}[part]
+
+    def told(job: Job) -> float | None:
+        if events := job.events(event):
+            return float(events[0]["ended"])
+        job.check_alive()
+        return None
+
+    return Run(
+        part=part,
+        name=name,
+        command=command,
+        done_at=told,
+        begun_at=lambda job: float(job.events(event)[0]["begun"]),
+    )
+
+
 def copies(server: DatabaseServer, folder: Path, rows: int) -> list[Result]:
     lake, found = folder / "copied", []
 
@@ -135,28 +158,19 @@ def copies(server: DatabaseServer, folder: Path, rows: int) -> list[Result]:
         *("--connections", str(CONNECTIONS), "--target", str(target)),
     ]
 
-    def told(job: Job) -> float | None:
-        if events := job.events("copied"):
-            return float(events[0]["ended"])
-        job.check_alive()
-        return None
-
-    theirs = Run(
-        part="copy",
-        name="Spark JDBC",
-        command=jdbc,
-        done_at=told,
-        begun_at=lambda job: float(job.events("copied")[0]["begun"]),
-    )
-    found.append(measured(theirs, server, folder, rows))
+    dump = peer("dump", server.port, folder / "dump.sql")
+    for name, theirs in (("Spark JDBC", jdbc), ("mariadb-dump", dump)):
+        found.append(measured(told_by_itself("copy", name, theirs), server, folder, rows))
     for place in (lake / "shop" / "orders", target):
         count = sum(1 for _ in read_rows(place)) if rows <= 1_000_000 else rows
         assert count == rows, f"{place} has {count} of {rows} rows"
     return found
 
 
-def syncs(server: DatabaseServer, folder: Path, rows: int) -> list[Result]:
-    """A backlog of that many rows in the binlog."""
+def syncs(
+    server: DatabaseServer, folder: Path, rows: int, gtid: str, console: Console
+) -> list[Result]:
+    """A backlog of that many rows in the binlog, from behind that GTID."""
     lake = folder / "synced"
 
     def applied(job: Job) -> float | None:
@@ -174,7 +188,17 @@ def syncs(server: DatabaseServer, folder: Path, rows: int) -> list[Result]:
         done_at=applied,
         begun_at=lambda job: job.said_at("reading the binlog"),
     )
-    return [measured(ours, server, folder, rows)]
+    found = [measured(ours, server, folder, rows)]
+    first = server.query("SHOW BINARY LOGS")[0][0]
+    peers = {"mysql-replication": peer("library", server.port, first, min(rows, LIBRARY_ROWS))}
+    if absence := bring_debezium():
+        console.print(f"without Debezium: {absence}")
+    else:
+        peers["Debezium"] = peer("debezium", server.port, first, gtid, rows, folder)
+    for name, theirs in peers.items():
+        count = min(rows, LIBRARY_ROWS) if name == "mysql-replication" else rows
+        found.append(measured(told_by_itself("sync", name, theirs), server, folder, count))
+    return found
 
 
 def freshness(server: DatabaseServer, folder: Path, seconds: int) -> Fresh:
@@ -231,15 +255,15 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="tidelake-bench-"))
     results: list[Result] = []
     fresh: list[Fresh] = []
-    console = Console()
+    console = Console(width=100)
     try:
         with DatabaseServer(MARIADB_10_11, {"innodb-buffer-pool-size": "1G"}) as server:
             console.print(f"load {psutil.getloadavg()[0]:.1f}; filling {args.rows} rows")
-            filled(server, args.rows)
+            gtid = filled(server, args.rows)
             if "copy" in parts:
                 results += copies(server, folder, args.rows)
             if "sync" in parts:
-                results += syncs(server, folder, args.rows)
+                results += syncs(server, folder, args.rows, gtid, console)
             if "freshness" in parts:
                 fresh.append(freshness(server, folder, args.seconds))
     finally:
