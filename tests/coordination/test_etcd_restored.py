@@ -36,9 +36,9 @@ from coordination.trust.watchdog import Watchdog
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_source import FakeSource, ts_at
+from tests.fakes.fake_transport import FakeNetwork, FakeTransport
 from tests.fakes.fake_warehouse import FakeWarehouse, Start
 from tests.services import etcd_backup
-from tests.simulation.network import RawNetwork
 from tests.simulation.world import CLUSTER, NAME
 
 pytestmark = pytest.mark.etcd
@@ -72,7 +72,7 @@ class Captures:
     def __init__(self, etcd: EmbeddedEtcd, warehouse: Path) -> None:
         self._etcd = etcd
         self._rng = random.Random(1)
-        self._network = RawNetwork(self._rng)
+        self._network = FakeNetwork(self._rng)
         begin = CLOCK.monotonic()
         source = FakeSource(begin)
         for number in (1, 2, 3):
@@ -106,7 +106,7 @@ class Captures:
             session=SESSION,
             clock=CLOCK,
             fence=fence,
-            transport=self._network.transport(node, woken.set),
+            transport=FakeTransport(self._network, node, woken.set),
             data_plane=plane,
             address=node,
             version="1.0.0",

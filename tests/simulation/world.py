@@ -33,11 +33,11 @@ from coordination.trust.watchdog import Watchdog
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace, Sent
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_replica import PLAYED
+from tests.fakes.fake_transport import FakeNetwork, FakeTransport
 from tests.fakes.fake_warehouse import FakeWarehouse, InvariantBroken
 from tests.simulation.etcd_link import EtcdLink
 from tests.simulation.feeds import CLUSTER, NAME, SimFeed, SimOperator
 from tests.simulation.jobs.sim_jobs import PACE, SimJobs
-from tests.simulation.network import RawNetwork
 
 STEP_S = 0.25
 STARTED_AT = 1000.0
@@ -113,7 +113,7 @@ class SimCapture:
             self.plane.send_chunk = world.jobs.send
         self.woken = threading.Event()
         self.watchdog = Watchdog(clock)
-        self.transport = world.network.transport(node, self.woken.set)
+        self.transport = FakeTransport(world.network, node, self.woken.set)
         self._due_at = 0.0
         self._clock = world.clock
         self._world = world
@@ -221,7 +221,7 @@ class World:
         self.clock = SimClock()
         self.etcd = FakeEtcd(self.clock, max_txn_ops=MAX_TXN_OPS)
         self.links: list[EtcdLink] = []  # of the dead too
-        self.network = RawNetwork(self.dice("network"))
+        self.network = FakeNetwork(self.dice("network"), least_s=0.01)
         self.run_s = JOBS_RUN_S if has_jobs else RUN_S
         self.pace = Pace(
             slow_s=self.rng.choice((0.2, 0.6, 1.5)),

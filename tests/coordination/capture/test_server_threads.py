@@ -20,9 +20,9 @@ from coordination.trust.watchdog import Watchdog
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_source import FakeSource
+from tests.fakes.fake_transport import FakeNetwork, FakeTransport
 from tests.fakes.fake_warehouse import FakeWarehouse
 from tests.simulation.feeds import CLUSTER, NAME
-from tests.simulation.network import RawNetwork
 
 
 def test_a_server_runs_until_it_is_asked_to_stop() -> None:
@@ -41,7 +41,7 @@ def test_a_server_runs_until_it_is_asked_to_stop() -> None:
         clock=clock,
         fence=Fence(clock),
         watchdog=Watchdog(clock),
-        transport=RawNetwork(rng).transport("n1", woken.set),
+        transport=FakeTransport(FakeNetwork(rng), "n1", woken.set),
         data_plane=plane,
         address="n1",
         version="1.0.0",

@@ -31,8 +31,8 @@ from streaming.spark.session import SparkOnDemand
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_source import FakeSource, ts_at
+from tests.fakes.fake_transport import FakeNetwork, FakeTransport
 from tests.fakes.fake_warehouse import FakeWarehouse
-from tests.simulation.network import RawNetwork
 
 CLUSTER = "default"
 SHOP = ChangefeedID("shop")
@@ -282,7 +282,7 @@ def test_beside_a_clusters_capture_each_replicates_its_own(ground: Ground) -> No
         clock=mall.clock,
         fence=Fence(mall.clock),
         watchdog=Watchdog(mall.clock),
-        transport=RawNetwork(random.Random(1)).transport("n1", woken.set),
+        transport=FakeTransport(FakeNetwork(random.Random(1)), "n1", woken.set),
         data_plane=plane,
         address="n1",
         version="another",  # captures of one cluster must have the same
