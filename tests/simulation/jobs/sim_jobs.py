@@ -93,7 +93,7 @@ class SimJobs:
         if not isinstance(message, WorkerMessage) or not isinstance(message.body, StopWorker):
             return
         job_id, order = message.job_id, message.body
-        if order.unless_online:
+        if order.unless_online or self.copies.is_lenient():
             return
         job = self.job(job_id)
         status = self.unit_state(job_id).current.get(order.task_id)
