@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, unquote
 from conf.problems import Problems, require
 from conf.setting import setting
 from conf.sources.kafka_security import KafkaSecurity, parse_security
+from conf.sources.large_messages import NOTHING_LARGE, LargeMessages
 from conf.sources.source_parameters import message_settings, number
 
 SCHEMES = ("kafka", "kafka+ssl")  # TiCDC takes both and lets enable-tls alone decide
@@ -30,6 +31,7 @@ class KafkaSettings:
     # does the same for a topic that exists (its default of 3 is only for a topic that it creates).
     partition_num: int | None
     time_zone: str = "UTC"  # the TiCDC server's `tz`: the zone of TIMESTAMP texts
+    large: LargeMessages = NOTHING_LARGE
     max_message_bytes: int | None = None  # TiCDC's limit; None: the URI does not say
     security: KafkaSecurity = KafkaSecurity()
     group_id: str = setting(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, quote, unquote
 
 from conf.problems import Problems, require
+from conf.sources.large_messages import NOTHING_LARGE, LargeMessages
 from conf.sources.source_parameters import message_settings
 
 SCHEME = "file"
@@ -26,6 +27,7 @@ class RecordingSettings:
     protocol: str
     partition_num: int | None = None  # of the recorded topic: as in `KafkaSettings`
     time_zone: str = "UTC"
+    large: LargeMessages = NOTHING_LARGE
 
     @property
     def name(self) -> str:

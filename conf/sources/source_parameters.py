@@ -18,21 +18,23 @@ from conf.masking import is_secret_name
 from conf.problems import Problems, SettingError, require, unknown
 from conf.sources.kafka_security import NOT_BUILT, boolean
 from conf.sources.kafka_security import PARAMETERS as SECURITY
+from conf.sources.large_messages import PARAMETERS as LARGE_MESSAGES
+from conf.sources.large_messages import parse_large_messages
 
-PROTOCOLS = ("canal-json", "open-protocol")
+PROTOCOLS = ("canal-json", "open-protocol", "simple")
 PROTOCOLS_NOT_BUILT = (
-    "simple", "avro", "csv", "debezium", "maxwell", "canal", "craft",
+    "avro", "csv", "debezium", "maxwell", "canal", "craft",
 )  # fmt: skip
 READ = (
     "protocol", "partition-num", "enable-tidb-extension", "time-zone", "topics",
-    "max-message-bytes", "large-message-handle-compression", "encoding-format", *SECURITY,
+    "max-message-bytes", "large-message-handle-compression", "encoding-format",
+    *LARGE_MESSAGES, *SECURITY,
 )  # fmt: skip
 PRODUCER_ONLY = (
     "kafka-version", "kafka-client-id", "replication-factor", "max-batch-size", "compression",
     "auto-create-topic", "required-acks", "dial-timeout", "write-timeout",
     "read-timeout", "transaction-atomicity", "only-output-updated-columns", "content-compatible",
-    "safe-mode", "large-message-handle-option", "claim-check-storage-uri",
-    "claim-check-raw-value", "output-row-key", "schema-registry", "avro-enable-watermark",
+    "safe-mode", "output-row-key", "schema-registry", "avro-enable-watermark",
     "avro-decimal-handling-mode",
     "avro-bigint-unsigned-handling-mode",
 )  # fmt: skip
@@ -85,6 +87,8 @@ def message_settings(parameters: Mapping[str, str], problems: Problems) -> dict[
             compression in ("", "none"),
             f"large-message-handle-compression={compression} is not built yet: use none",
         )
+    with problems.noted():
+        made["large"] = parse_large_messages(parameters)
     with problems.noted():
         made["protocol"] = _protocol(parameters)
     with problems.noted():

@@ -25,11 +25,12 @@ class CastRules:
     """``time_zone``: that of TIMESTAMP texts, a zone's name or ``+08:00``. ``zero_date``: whether a
     date that Delta does not have (``casts/dates.py``) becomes null or is a failure.
     ``ddl_time_zone``: that of the sessions which run DDLs; None: nobody has said, and it is taken
-    to be ``time_zone``."""
+    to be ``time_zone``. ``are_encoded``: bytes are in base64, not ISO-8859-1."""
 
     time_zone: str
     zero_date: Literal["null", "fail"]
     ddl_time_zone: str | None = None
+    are_encoded: bool = False
 
     @property
     def of_ddl(self) -> Self:

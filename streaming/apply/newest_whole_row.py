@@ -10,8 +10,10 @@ TiCDC writes all of them. Types of typed cells tell theirs, but for M and D of a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from coordination.model import Ts
@@ -25,6 +27,7 @@ from streaming.protocols.contract import (
     Cells,
     cells_of,
     key_names,
+    version_of,
     wire_types,
 )
 
@@ -40,11 +43,15 @@ class NewestWholeRow:
         self._limit = limit
         self._newest: tuple[Place, WholeRow] | None = None
         self._is_cut = False
+        self._columns: dict[int, frozenset[str]] = {}  # of whole rows, by the schema's version
 
     def look(self, block: RowBlock) -> None:
-        if self._newest is not None and block.max_ts < self._newest[0][0]:
+        if self._newest is not None and block.max_ts < self._newest[0][0] and not self._columns:
             return
         for batch in block.batches():
+            if (version := version_of(batch.schema)) is not None:
+                self._look_at_version(batch, version)
+                continue
             row, has_cut = _newest_in(batch, self._limit)
             self._is_cut |= has_cut
             if row is None:
@@ -53,10 +60,31 @@ class NewestWholeRow:
             if self._newest is None or place > self._newest[0]:
                 self._newest = place, _told(batch, row)
 
+    def _look_at_version(self, batch: pa.RecordBatch, version: int) -> None:
+        """Any row tells the version, and a whole one which columns come."""
+        commit_ts = batch.column("commit_ts").to_numpy()
+        rows = np.flatnonzero(commit_ts <= self._limit)
+        if not len(rows):
+            return
+        if version not in self._columns:
+            self._columns[version] = frozenset()
+        is_whole = batch.column("op").to_numpy()[rows] != OP_DELETE
+        if ERROR_CLASS in batch.schema.names:
+            is_whole &= batch.column(ERROR_CLASS).is_null().to_numpy(zero_copy_only=False)[rows]
+        if is_whole.any():
+            names = frozenset(batch.schema.field(DATA).type.names)
+            self._columns[version] |= names
+        place = _place(batch, _last(batch, rows))
+        if self._newest is None or place > self._newest[0]:
+            self._newest = place, WholeRow({}, (), Ts(place[0]), version=version)
+
     def told(self) -> WholeRow | Untold:
         if self._newest is None:
             return Untold.ONLY_CUT if self._is_cut else Untold.NOT_WRITTEN
-        return self._newest[1]
+        found = self._newest[1]
+        if found.version is None:
+            return found
+        return replace(found, columns=self._columns[found.version] or None)
 
 
 def newest_whole_row(blocks: Sequence[RowBlock], limit: Ts) -> WholeRow | Untold:
@@ -80,8 +108,12 @@ def _newest_in(batch: pa.RecordBatch, limit: Ts) -> tuple[int | None, bool]:
     rows = np.flatnonzero(is_written & is_whole)
     if not len(rows):
         return None, has_cut
-    position, index = batch.column("position").to_numpy(), batch.column("index").to_numpy()
-    return int(rows[np.lexsort((index[rows], position[rows], commit_ts[rows]))[-1]]), has_cut
+    return _last(batch, rows), has_cut
+
+
+def _last(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> int:
+    columns = (batch.column(name).to_numpy()[rows] for name in ("index", "position", "commit_ts"))
+    return int(rows[np.lexsort(tuple(columns))[-1]])
 
 
 def _place(batch: pa.RecordBatch, row: int) -> Place:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from sinks.types.casts.columns import CastColumn, CastRules, cast_column, key_values
 from sinks.types.casts.dates import is_storable, is_zero_date
+from sinks.types.casts.encoded_cells import without_zone
 from sinks.types.casts.typed_cells import cell_texts
 from sinks.types.delta_types import arrow_type
 from sinks.types.table_schema import MOMENTS, Column
@@ -114,7 +115,8 @@ def typed_keys(piece: Piece, rules: CastRules, *, finds_rows: bool = True) -> Ty
     for column in schema.delivered:
         if column.name in cells_of:
             cells = cells_of[column.name]
-            cast = cast_column(cells, column, rules, are_typed=are_typed)
+            cells, by = _plain(piece, column, cells, rules)
+            cast = cast_column(cells, column, by, are_typed=are_typed)
             typed[column.name] = key_values(cast.values)
             is_nulled = _nulled(cells, cast)
             if is_nulled is not None:
@@ -142,6 +144,17 @@ def typed_keys(piece: Piece, rules: CastRules, *, finds_rows: bool = True) -> Ty
     )
 
 
+def _plain(
+    piece: Piece, column: Column, cells: pa.Array, rules: CastRules
+) -> tuple[pa.Array, CastRules]:
+    """The cells as the casts want them, and the rules for them."""
+    if piece.cells is not Cells.ENCODED:
+        return cells, rules
+    rules = replace(rules, are_encoded=True)
+    is_moment = column.type.name == "timestamp"
+    return without_zone(cells, rules) if is_moment else (cells, rules)
+
+
 def typed_values(
     piece: Piece, rows: RowNumbers, columns: Sequence[Column], rules: CastRules, side: str = DATA
 ) -> TypedValues:
@@ -158,7 +171,8 @@ def typed_values(
     for column in columns:
         place = places.get(column.name)
         cells = pa.nulls(len(rows), pa.string()) if place is None else data.field(place)
-        cast = cast_column(cells, column, rules, are_typed=piece.cells is Cells.TYPED)
+        cells, by = _plain(piece, column, cells, rules)
+        cast = cast_column(cells, column, by, are_typed=piece.cells is Cells.TYPED)
         typed[column.name] = cast.values
         if (is_nulled := _nulled(cells, cast)) is not None:
             nulled[column.name] = is_nulled

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from coordination.errors import ConfigError, TidelakeError
@@ -25,6 +25,29 @@ class WholeRow:
     types: Mapping[str, str]  # column -> type as in the message, in the row's order
     key: tuple[str, ...]  # empty if the messages do not say it
     commit_ts: Ts = field(default=Ts(0), compare=False)  # of the row
+    version: int | None = None  # of a schema that another message tells; then the rest is empty
+    columns: frozenset[str] | None = None  # of a whole row of that version; None: none has come
+    schema: TableSchema | None = None  # as that message tells it
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another message tells it, which is not known here."""
+        return self.version is not None and self.schema is None
+
+    def defined(self, definition: str) -> WholeRow:
+        """With the definition that another message tells (`TableSchema.to_json`'s). It does not
+        say which columns are virtual: a whole row lacks them."""
+        told = TableSchema.from_json(definition)
+        columns = tuple(
+            replace(column, generated="virtual")
+            if self.columns is not None and column.name not in self.columns
+            else column
+            for column in told.columns
+        )
+        schema = replace(told, columns=columns)
+        types = {column.name: str(column.type) for column in schema.delivered}
+        key = schema.key if schema.key_index is None else ()
+        return replace(self, types=types, key=key, schema=schema)
 
 
 class Untold(StrEnum):
@@ -54,6 +77,9 @@ def refuse_unlike(name: TableName, schema: TableSchema, told: WholeRow) -> None:
 def schema_of_row(name: TableName, told: WholeRow) -> TableSchema:
     """The schema that a row tells, for a table that no file defines. Raises TidelakeError. Facts
     that the row does not tell are logged."""
+    if told.schema is not None:
+        return told.schema
+    assert told.version is None, f"{name}: the schema of version {told.version} is not known"
     try:
         schema, warnings = schema_from_mysql_types(told.types, list(told.key))
     except ValueError as error:

@@ -321,18 +321,18 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
             refuse_left_out_tables(self._row, [name])
         begin = self[name].checkpoint if name in self else start
         schema, shape_ts = self.defined.schema(name), NO_DDL
-        if schema is not None and isinstance(told, WholeRow):
+        if schema is not None and isinstance(told, WholeRow) and told.types:
             refuse_unlike(name, schema, told)
         elif schema is None:
-            if isinstance(told, Untold):
-                self._put_without_rows(name, begin, told is Untold.ONLY_CUT)
+            if isinstance(told, Untold) or told.is_elsewhere:
+                self._put_without_rows(name, begin, told)
                 return
             schema, shape_ts = schema_of_row(name, told), told.commit_ts
         no_ddl = DdlIdentity(commit_ts=NO_DDL, order=0, query="")
         self.create(name, schema, no_ddl, begin, shape_ts)
 
-    def _put_without_rows(self, name: TableName, start: Ts, is_cut: bool) -> None:
-        """No row has told what the table is; if it is there nevertheless, it says so itself."""
+    def _put_without_rows(self, name: TableName, start: Ts, told: WholeRow | Untold) -> None:
+        """No row tells what the table is; if it is there nevertheless, it says so itself."""
         state = self.at(name)
         if state is not None and not state.is_dropped:
             ours, incarnation = self._row.changefeed_id, self._row.incarnation
@@ -341,6 +341,10 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
             )
             self.put(self._taken_up(name, state, start))
             return
+        if isinstance(told, WholeRow):  # the owner knows it, and would have made it with a key
+            self.put(ReplicatedTable(name=name, checkpoint=start, is_keyless=True, state=WARNING))
+            return
+        is_cut = told is Untold.ONLY_CUT
         known = self.get(name, ReplicatedTable(name=name, checkpoint=start))
         if is_cut and known.state != WARNING:
             logger.warning(

@@ -21,6 +21,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from coordination.errors import Stop, TidelakeError
 from coordination.model import TableName, Ts, lowest
@@ -33,9 +34,10 @@ from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.ddl_scan import DdlScanResult, NewTable
 from streaming.owner.ddl.plan import DdlPlan, KnownTables, definition, plan
+from streaming.owner.ddl.told_schemas import AwaitedSchemas, SchemaAwaited, ToldSchemas
 from streaming.owner.ddl.unplanned import Unplanned
 from streaming.owner.far_watermarks import FarWatermarks
-from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
+from streaming.protocols.contract import Block, Kind, Wanted, WantedTable, tables_told
 from streaming.source.positions import Positions
 from streaming.stream.read import Read
 from streaming.stream.role import StreamRole
@@ -70,6 +72,8 @@ class DdlReader(StreamRole):
         self._stream = context.stream
         self._on_known = on_known
         self._far = FarWatermarks(context.concerns, context.source.place)
+        self._awaited = AwaitedSchemas(context.concerns)
+        self._context = context
         self.since: Positions | None = None  # from there on the stream's reads are ours too
         self._is_caught_up = False  # what lies before has been read
         self._closing = threading.Event()
@@ -102,6 +106,7 @@ class DdlReader(StreamRole):
         """Call it before it leaves the stream, which would wait for its own reads. Any thread."""
         self._closing.set()
         self._far.close()
+        self._awaited.close()
 
     def submit(self, begin: Positions) -> Wanted:
         if self.since is None:
@@ -115,6 +120,8 @@ class DdlReader(StreamRole):
 
     def _keep(self, read: Read) -> None:
         self._far.look(read.blocks)
+        if self._awaited:
+            self._awaited.look(each for block in read.blocks for each in tables_told(block))
         bad = (block for block in read.blocks if block.kind is Kind.BAD)
         self._bad += [block for block in bad if not self._is_left_out(block)]
         self._unplanned.keep(
@@ -141,10 +148,28 @@ class DdlReader(StreamRole):
         if not self._is_caught_up:
             return
         self._take_ran()
-        position = self._stream.resolved_ts()
-        if self._has_run or position > self._position_ts:
-            self._advance_to(position)
+        position = self._awaited.below(self._stream.resolved_ts())
+        while self._has_run or position > self._position_ts:
+            try:
+                self._advance_to(position)
+                break
+            except SchemaAwaited as lacking:
+                for name, version in lacking.versions.items():
+                    self._awaited.add(name, version, self._unplanned.first_ts(name))
+                position = self._awaited.below(position)
+                if position < self._position_ts:
+                    break
+        self._refuse_to_wait_at_the_end()
         self.low_water = self._unplanned.low_water(self._stream.position)
+
+    def _refuse_to_wait_at_the_end(self) -> None:
+        if not self._awaited:
+            return
+        with closing(self._context.new_source()) as source:
+            if source.has_end:
+                here = self._stream.position
+                if all(here.get(part, 0) >= at for part, at in source.ends(here).items()):
+                    self._awaited.refuse()
 
     def ran(self, done: ReplicatedTable | EndedSpan | RenamedSpans | None) -> None:
         """The blocking DDL has run: the table as it is now. None: other news of it. Any thread."""
@@ -304,7 +329,7 @@ class DdlReader(StreamRole):
             name: WantedTable(above_ts=start if above_start or name in defined else Ts(0), key=None)
             for name in names
         }
-        newest = {name: NewestWholeRow(limit) for name in names}
+        newest, schemas = {name: NewestWholeRow(limit) for name in names}, ToldSchemas()
         if since:
             for read in self._stream.read_between(since, self._stream.position, wanted):
                 if self._closing.is_set():
@@ -312,7 +337,17 @@ class DdlReader(StreamRole):
                 for block in read.blocks:
                     if block.kind is Kind.ROW and block.body is not None:
                         newest[block.name].look(RowBlock.of(block))
-        return {name: each.told() for name, each in newest.items()}
+                    schemas.look(tables_told(block), newest)
+        found, lacking = dict[TableName, WholeRow | Untold](), dict[TableName, int]()
+        for name, each in newest.items():
+            told = each.told()
+            whole = schemas.whole(name, told) if isinstance(told, WholeRow) else told
+            if whole is None and isinstance(told, WholeRow) and told.version is not None:
+                lacking[name] = told.version
+            found[name] = whole or Untold.NOT_WRITTEN
+        if lacking := {name: version for name, version in lacking.items() if name not in defined}:
+            raise SchemaAwaited(lacking)
+        return found
 
     def _refuse_if_dropped(self, name: TableName) -> None:
         dropped_ts = self._spans.ended.get(name)

@@ -7,6 +7,11 @@ schema at each commit-ts.
 
     Messages (one part, a chunk) ──decode(messages, wanted)──► blocks: one per kind, table and
                                                                     shape of its rows
+
+A decoder has no state: a chunk's blocks depend on its bytes alone, on any executor, in any order,
+and again after a kill. What a message tells about later ones (the schema of a table, by version)
+comes back as a block, with the version in the rows that refer to it. Whoever casts the rows looks
+it up, and reading begins again (low water) where it can be seen once more.
 """
 
 from __future__ import annotations
@@ -36,6 +41,7 @@ class Kind(StrEnum):
     ROW = "row"  # ROW_FIELDS, ``data``, perhaps ``old``; no body if the table is not wanted
     DDL = "ddl"  # DDL_BODY
     WATERMARK = "watermark"  # no body: max_ts is the greatest watermark, last its last position
+    SCHEMA = "schema"  # SCHEMA_BODY: tables as they are told beside rows and DDLs
     BAD = "bad"  # BAD_BODY
     DONE = "done"  # no body: how far a range was read; ``last`` is that position (exclusive)
 
@@ -55,7 +61,8 @@ ROW_FIELDS: Final = (
 #                                  every UPDATE; what the message did not send is as in ``data``.
 #                                  A column may have another Arrow type here than in ``data``
 #   error_class, error_message: string (only if some row has an error) why a row cannot be applied
-# and ORDER, CELLS, WIRE_TYPES and KEY_NAMES in its schema's metadata.
+# and ORDER, CELLS, WIRE_TYPES and KEY_NAMES in its schema's metadata, and VERSION if a message
+# elsewhere tells the columns' types and the key.
 DATA: Final = "data"
 OLD: Final = "old"
 
@@ -70,7 +77,11 @@ class Order(StrEnum):
 class Cells(StrEnum):
     """The cells of ``data`` and ``old``."""
 
-    TEXT = "text"  # string: texts as canal-json writes them
+    # string: texts as canal-json writes them. A column of bytes may be binary.
+    TEXT = "text"
+    # string: texts as in TEXT, but bytes in base64, and a TIMESTAMP with the zone that it is in:
+    # {"location":"UTC","value":"2020-01-02 03:04:05"}, without a backslash or another blank
+    ENCODED = "encoded"
     # int8 to int64, uint8 to uint64 (BIT: uint64; YEAR: int16), float32, float64, decimal128 or
     # decimal256 with the column's scale, date32, timestamp[us] (DATETIME), timestamp[us, UTC]
     # (TIMESTAMP), duration[us] (TIME), binary or large_binary, and string or large_string. Texts
@@ -86,6 +97,7 @@ ERROR_CLASS: Final = "error_class"
 ERROR_MESSAGE: Final = "error_message"
 WIRE_TYPES: Final = b"wire_types"  # JSON: [[column, type as in the message] …], in table order
 KEY_NAMES: Final = b"key_names"  # JSON: [column …], the key as the message says it, or null
+VERSION: Final = b"version"  # the number of the table's schema: SCHEMA_BODY
 ORDER: Final = b"order"
 CELLS: Final = b"cells"
 
@@ -98,6 +110,17 @@ DDL_BODY: Final = pa.schema(
         ("table_name", pa.string()),
         ("ddl_type", pa.string()),
         ("query", pa.string()),
+        ("tables", pa.string()),  # JSON: `ToldTable`s that the message tells besides; null: none
+    ]
+)
+SCHEMA_BODY: Final = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("index", pa.int32()),
+        ("schema_name", pa.string()),
+        ("table_name", pa.string()),
+        ("version", pa.int64()),
+        ("definition", pa.string()),  # as `TableSchema.to_json` writes it
     ]
 )
 BAD_BODY: Final = pa.schema(
@@ -136,6 +159,15 @@ class WantedTable:
 
 
 Wanted = Mapping[TableName, WantedTable]
+
+
+@dataclass(frozen=True, slots=True)
+class ToldTable:
+    """The table of that name as it is at a version. ``definition``: `TableSchema.to_json`'s."""
+
+    name: TableName
+    version: int
+    definition: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -207,6 +239,7 @@ def wire_metadata(
     *,
     order: Order,
     cells: Cells,
+    version: int | None = None,
 ) -> dict[bytes, bytes]:
     """The metadata of a row block's schema. ``order`` and ``cells`` are the same in all blocks of a
     source."""
@@ -217,6 +250,7 @@ def wire_metadata(
         KEY_NAMES: json.dumps(keys, ensure_ascii=False).encode(),
         ORDER: order.encode(),
         CELLS: cells.encode(),
+        **({} if version is None else {VERSION: b"%d" % version}),
     }
 
 
@@ -229,6 +263,34 @@ def key_names(schema: pa.Schema) -> tuple[str, ...] | None:
     """The key columns as the messages tell them; None if they do not."""
     names = json.loads(schema.metadata[KEY_NAMES])
     return None if names is None else tuple(names)
+
+
+def version_of(schema: pa.Schema) -> int | None:
+    """The version of the table's schema that these rows refer to, if a message elsewhere tells
+    it."""
+    found = schema.metadata.get(VERSION)
+    return None if found is None else int(found)
+
+
+def tables_told(block: Block) -> list[ToldTable]:
+    """The tables that a SCHEMA block tells, or a DDL block besides its DDLs."""
+    if block.kind is Kind.SCHEMA:
+        return [
+            ToldTable(
+                TableName(each["schema_name"], each["table_name"]),
+                each["version"],
+                each["definition"],
+            )
+            for each in block.table().to_pylist()
+        ]
+    if block.kind is not Kind.DDL:
+        return []
+    texts = block.table()["tables"].drop_null().to_pylist()
+    return [
+        ToldTable(TableName(schema, table), version, definition)
+        for text in texts
+        for schema, table, version, definition in json.loads(text)
+    ]
 
 
 def order_of(schema: pa.Schema) -> Order:

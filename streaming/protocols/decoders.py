@@ -8,14 +8,30 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from coordination.errors import ConfigError
+from coordination.model import TableName
 from streaming.protocols.canal_json import decoder as canal_json
 from streaming.protocols.canal_json.disguise import disguise
 from streaming.protocols.contract import Block, Messages, Wanted
+from streaming.protocols.json_text import claims as json_claims
+from streaming.protocols.json_text.claims import claims_in
+from streaming.protocols.open import claims as open_claims
 from streaming.protocols.open import decoder as open_protocol
+from streaming.protocols.simple import decoder as simple
 
 
 class _Decode(Protocol):
     def __call__(self, messages: Messages, wanted: Wanted, *, start_ts: int) -> Iterator[Block]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Rows that TiCDC has put into claim-check storage. ``marker``: in each message that has one.
+    ``find``: their places, with their tables. ``fill``: the message with the bodies of these
+    places."""
+
+    marker: bytes
+    find: Callable[[bytes], Mapping[str, TableName]]
+    fill: Callable[[bytes, Mapping[str, bytes]], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +40,21 @@ class _Known:
     exchanges the letters of a message's values; None: not built."""
 
     decode: _Decode
+    claims: Claims
     reads_keys: bool = False
     disguise: Callable[[int], Callable[[bytes], bytes]] | None = None
 
 
 _PROTOCOLS: Final[Mapping[str, _Known]] = {
-    "canal-json": _Known(canal_json.decode, disguise=disguise),
-    "open-protocol": _Known(open_protocol.decode, reads_keys=True),
+    "canal-json": _Known(
+        canal_json.decode, Claims(json_claims.MARKER, *claims_in("_tidb")), disguise=disguise
+    ),
+    "open-protocol": _Known(
+        open_protocol.decode,
+        Claims(open_claims.MARKER, open_claims.find, open_claims.fill),
+        reads_keys=True,
+    ),
+    "simple": _Known(simple.decode, Claims(json_claims.MARKER, *claims_in(None))),
 }
 
 
@@ -44,6 +68,10 @@ class ProtocolDecoder:
     @property
     def reads_keys(self) -> bool:
         return _PROTOCOLS[self.protocol].reads_keys
+
+    @property
+    def claims(self) -> Claims:
+        return _PROTOCOLS[self.protocol].claims
 
     def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]:
         return _PROTOCOLS[self.protocol].decode(messages, wanted, start_ts=self.start_ts)

@@ -94,6 +94,15 @@ def config(variant: str) -> dict[str, Any]:
     return found
 
 
+def claimed(variant: str, folder: Path) -> Path:
+    """The files of a variant's claim-check storage, in a folder; which is returned."""
+    folder.mkdir()
+    with gzip.open(DATA / variant / "claim-check.json.gz", "rt", encoding="utf-8") as text:
+        for name, body in json.load(text).items():
+            (folder / name).write_text(body, encoding="utf-8")
+    return folder
+
+
 def state_ts(label: str) -> int:
     """The watermark right after which ``expected(label)`` was read."""
     return int(_state(label)["asOfTs"])

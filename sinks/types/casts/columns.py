@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from sinks.types.casts.dates import cast_dates, cast_datetimes, cast_times, cast_timestamps
 from sinks.types.casts.numbers import cast_decimals, cast_floats, cast_integers, cast_years
-from sinks.types.casts.texts import cast_bytes, cast_enums, cast_sets, cast_vectors
+from sinks.types.casts.texts import cast_base64, cast_bytes, cast_enums, cast_sets, cast_vectors
 from sinks.types.casts.typed_cells import as_values, cell_texts, is_text
 from sinks.types.delta_types import INTEGER_BITS, arrow_type
 from sinks.types.mysql_type import BINARY_TYPES, MySQLType
@@ -61,6 +61,8 @@ def _cast_text(
         return cast_date(text, rules)
     if mysql_type.name == "time":
         return cast_times(text, mysql_type)
+    if rules.are_encoded and mysql_type.name in BINARY_TYPES:
+        return cast_base64(text)
     cast = _CASTS.get(mysql_type.name)
     has_names = bool(mysql_type.elements) and not are_names
     if cast is None or (arrow_type(mysql_type) == pa.string() and not has_names):

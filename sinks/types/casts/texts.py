@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sinks.types.casts.base64_texts import from_base64
 from sinks.types.casts.numbers import cast_index, cast_integers
 from sinks.types.delta_types import arrow_type
 from sinks.types.mysql_type import MySQLType
@@ -33,6 +34,12 @@ def cast_bytes(text: pa.Array, _: MySQLType) -> CastColumn:
         wide = as_mask(pc.match_substring_regex(text, _ABOVE_A_BYTE))
         return cast_result(_latin(only(text, is_valid(text) & ~wide)), text, ~wide)
     return CastColumn(values=_latin(text), failed=None)
+
+
+def cast_base64(text: pa.Array) -> CastColumn:
+    """Text in base64; one that is none is a failure."""
+    found, bad = from_base64(text if text.type == pa.string() else text.cast(pa.string()))
+    return CastColumn(values=found, failed=None if bad is None else pa.array(bad))
 
 
 def _latin(text: pa.Array) -> pa.Array:

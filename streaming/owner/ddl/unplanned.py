@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from coordination.model import SEALED_TS, TableName, Ts, lowest
+from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName, Ts, lowest
 from streaming.owner.ddl.plan import DdlPlan, in_order
 from streaming.owner.ddl.steps import DdlEvent, DdlKey
-from streaming.protocols.contract import Block, Kind
+from streaming.protocols.contract import Block, Kind, tables_told
 from streaming.source.positions import Positions
 from streaming.stream.read import Read
 
+# A table whose schema was told, and whose rows have not come for so long, is told again with them.
+SCHEMA_KEPT = Ts(360_000 << TSO_LOGICAL_BITS)
 MOST_WAITING = 256  # reads that are remembered one by one: a watermark may stand still for hours
 
 
@@ -37,6 +39,8 @@ class Unplanned:
         self.checkpoint_ts = checkpoint_ts
         self._ddls: dict[DdlKey, tuple[DdlEvent, Positions]] = {}
         self._first_rows: dict[TableName, FirstRow] = {}
+        # Where each version of an unmade table's schema was told last, and what was planned then.
+        self._schemas: dict[tuple[TableName, int], tuple[Ts, Positions]] = {}
         self._waiting: list[tuple[Ts, Positions]] = []  # reads with rows above what is planned
 
     @property
@@ -62,6 +66,9 @@ class Unplanned:
         for block in read.blocks:
             if block.kind is Kind.DDL:
                 self._keep_ddls(block, before)
+            for told in tables_told(block):
+                if is_unmade(told.name):
+                    self._schemas[told.name, told.version] = planned_ts, before
         if (last_ts := read.last_ts()) > planned_ts:
             self._waiting.append((last_ts, before))
             if len(self._waiting) > MOST_WAITING:
@@ -89,11 +96,13 @@ class Unplanned:
     def _keep_first_row(
         self, name: TableName, ts: Ts, whole_from_ts: Ts | None, before: Positions
     ) -> None:
-        new = FirstRow(commit_ts=ts, low_water=before, whole_from_ts=whole_from_ts)
+        told = [since for (of, _), (_, since) in self._schemas.items() if of == name]
+        begin = lowest([before, *told])  # its schema is to be seen once more
+        new = FirstRow(commit_ts=ts, low_water=begin, whole_from_ts=whole_from_ts)
         known = self._first_rows.get(name, new)
         self._first_rows[name] = FirstRow(
             commit_ts=min(ts, known.commit_ts),
-            low_water=lowest([before, known.low_water]),
+            low_water=lowest([begin, known.low_water]),
             whole_from_ts=_least(whole_from_ts, known.whole_from_ts),
         )
 
@@ -118,17 +127,25 @@ class Unplanned:
     def made(self, names: Mapping[TableName, object]) -> None:
         """These tables are there now."""
         self._first_rows = {n: each for n, each in self._first_rows.items() if n not in names}
+        self._schemas = {at: each for at, each in self._schemas.items() if at[0] not in names}
 
     def drop(self, planned: DdlPlan) -> None:
         """What is planned goes; what the plan holds back stays."""
         self._ddls = {key: kept for key, kept in self._ddls.items() if planned.leaves(kept[0])}
         passed_ts = min([planned.limit, *(each.event.commit_ts - 1 for each in planned.held)])
         self._waiting = [each for each in self._waiting if each[0] > passed_ts]
+        kept = self._schemas.items()
+        self._schemas = {at: each for at, each in kept if passed_ts - each[0] < SCHEMA_KEPT}
+
+    def first_ts(self, name: TableName) -> Ts:
+        """The commit-ts of the first row of a table that nobody has made."""
+        return self._first_rows[name].commit_ts
 
     def low_water(self, position: Positions) -> Positions:
         """From where reading must begin again; ``position``: where it is."""
         held = [begins for _, begins in (*self._ddls.values(), *self._waiting)]
         held += [first.low_water for first in self._first_rows.values()]
+        held += [since for _, since in self._schemas.values()]
         return lowest([position, *held])
 
     def low_water_of(self, name: TableName, position: Positions, *, is_again: bool) -> Positions:

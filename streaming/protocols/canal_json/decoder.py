@@ -17,16 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import TSO_LOGICAL_BITS, TableName
-from streaming.protocols.canal_json.message_heads import by_head
 from streaming.protocols.canal_json.row_template import Template
 from streaming.protocols.canal_json.strict_parser import read
 from streaming.protocols.clocks import latest_ts
 from streaming.protocols.contract import Block, Messages, Wanted
+from streaming.protocols.json_text.message_heads import TEXT, Heads, by_head
 from streaming.protocols.json_text.plain_text import are_plain, some
 from streaming.protocols.json_text.quote_scanner import Indexes, Mask
 from streaming.protocols.json_text.strict_json import Malformed, parse
 from streaming.protocols.rows.blocks import Collector, key_of
 
+_HEADS: Final = Heads.of(
+    rf'\{{"id":0,"database":{TEXT},"table":{TEXT},'
+    rf'"pkNames":(?:null|\[(?:{TEXT}(?:,{TEXT})*)?\]),"isDdl":false,"type":"'
+)
 _START: Final = b'{"id":0,"database":"'
 _OPS: Final = pa.array([b'INSERT"', b'UPDATE"', b'DELETE"'], pa.binary())
 _COMMIT_TS: Final = r'"_tidb":\{"commitTs":(?P<ts>[1-9][0-9]{0,17})\}\}$'
@@ -52,7 +56,7 @@ def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator
     collector = Collector(messages, wanted)
     begins = pc.fill_null(pc.starts_with(values, _START), False)
     likely = are_plain(values, begins.to_numpy(zero_copy_only=False))
-    groups, others = by_head(values, np.flatnonzero(likely))
+    groups, others = by_head(values, np.flatnonzero(likely), _HEADS)
     single = [np.flatnonzero(~likely), others]
     for head, positions in groups.items():
         single.append(_read_group(values, head, positions, collector))

@@ -32,6 +32,7 @@ from streaming.protocols.json_text.strict_json import (
     parse,
 )
 from streaming.protocols.rows.parsed_message import (
+    HANDLE_KEY_ONLY,
     Bad,
     Ddl,
     Error,
@@ -39,6 +40,7 @@ from streaming.protocols.rows.parsed_message import (
     ParsedRow,
     Shape,
     WatermarkEvent,
+    claimed,
 )
 
 OPS: Final = {"DELETE": OP_DELETE, "INSERT": OP_INSERT, "UPDATE": OP_UPDATE}
@@ -63,10 +65,6 @@ _NO_COMMIT_TS = Error(
     "no _tidb.commitTs above zero: set enable-tidb-extension=true in TiCDC's sink URI",
 )
 _NOT_ONE_ROW = Error("malformed", "a row message must name its table and hold one row")
-_CLAIM_CHECK = Error("claim-check", "the row is in claim-check storage, which is not supported yet")
-_HANDLE_KEY_ONLY = Error(
-    "handle-key-only", "only the key of a large row was sent: not supported yet"
-)
 
 
 def read(value: bytes | None) -> Event:
@@ -163,9 +161,10 @@ def _rows(fields: Mapping[str, Any], name: str) -> list[Mapping[str, str | None]
 def _reduced(tidb: Mapping[str, Any]) -> Error | None:
     """Rows that were cut to their key because they were too large."""
     is_cut = member_boolean(tidb, "onlyHandleKey")
-    if as_text(tidb.get("claimCheckLocation")) is not None:
-        return _CLAIM_CHECK
-    return _HANDLE_KEY_ONLY if is_cut else None
+    place = as_text(tidb.get("claimCheckLocation"))
+    if place is not None:
+        return claimed(place)
+    return HANDLE_KEY_ONLY if is_cut else None
 
 
 def _name_in(fields: Mapping[str, Any]) -> TableName:

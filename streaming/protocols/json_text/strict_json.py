@@ -16,6 +16,10 @@ from typing import Any, Final, NoReturn
 MAX_DEPTH: Final = 100  # Python's parser recurses
 _INT64: Final = range(-(2**63), 2**63)
 _TEXTS: Final = frozenset((str, type(None)))
+# What Go's encoder escapes besides what all do.
+GO_ESCAPED: Final = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
 NOTHING: Final[Mapping[str, Any]] = {}
 # A text without an end goes to the message's: else each quote in it would be looked at as another.
 _NESTING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]|[\]}]', re.DOTALL)

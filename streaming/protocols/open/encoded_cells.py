@@ -6,19 +6,17 @@ A value that is no such text makes its row one that is read by itself, where it 
 
 from __future__ import annotations
 
-import binascii
 import re
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sinks.types.casts import base64_texts
 from streaming.protocols.json_text.quote_scanner import Indexes, Mask, escapes_in
 from streaming.protocols.json_text.strict_json import Malformed
 
-_PAD: Final = ord("=")
 _X, _SHORT_U, _LONG_U = b"xuU"
 _PLAIN: Final = np.full(256, -1, np.int16)  # by the letter behind a backslash
 for _letter, _byte in zip(b"abfnrtv\\\"'", b"\a\b\f\n\r\t\v\\\"'", strict=True):
@@ -28,46 +26,21 @@ for _digit in b"0123456789abcdefABCDEF":
     _HEX[_digit] = int(chr(_digit), 16)
 _WIDTHS: Final = np.full(256, 2, np.int64)
 _WIDTHS[_X], _WIDTHS[_SHORT_U], _WIDTHS[_LONG_U] = 4, 6, 10
-_BASE64: Final = re.compile("(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _ESCAPE: Final = re.compile(
     rb"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.|$)", re.DOTALL
 )
 
 
-def from_base64(texts: pa.StringArray) -> tuple[pa.BinaryArray, Mask | None]:
-    """The bytes, and which texts are none (None: all are good)."""
-    offsets, data = _parts(texts)
-    lengths = np.diff(offsets)
-    if (lengths % 4).any():
-        return _each(texts, base64_bytes)
-    pads = np.zeros(len(lengths), np.int64)
-    filled = np.flatnonzero(lengths)
-    for behind in (1, 2):
-        pads[filled] += data[offsets[1:][filled] - behind] == _PAD
-    if not pads.any():
-        whole = data
-    else:
-        whole = data.copy()
-        for behind in (1, 2):
-            ends = offsets[1:][pads >= behind] - behind
-            whole[ends] = ord("A")
-    try:
-        found = binascii.a2b_base64(whole.data, strict_mode=True)
-    except binascii.Error:
-        return _each(texts, base64_bytes)
-    bounds = offsets // 4 * 3
-    return _array(np.frombuffer(found, np.uint8), bounds[:-1], bounds[1:] - pads, texts), None
-
-
 def base64_bytes(text: str) -> bytes:
     """Raises Malformed."""
-    if _BASE64.fullmatch(text) is None:
-        raise Malformed
-    return binascii.a2b_base64(text)
+    try:
+        return base64_texts.base64_bytes(text)
+    except ValueError as error:
+        raise Malformed from error
 
 
 def from_quoted(texts: pa.StringArray) -> tuple[pa.BinaryArray, Mask | None]:
-    """As ``from_base64``."""
+    """The bytes, and which texts are none (None: all are good)."""
     offsets, data = _parts(texts)
     escapes = escapes_in(data)
     if not len(escapes):
@@ -81,7 +54,7 @@ def from_quoted(texts: pa.StringArray) -> tuple[pa.BinaryArray, Mask | None]:
     value = np.where(is_hex, _number(padded, escapes + 2, 2), value)
     is_long = (letters == _SHORT_U) | (letters == _LONG_U)
     if (value[~is_long] < 0).any() or (escapes + widths > ends).any():
-        return _each(texts, quoted_bytes)
+        return _each(texts)
     made, kept = data.copy(), np.ones(len(data), np.bool_)
     made[escapes[~is_long]] = value[~is_long]
     for width in np.unique(widths).tolist():
@@ -91,13 +64,14 @@ def from_quoted(texts: pa.StringArray) -> tuple[pa.BinaryArray, Mask | None]:
         try:
             letter = _character(bytes(data[at + 2 : at + width]))
         except Malformed:
-            return _each(texts, quoted_bytes)
+            return _each(texts)
         made[at : at + len(letter)] = np.frombuffer(letter, np.uint8)
         kept[at : at + len(letter)] = True
     before = np.zeros(len(data) + 1, np.int64)
     np.cumsum(kept, out=before[1:])
     bounds = before[offsets]
-    return _array(made[kept], bounds[:-1], bounds[1:], texts), None
+    is_null = texts.is_null().to_numpy(zero_copy_only=False) if texts.null_count else None
+    return base64_texts.cut_out(made[kept], bounds[:-1], bounds[1:], is_null), None
 
 
 def quoted_bytes(text: str) -> bytes:
@@ -146,27 +120,12 @@ def _parts(texts: pa.StringArray) -> tuple[Indexes, npt.NDArray[np.uint8]]:
     return offsets - offsets[0], data
 
 
-def _array(
-    data: npt.NDArray[np.uint8], begins: Indexes, ends: Indexes, texts: pa.StringArray
-) -> pa.BinaryArray:
-    """The bytes between these places; null where the text is."""
-    flat = np.column_stack((begins, ends)).ravel()
-    offsets = pa.py_buffer(flat.astype(np.int32))
-    buffers = [None, offsets, pa.py_buffer(np.ascontiguousarray(data))]
-    count = max(0, len(flat) - 1)
-    every = pa.Array.from_buffers(pa.binary(), count, buffers)
-    is_null = texts.is_null().to_numpy(zero_copy_only=False) if texts.null_count else None
-    return every.take(pa.array(np.arange(0, len(flat), 2), mask=is_null))
-
-
-def _each(
-    texts: pa.StringArray, read: Callable[[str], bytes]
-) -> tuple[pa.BinaryArray, Mask | None]:
+def _each(texts: pa.StringArray) -> tuple[pa.BinaryArray, Mask | None]:
     found: list[bytes | None] = []
     is_bad = np.zeros(len(texts), np.bool_)
     for number, text in enumerate(texts.to_pylist()):
         try:
-            found.append(None if text is None else read(text))
+            found.append(None if text is None else quoted_bytes(text))
         except Malformed:
             found.append(None)
             is_bad[number] = True

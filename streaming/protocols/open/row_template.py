@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sinks.types.casts.base64_texts import from_base64
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE
 from streaming.protocols.json_text.quote_scanner import Cells, Indexes, Mask, Text, Walk
-from streaming.protocols.json_text.strict_json import Malformed, parse
+from streaming.protocols.json_text.strict_json import GO_ESCAPED, Malformed, parse
 from streaming.protocols.open.columns import Form
-from streaming.protocols.open.encoded_cells import from_base64, from_quoted
+from streaming.protocols.open.encoded_cells import from_quoted
 from streaming.protocols.open.strict_parser import column_of
 from streaming.protocols.rows.parsed_message import ParsedRow, Shape
 from streaming.protocols.rows.row_arrays import RowArrays, struct
@@ -32,10 +33,6 @@ _NULL: Final = b"null"
 _COMMA, _END, _N = b",}n"
 _DELETED, _WRITTEN = b'{"d":', b'{"u":'
 _OLD: Final = b',"p":'
-# What Go's encoder escapes in JSON besides what all do.
-_ESCAPED: Final = str.maketrans(
-    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +242,7 @@ def _columns(found: Mapping[str, Any]) -> list[_Column]:
 
 def _head(name: str, fields: Mapping[str, Any]) -> bytes:
     is_key = b'"h":true,' if fields.get("h") is True else b""
-    told = json.dumps(name, ensure_ascii=False).translate(_ESCAPED).encode()
+    told = json.dumps(name, ensure_ascii=False).translate(GO_ESCAPED).encode()
     flags = f'"f":{fields.get("f")},"v":'.encode()
     return b"".join((told, b':{"t":', str(fields["t"]).encode(), b",", is_key, flags))
 

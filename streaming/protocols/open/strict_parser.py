@@ -26,6 +26,7 @@ from streaming.protocols.json_text.strict_json import (
 from streaming.protocols.open.columns import PRIMARY_KEY, Form, Told, told
 from streaming.protocols.open.encoded_cells import base64_bytes, quoted_bytes
 from streaming.protocols.rows.parsed_message import (
+    HANDLE_KEY_ONLY,
     Bad,
     Cell,
     Ddl,
@@ -34,6 +35,7 @@ from streaming.protocols.rows.parsed_message import (
     ParsedRow,
     Shape,
     WatermarkEvent,
+    claimed,
 )
 
 ROW: Final = 1
@@ -54,11 +56,6 @@ _DDL_TYPES: Final[Mapping[int, str]] = {
 }
 
 MALFORMED: Final = Error("malformed", "not an open-protocol message")
-_HANDLE_KEY_ONLY: Final = Error(
-    "handle-key-only",
-    "only the key of a large row was sent: set large-message-handle-option=claim-check in TiCDC, "
-    "or raise max-message-bytes",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +217,5 @@ def _shape(
 
 def _reduced(head: Head) -> Error | None:
     if head.claim is not None:
-        return claim_error(head.claim)
-    return _HANDLE_KEY_ONLY if head.is_cut else None
-
-
-def claim_error(place: str) -> Error:
-    return Error("claim-check", f"the row is in claim-check storage, and was not found: {place}")
+        return claimed(head.claim)
+    return HANDLE_KEY_ONLY if head.is_cut else None

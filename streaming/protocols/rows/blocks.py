@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +20,11 @@ from streaming.protocols.contract import (
     DDL_BODY,
     FAR_WATERMARK,
     NO_TABLE,
+    SCHEMA_BODY,
     Block,
     Kind,
     Messages,
+    ToldTable,
     Wanted,
     WantedTable,
     ipc,
@@ -33,6 +36,7 @@ from streaming.protocols.rows.parsed_message import (
     Error,
     Event,
     ParsedRow,
+    SchemaEvent,
     Shape,
     WatermarkEvent,
 )
@@ -66,6 +70,7 @@ class Collector:
         self._single: dict[tuple[TableName, Shape], list[_Single]] = defaultdict(list)
         self._unwanted: dict[TableName, list[tuple[Indexes, Indexes]]] = defaultdict(list)
         self._ddls: dict[TableName, list[tuple[int, Ddl]]] = defaultdict(list)
+        self._schemas: dict[TableName, list[tuple[int, SchemaEvent]]] = defaultdict(list)
         self._bad: dict[tuple[TableName, bool], list[tuple[int, Bad]]] = defaultdict(list)
         self._watermarks: list[tuple[int, int]] = []
         self.far_ts = min(messages.latest_ts + (KEPT_MS << TSO_LOGICAL_BITS), SEALED_TS)
@@ -89,6 +94,8 @@ class Collector:
                     self.count(row.name, np.array([position]), np.array([row.commit_ts]))
                 case Ddl() as ddl:
                     self._ddls[ddl.name].append((position, ddl))
+                case SchemaEvent() as schema:
+                    self._schemas[schema.table.name].append((position, schema))
                 case WatermarkEvent() as watermark:
                     self._watermarks.append((position, watermark.watermark_ts))
                 case Bad() as bad:
@@ -122,13 +129,11 @@ class Collector:
         return True
 
     def _far(self, event: Event) -> Bad:
-        match event:
-            case WatermarkEvent():
-                return Bad(NO_TABLE, self.far_error(event.watermark_ts, is_watermark=True))
-            case ParsedRow() | Ddl():
-                is_row = isinstance(event, ParsedRow)
-                return Bad(event.name, self.far_error(event.commit_ts), is_row=is_row)
-        return event
+        if isinstance(event, WatermarkEvent):
+            return Bad(NO_TABLE, self.far_error(event.watermark_ts, is_watermark=True))
+        assert isinstance(event, ParsedRow | Ddl), event
+        is_row = isinstance(event, ParsedRow)
+        return Bad(event.name, self.far_error(event.commit_ts), is_row=is_row)
 
     def far_error(self, ts: int, *, is_watermark: bool = False) -> Error:
         what, ahead = ("watermark", "a minute") if is_watermark else ("commit-ts", "a day")
@@ -144,6 +149,7 @@ class Collector:
             *self._row_blocks(),
             *self._unwanted_blocks(),
             *self._ddl_blocks(),
+            *self._schema_blocks(),
             *self._bad_blocks(),
             *self._watermark_block(),
         ]
@@ -186,9 +192,24 @@ class Collector:
                 pa.array([ddl.name.table for ddl in events], pa.string()),
                 pa.array([ddl.ddl_type for ddl in events], pa.string()),
                 pa.array([ddl.query for ddl in events], pa.string()),
+                pa.array([_as_json(ddl.tables) for ddl in events], pa.string()),
             ]
             body = ipc(pa.Table.from_arrays(columns, schema=DDL_BODY))
             yield self._block(Kind.DDL, name, positions, commit_ts, body=body)
+
+    def _schema_blocks(self) -> Iterator[Block]:
+        for name, schemas in self._schemas.items():
+            positions, events = _columns(schemas)
+            columns = [
+                pa.array(self._positions[positions]),
+                pa.array(self._index[positions]),
+                pa.repeat(pa.scalar(name.schema, pa.string()), len(events)),
+                pa.repeat(pa.scalar(name.table, pa.string()), len(events)),
+                pa.array([each.table.version for each in events], pa.int64()),
+                pa.array([each.table.definition for each in events], pa.string()),
+            ]
+            body = ipc(pa.Table.from_arrays(columns, schema=SCHEMA_BODY))
+            yield self._block(Kind.SCHEMA, name, positions, None, body=body)
 
     def _bad_blocks(self) -> Iterator[Block]:
         for (name, is_row), found in self._bad.items():
@@ -242,6 +263,11 @@ class Collector:
             message_bytes=int(self._sizes[positions].sum()),
             body=body,
         )
+
+
+def _as_json(tables: Sequence[ToldTable]) -> str | None:
+    told = [[each.name.schema, each.name.table, each.version, each.definition] for each in tables]
+    return json.dumps(told, ensure_ascii=False) if told else None
 
 
 def _columns(found: Sequence[tuple[int, _Event]]) -> tuple[Indexes, list[_Event]]:

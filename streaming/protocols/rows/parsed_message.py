@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from coordination.model import TableName
+from streaming.protocols.contract import Cells, ToldTable
 
-Cell = str | bytes | None
+Cell = str | bytes | None  # a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,22 @@ class Error:
 
     error_class: str
     message: str
+
+
+HANDLE_KEY_ONLY: Final = Error(
+    "handle-key-only",
+    "only the key of a large row was sent: set large-message-handle-option=claim-check in TiCDC, "
+    "or raise max-message-bytes",
+)
+
+
+def claimed(place: str) -> Error:
+    """A row that TiCDC has put into a file."""
+    return Error(
+        "claim-check",
+        f"the row is in claim-check storage, and its file was not read: {place} (it is looked for "
+        "by its name where claim-check-storage-uri says)",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +49,14 @@ class Shape:
     key_names: tuple[str, ...] | None
     only_old: tuple[str, ...] = ()
     has_bytes: frozenset[str] = frozenset()
+    cells: Cells = Cells.TEXT
+    version: int | None = None  # of the table's schema
 
     @property
     def unordered(self) -> object:
         """Equal where only the order of the columns differs: such rows share a block."""
         names = frozenset(self.columns), frozenset(self.only_old)
-        return *names, frozenset(self.wire_types), self.key_names, self.has_bytes
+        return *names, frozenset(self.wire_types), self.key_names, self.has_bytes, self.version
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +78,12 @@ class Ddl:
     commit_ts: int
     ddl_type: str
     query: str | None
+    tables: tuple[ToldTable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaEvent:
+    table: ToldTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +101,4 @@ class Bad:
     is_row: bool = False
 
 
-Event = ParsedRow | Ddl | WatermarkEvent | Bad
+Event = ParsedRow | Ddl | SchemaEvent | WatermarkEvent | Bad

@@ -17,7 +17,6 @@ from streaming.protocols.contract import (
     ERROR_MESSAGE,
     OLD,
     ROW_FIELDS,
-    Cells,
     Order,
     wire_metadata,
 )
@@ -209,7 +208,13 @@ def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool) -> pa.S
         fields.append(pa.field(OLD, _struct_type(old, _are_bytes(shape, old))))
     if has_errors:
         fields += [pa.field(ERROR_CLASS, pa.string()), pa.field(ERROR_MESSAGE, pa.string())]
-    metadata = wire_metadata(shape.wire_types, shape.key_names, order=Order.NET, cells=Cells.TEXT)
+    metadata = wire_metadata(
+        shape.wire_types,
+        shape.key_names,
+        order=Order.NET,
+        cells=shape.cells,
+        version=shape.version,
+    )
     return pa.schema(fields, metadata)
 
 

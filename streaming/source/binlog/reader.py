@@ -249,5 +249,5 @@ class BinlogReader:
             max_ts=max(stamps),
             first=min(columns[1]),
             last=max(columns[1]),
-            body=ipc(pa.table(columns, schema=DDL_BODY)),
+            body=ipc(pa.table([*columns, [None] * len(found)], schema=DDL_BODY)),
         )

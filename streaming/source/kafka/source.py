@@ -13,6 +13,7 @@ import pyarrow as pa
 from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import TidelakeError
 from streaming.protocols.decoders import decoder_of
+from streaming.source.claimed_rows import tell_of_cut_rows, with_claimed_rows
 from streaming.source.contract import (
     Identities,
     Kept,
@@ -141,6 +142,7 @@ class KafkaSource:
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:
         tell_of_strays(self, shape, begin)
+        tell_of_cut_rows(self._settings.large)
 
     def end_ts(self) -> None: ...
 
@@ -148,7 +150,8 @@ class KafkaSource:
         from streaming.source.kafka.spark_reader import SparkReader  # Spark is up by then
 
         decode = decoder_of(self._settings.protocol, start_ts=start_ts)
-        return SparkReader(spark, self._settings, decode, name=name)
+        whole = with_claimed_rows(decode, self._settings.large)
+        return SparkReader(spark, self._settings, whole, name=name)
 
 
 def topic_ids_of(identities: Identities) -> dict[str, str]:

@@ -18,6 +18,7 @@ from coordination.errors import ConfigError
 from coordination.model import Ts
 from streaming.protocols.contract import Kind
 from streaming.protocols.decoders import decoder_of
+from streaming.source.claimed_rows import tell_of_cut_rows, with_claimed_rows
 from streaming.source.contract import (
     RAW,
     Identities,
@@ -137,7 +138,8 @@ class RecordingSource:
     def place(self, part: str, position: int) -> str:
         return f"{self._settings.path} line {position + 1} ({part})"
 
-    def tell_of(self, shape: SourceShape, begin: Positions) -> None: ...
+    def tell_of(self, shape: SourceShape, begin: Positions) -> None:  # noqa: ARG002
+        tell_of_cut_rows(self._settings.large)
 
     def end_ts(self) -> Ts:
         """The least watermark of its parts, up to which it can be played. Raises ConfigError where
@@ -176,7 +178,8 @@ class RecordingSource:
         from streaming.source.recording.reader import RecordingReader  # Spark is up by then
 
         decode = decoder_of(self._settings.protocol, start_ts=start_ts)
-        return RecordingReader(spark, self._settings.path, decode, name=name)
+        whole = with_claimed_rows(decode, self._settings.large)
+        return RecordingReader(spark, self._settings.path, whole, name=name)
 
     def _strays(self, file: RecordingFile) -> frozenset[str]:
         """Partitions that TiCDC may not use: those beyond ``partition-num``."""

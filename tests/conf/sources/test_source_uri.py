@@ -147,7 +147,7 @@ def test_what_cannot_be_read_is_one_clear_line(uri: str, says: str):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS_NOT_BUILT)
 def test_other_protocols_are_not_built_yet(protocol: str):
-    with pytest.raises(SettingError, match="not built yet: use canal-json, open-protocol"):
+    with pytest.raises(SettingError, match="not built yet: use canal-json, open-protocol, simple"):
         parse_source_uri(f"kafka://h:1/t?protocol={protocol}")
 
 

@@ -8,13 +8,9 @@ import random
 import pyarrow as pa
 import pytest
 
+from sinks.types.casts.base64_texts import from_base64
 from streaming.protocols.json_text.strict_json import Malformed
-from streaming.protocols.open.encoded_cells import (
-    base64_bytes,
-    from_base64,
-    from_quoted,
-    quoted_bytes,
-)
+from streaming.protocols.open.encoded_cells import base64_bytes, from_quoted, quoted_bytes
 from tests.streaming.protocols.open.reading import quoted
 
 

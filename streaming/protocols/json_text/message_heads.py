@@ -1,9 +1,10 @@
-"""Messages by the bytes they begin with, up to their type: a hint which table they are of."""
+"""Messages by the bytes that they begin with: a hint which table they are of."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,18 +14,27 @@ import pyarrow.compute as pc
 from streaming.protocols.json_text.plain_text import some
 from streaming.protocols.json_text.quote_scanner import Indexes
 
-_TEXT: Final = r'"(?:[^"\\]|\\.)*"'
-_HEAD: Final = (
-    rf'\{{"id":0,"database":{_TEXT},"table":{_TEXT},'
-    rf'"pkNames":(?:null|\[(?:{_TEXT}(?:,{_TEXT})*)?\]),"isDdl":false,"type":"'
-)
-# Never going back: Python would keep a hundred bytes for each character that it could go back to.
-_PATTERN: Final = re.compile(_HEAD.replace(")*", ")*+").encode(), re.DOTALL)
+TEXT: Final = r'"(?:[^"\\]|\\.)*"'
 _MAX_GUESSES: Final = 8
 _FEW: Final = 0.1  # a guess that finds less than that is not worth another
 
 
-def by_head(values: pa.BinaryArray, positions: Indexes) -> tuple[dict[bytes, Indexes], Indexes]:
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """``head``: of the messages of one table, as RE2 has it. ``pattern``: the same for Python. It
+    never goes back: Python would keep a hundred bytes for each character to go back to."""
+
+    head: str
+    pattern: re.Pattern[bytes]
+
+    @staticmethod
+    def of(head: str) -> Heads:
+        return Heads(head, re.compile(head.replace(")*", ")*+").encode(), re.DOTALL))
+
+
+def by_head(
+    values: pa.BinaryArray, positions: Indexes, heads: Heads
+) -> tuple[dict[bytes, Indexes], Indexes]:
     """The messages at ``positions`` by their head, and the messages that begin in another way.
 
     Most chunks hold few tables: the head of the first message is looked for in all of them, and so
@@ -35,7 +45,7 @@ def by_head(values: pa.BinaryArray, positions: Indexes) -> tuple[dict[bytes, Ind
     for _ in range(_MAX_GUESSES):
         if not len(rest):
             break
-        head = _PATTERN.match(values[int(rest[0])].as_buffer())
+        head = heads.pattern.match(values[int(rest[0])].as_buffer())
         if head is None:
             break
         same = pc.starts_with(some(values, rest), head[0]).to_numpy(zero_copy_only=False)
@@ -45,7 +55,7 @@ def by_head(values: pa.BinaryArray, positions: Indexes) -> tuple[dict[bytes, Ind
         if not enough:
             break
     others: list[Indexes] = []
-    for found, where in _searched(values, rest):
+    for found, where in _searched(values, rest, heads.head):
         if found is None:
             others.append(where)
         else:
@@ -55,10 +65,12 @@ def by_head(values: pa.BinaryArray, positions: Indexes) -> tuple[dict[bytes, Ind
     return groups, np.concatenate(others) if others else rest[:0]
 
 
-def _searched(values: pa.BinaryArray, rest: Indexes) -> Iterator[tuple[bytes | None, Indexes]]:
+def _searched(
+    values: pa.BinaryArray, rest: Indexes, pattern: str
+) -> Iterator[tuple[bytes | None, Indexes]]:
     if not len(rest):
         return
-    heads = pc.extract_regex(some(values, rest), f"^(?s:(?P<head>{_HEAD}))").field("head")
+    heads = pc.extract_regex(some(values, rest), f"^(?s:(?P<head>{pattern}))").field("head")
     coded = heads.dictionary_encode(null_encoding="encode")
     codes = coded.indices.to_numpy()
     order = np.argsort(codes, kind="stable")

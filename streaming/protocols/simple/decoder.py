@@ -1,0 +1,118 @@
+"""simple, in JSON, decoded in Arrow: messages in, blocks out.
+
+A row tells the version of its table's schema, and no types: BOOTSTRAP and DDL messages tell the
+schema, and become blocks or parts of blocks. So a decoder needs none: cells stay texts, and whoever
+knows the schema casts them (``contract.Cells.ENCODED``).
+
+DDLs, watermarks and BOOTSTRAPs come in every partition of a topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordination.model import TSO_LOGICAL_BITS, TableName
+from streaming.protocols.clocks import latest_ts
+from streaming.protocols.contract import Block, Messages, Wanted
+from streaming.protocols.json_text.message_heads import TEXT, Heads, by_head
+from streaming.protocols.json_text.plain_text import are_plain, some
+from streaming.protocols.json_text.quote_scanner import Indexes, Text
+from streaming.protocols.json_text.strict_json import Malformed, parse
+from streaming.protocols.rows.blocks import Collector, key_of
+from streaming.protocols.simple.row_template import HeadWalk, Template
+from streaming.protocols.simple.strict_parser import read
+
+_HEADS: Final = Heads.of(rf'\{{"version":1,"database":{TEXT},"table":{TEXT},"tableID":')
+_START: Final = b'{"version":1,"database":"'
+FEW: Final = 48  # so many are read sooner one by one
+PART_BYTES: Final = 4 << 20  # of messages that are read at once: larger ones leave the caches
+_MAX_TEMPLATES: Final = 16
+_MAX_SAMPLES: Final = 16
+
+
+def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator[Block]:
+    """As `canal_json.decoder.decode`."""
+    if not len(messages):
+        return iter(())
+    believed_ts = max(messages.latest_ts, latest_ts(start_ts >> TSO_LOGICAL_BITS))
+    values = messages.values
+    if not pa.types.is_binary(values.type):
+        values = values.cast(pa.binary())
+    messages = replace(messages, values=values, latest_ts=believed_ts)
+    collector = Collector(messages, wanted)
+    begins = pc.fill_null(pc.starts_with(values, _START), False)
+    likely = are_plain(values, begins.to_numpy(zero_copy_only=False))
+    groups, others = by_head(values, np.flatnonzero(likely), _HEADS)
+    single = [np.flatnonzero(~likely), others]
+    for head, positions in groups.items():
+        single.append(_read_group(values, head, positions, collector))
+    at = np.sort(np.concatenate(single))
+    each = (read(value.as_py()) for value in some(values, at))
+    collector.keep_each(at, each)
+    return collector.blocks()
+
+
+def _read_group(
+    values: pa.BinaryArray, head: bytes, positions: Indexes, collector: Collector
+) -> Indexes:
+    """Reads the plain messages; returns the positions of the rest."""
+    try:
+        fields = parse(head + b"0}")
+    except Malformed:
+        return positions
+    name = TableName(fields["database"], fields["table"])
+    if not name.table:
+        return positions
+    if name not in collector.wanted:
+        return _count(values, head, name, positions, collector)
+    rest = positions
+    skipped: list[Indexes] = []
+    for _ in range(_MAX_TEMPLATES):
+        if len(rest) < FEW:
+            break
+        template, samples = _template(values, rest, head)
+        skipped.append(rest[:samples])
+        rest = rest[samples:]
+        if template is None:
+            break
+        key = key_of(template.shape, collector.wanted[name])
+        is_left = np.ones(len(rest), np.bool_)
+        size = max(FEW, len(values) * PART_BYTES // max(1, values.nbytes))
+        for first in range(0, len(rest), size):
+            part = rest[first : first + size]
+            rows, plain = template.read(some(values, part), part, key)
+            if len(plain):
+                collector.take(name, template.shape, rows)
+            is_left[first + plain] = False
+        if is_left[0]:
+            skipped.append(rest[:1])
+            is_left[0] = False
+        rest = rest[is_left]
+    return np.concatenate([*skipped, rest])
+
+
+def _count(
+    values: pa.BinaryArray, head: bytes, name: TableName, positions: Indexes, collector: Collector
+) -> Indexes:
+    quotes = head.count(b'"') - head.count(b'\\"')
+    walk = HeadWalk(Text.of(some(values, positions)), head, quotes)
+    _, commit_ts = walk.op_and_ts()
+    walk.is_right &= walk.at < walk.text.ends
+    if walk.is_right.any():
+        collector.count(name, positions[walk.is_right], commit_ts[walk.is_right])
+    return positions[~walk.is_right]
+
+
+def _template(values: pa.BinaryArray, rest: Indexes, head: bytes) -> tuple[Template | None, int]:
+    """The template of the first plain message, and the number of messages before it."""
+    for samples, position in enumerate(rest[:_MAX_SAMPLES].tolist()):
+        template = Template.of(values[position].as_py(), head)
+        if template is not None:
+            return template, samples
+    return None, 0

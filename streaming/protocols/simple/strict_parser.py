@@ -1,0 +1,191 @@
+"""One message of simple by Python's own JSON parser: the meaning of any message, however rare.
+
+Slow and strict, as `canal_json/strict_parser.py`. ``row_template.py`` reads the plain rows of a
+table many at a time and hands over the others; a row that it takes must mean the same here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+from zoneinfo import ZoneInfoNotFoundError
+
+from coordination.model import TableName
+from sinks.types.casts.encoded_cells import UNNAMED_ZONE
+from sinks.types.time_zones import zone_of
+from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE, Cells
+from streaming.protocols.json_text.strict_json import (
+    Malformed,
+    Number,
+    Repeating,
+    as_object,
+    as_text,
+    member_boolean,
+    member_integer,
+    parse,
+)
+from streaming.protocols.rows.parsed_message import (
+    HANDLE_KEY_ONLY,
+    Bad,
+    Ddl,
+    Error,
+    Event,
+    ParsedRow,
+    SchemaEvent,
+    Shape,
+    WatermarkEvent,
+    claimed,
+)
+from streaming.protocols.simple.told_schema import told_table
+
+OPS: Final = {"DELETE": OP_DELETE, "INSERT": OP_INSERT, "UPDATE": OP_UPDATE}
+_DDL_TYPES: Final = frozenset(
+    ("CREATE", "RENAME", "CINDEX", "DINDEX", "ERASE", "TRUNCATE", "ALTER", "QUERY")
+)
+_READ: Final = frozenset(
+    (
+        *("database", "table", "type", "sql", "commitTs", "schemaVersion", "data", "old"),
+        *("claimCheckLocation", "handleKeyOnly", "tableSchema", "preTableSchema"),
+    )
+)
+_LOCATED: Final = frozenset(("location", "value"))
+_PLAIN: Final = re.compile(r'[^"\\\x00-\x1f]*')
+_EMPTY: Final = Error("empty", "the message has no value")
+_MALFORMED: Final = Error("malformed", "not a message of simple")
+_NO_COMMIT_TS: Final = Error("no-commit-ts", "no commitTs above zero")
+
+
+def read(value: bytes | None) -> Event:
+    if value is None:
+        return Bad(NO_TABLE, _EMPTY)
+    try:
+        fields = parse(value)
+    except Malformed:
+        return Bad(NO_TABLE, _MALFORMED)
+    try:
+        return event(fields)
+    except Malformed:
+        return Bad(_name_in(fields), _MALFORMED, is_row=_is_row(fields))
+
+
+def event(fields: Mapping[str, Any]) -> Event:
+    """The meaning of an object. Raises ``Malformed``."""
+    if isinstance(fields, Repeating) and fields.twice & _READ:
+        raise Malformed
+    kind = fields.get("type")
+    if type(kind) is not str:
+        raise Malformed
+    ts = member_integer(fields, "commitTs")
+    if kind == "BOOTSTRAP":
+        return SchemaEvent(told_table(fields.get("tableSchema")))
+    op = OPS.get(kind)
+    if op is None and kind != "WATERMARK" and kind not in _DDL_TYPES:
+        return Bad(NO_TABLE, Error("unknown-type", f"unknown message type {kind}"))
+    if ts is None or ts <= 0:  # at or below every checkpoint: it would vanish
+        return Bad(_name_in(fields), _NO_COMMIT_TS, is_row=op is not None)
+    if kind == "WATERMARK":
+        return WatermarkEvent(ts)
+    if op is None:
+        return _ddl(fields, kind, ts)
+    return _row(fields, op, ts)
+
+
+def _ddl(fields: Mapping[str, Any], kind: str, ts: int) -> Ddl:
+    told = [
+        told_table(fields[each])
+        for each in ("tableSchema", "preTableSchema")
+        if fields.get(each) is not None
+    ]
+    name = told[0].name if told else NO_TABLE
+    return Ddl(name, ts, kind, as_text(fields.get("sql")), tuple(told))
+
+
+def _row(fields: Mapping[str, Any], op: int, ts: int) -> ParsedRow:
+    name = TableName(_text(fields, "database"), _text(fields, "table"))
+    version = member_integer(fields, "schemaVersion")
+    new, old = (_cells(fields.get(each)) for each in ("data", "old"))
+    values = old if op == OP_DELETE else new
+    if values is None or not values or version is None or not name.table:
+        raise Malformed
+    only_old: tuple[str, ...] = ()
+    if op == OP_UPDATE and old is not None:
+        only_old = tuple(each for each in old if each not in values)
+    return ParsedRow(
+        name=name,
+        op=op,
+        commit_ts=ts,
+        shape=_shape(tuple(values), only_old, version),
+        values=tuple(values.values()),
+        old=old if op == OP_UPDATE else None,
+        error=None if op == OP_DELETE else _reduced(fields),
+    )
+
+
+@lru_cache(maxsize=256)
+def _shape(columns: tuple[str, ...], only_old: tuple[str, ...], version: int) -> Shape:
+    """One object for many rows."""
+    return Shape(columns, (), None, only_old, cells=Cells.ENCODED, version=version)
+
+
+def _cells(found: Any) -> Mapping[str, str | None] | None:
+    if found is None:
+        return None
+    if isinstance(found, Repeating):
+        raise Malformed
+    return {name: cell_of(value) for name, value in as_object(found).items()}
+
+
+def cell_of(value: Any) -> str | None:
+    """Raises Malformed."""
+    if value is None or type(value) is str:
+        return value
+    if isinstance(value, Number | bool):
+        return as_text(value)
+    if type(value) is not dict or value.keys() != _LOCATED:
+        raise Malformed
+    zone, text = value["location"], value["value"]
+    if type(zone) is not str or type(text) is not str:
+        raise Malformed
+    if not _is_zone(zone) or _PLAIN.fullmatch(text) is None:
+        raise Malformed
+    return f'{{"location":"{zone}","value":"{text}"}}'
+
+
+@lru_cache(maxsize=64)
+def _is_zone(name: str) -> bool:
+    if name in ("", UNNAMED_ZONE):
+        return bool(name)
+    try:
+        zone_of(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return _PLAIN.fullmatch(name) is not None
+
+
+def _reduced(fields: Mapping[str, Any]) -> Error | None:
+    """Rows that were cut to their key because they were too large."""
+    is_cut = member_boolean(fields, "handleKeyOnly")
+    place = as_text(fields.get("claimCheckLocation"))
+    if place is not None:
+        return claimed(place)
+    return HANDLE_KEY_ONLY if is_cut else None
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if type(value) is not str:
+        raise Malformed
+    return value
+
+
+def _name_in(fields: Mapping[str, Any]) -> TableName:
+    schema, table = fields.get("database"), fields.get("table")
+    return TableName(schema, table) if type(schema) is str and type(table) is str else NO_TABLE
+
+
+def _is_row(fields: Mapping[str, Any]) -> bool:
+    if isinstance(fields, Repeating) and fields.twice & _READ:
+        return False
+    return fields.get("type") in OPS if type(fields.get("type")) is str else False
