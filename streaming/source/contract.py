@@ -79,10 +79,10 @@ class SourceClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """How long the source keeps the oldest needed message. ``concern``: a sentence if that time is
-    short, with the way out."""
+    """How long the source keeps the oldest needed message; ``left_s``: None: for ever, or not
+    known. ``concern``: a sentence if that time is short, or may be, with the way out."""
 
-    left_s: float
+    left_s: float | None
     concern: str | None
 
 

@@ -3,26 +3,32 @@
 A server deletes a file when it is older than ``binlog_expire_logs_seconds`` (or
 ``expire_logs_days``). A file's age counts from when the server went on to the next one, so it never
 deletes the one that it writes. ``max_binlog_total_size`` of MariaDB is not looked at.
+
+The file with an XA PREPARE is needed until its transaction ends, wherever reading stands.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from conf.sources.binlog_uri import BinlogSettings
+from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, tso_time
 from streaming.protocols.clocks import AHEAD_MS
 from streaming.source.binlog.database import Database
+from streaming.source.binlog.format.control.xa import Xid
 from streaming.source.binlog.log_tail import event_bytes
 from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition
-from streaming.source.contract import Kept, SourceLost
+from streaming.source.contract import Kept, SourceAway, SourceLost
 
 WARN_BELOW: Final = 0.5  # a part of the time
 _SECONDS: Final = "binlog_expire_logs_seconds"
 _DAYS: Final = "expire_logs_days"
 _PURGES: Final = "binlog_expire_logs_auto_purge"  # MySQL's
 _DAY_S: Final = 86_400
+PREPARED_LONG_S: Final = 600.0
+_NAMED: Final = 3  # transactions in a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +71,42 @@ def kept(settings: BinlogSettings, database: Database, at: BinlogPosition) -> Ke
     next_s = begun_s(settings, database, at.number + 1)
     name = database.name_of(int(at)).partition(" ")[0]
     return expiry.kept(name, float(now_s) - next_s)
+
+
+@dataclass(slots=True)
+class PreparedWatch:
+    """XA transactions that nobody ends. A server does not say since when they are prepared."""
+
+    _since_s: dict[Xid, float] = field(default_factory=dict)
+
+    def concern(self, database: Database, now_s: float) -> str | None:
+        """A sentence about those that have been prepared for long, as far as this object has seen.
+        Blocks; raises SourceAway. Without the right to ask (MySQL's XA_RECOVER_ADMIN) there is
+        none."""
+        try:
+            rows = database.ask("XA RECOVER")
+        except SourceAway:
+            raise
+        except TidelakeError:
+            return None
+        found = [_xid(*row) for row in rows]
+        self._since_s = {xid: self._since_s.get(xid, now_s) for xid in found}
+        long = [xid for xid, at_s in self._since_s.items() if now_s - at_s >= PREPARED_LONG_S]
+        if not long:
+            return None
+        names = "; ".join(map(str, sorted(long, key=str)[:_NAMED]))
+        more = f"; and {len(long) - _NAMED} more" if len(long) > _NAMED else ""
+        return (
+            f"XA transactions are prepared, and have not ended for {PREPARED_LONG_S / 60:g} "
+            f"minutes: {names}{more}. Until then their rows are in no target, and the server must "
+            "keep its binlog from their XA PREPARE on. If no application will end one, let XA "
+            "COMMIT or XA ROLLBACK do it, with this name"
+        )
+
+
+def _xid(format_id: int, gtrid: int, bqual: int, data: bytes | str) -> Xid:
+    raw = data if isinstance(data, bytes) else data.encode()
+    return Xid(int(format_id), raw[:gtrid], raw[gtrid : gtrid + bqual])
 
 
 def refuse_a_hole(

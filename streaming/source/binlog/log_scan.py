@@ -1,25 +1,37 @@
-"""A stretch of the log, read without its rows: which commit-ts its positions have, and its DDLs."""
+"""Readings beside the stream's own: a stretch without its rows, and what was prepared earlier.
+
+scan ─────► which commit-ts its positions have, and its DDLs
+XaLog ────► the rows of an XA transaction that is committed now, from wherever its PREPARE is
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
 
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.model import Ts
 from sinks.ddl.effects import Effect
 from sinks.ddl.statements import read_ddl
 from streaming.source.binlog.database import Database
+from streaming.source.binlog.format.blocks import Slice
 from streaming.source.binlog.format.control.statements import query
+from streaming.source.binlog.format.control.xa import Xid
 from streaming.source.binlog.format.events import event_at
-from streaming.source.binlog.log_tail import LogTail
+from streaming.source.binlog.log_tail import LogTail, Stretch
+from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition, file_number
 from streaming.source.binlog.statement_effect import ddl_of
 from streaming.source.binlog.walk.commit_clock import Pin
 from streaming.source.binlog.walk.log_walk import Walked
+from streaming.source.binlog.walk.prepared import KeptRows, Prepared, PreparedAt, XaEnd, XaRows
+from streaming.source.contract import SourceLost
 
 STRETCH_BYTES: Final = 16 << 20
+LEAST_BYTES: Final = 1 << 20  # that are worth a connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +77,15 @@ def scan(
 def _last_before(walked: Walked, wanted: list[int]) -> Iterable[tuple[int, int]]:
     stamps = dict(zip(walked.position.tolist(), walked.commit_ts.tolist(), strict=True))
     stamps |= {position: ts for _, position, ts in walked.statements}
+    stamps |= {each.position: each.commit_ts for each in _commits(walked)}
     places = sorted(stamps)
     for at in wanted:
         if count := bisect_left(places, at):
             yield at, stamps[places[count - 1]]
+
+
+def _commits(walked: Walked) -> Iterable[XaEnd]:
+    return (each for each in walked.xa if isinstance(each, XaEnd) and each.commit_ts)
 
 
 def _ddls(data: bytes, walked: Walked, database: Database) -> Iterable[DdlAt]:
@@ -78,3 +95,107 @@ def _ddls(data: bytes, walked: Walked, database: Database) -> Iterable[DdlAt]:
         ddl = ddl_of(told, is_mariadb=facts.is_mariadb, lower_names=facts.lower_names)
         if ddl is not None:
             yield DdlAt(position=position, effects=read_ddl(ddl.text, ddl.kind, "", "").effects)
+
+
+class XaLog:
+    """The XA transactions that are prepared where a reading stands. Those that were prepared before
+    it began are looked for in the log, backwards. For one thread, except for ``cancel``."""
+
+    def __init__(self, settings: BinlogSettings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+        self._prepared = Prepared()
+        self._tail: LogTail | None = None
+
+    def begin_at(self, position: int) -> None:
+        """The reading begins there, between two transactions."""
+        self._prepared = Prepared(since=position)
+
+    def cancel(self) -> None:
+        tail = self._tail
+        if tail is not None:
+            tail.cancel()
+
+    def committed(
+        self, stretch: Stretch, pins: Sequence[Pin], *, first: int, above_ts: int
+    ) -> Iterator[Slice]:
+        """The rows that are committed in this stretch, from the position ``first`` on and above
+        ``above_ts``. ``pins``: between two transactions each. Blocks; raises SourceLost if a
+        PREPARE is not there any more, and what a reading raises."""
+        for seen in stretch.walked.xa:
+            found = self._prepared.take(stretch.data, seen)
+            if isinstance(seen, XaEnd) and seen.commit_ts > above_ts and seen.position >= first:
+                found = found or self._sought(seen, pins)
+                yield from self._rows(seen, found)
+
+    def _rows(self, end: XaEnd, found: PreparedAt) -> Iterator[Slice]:
+        if found.rows is not None:
+            yield self._slice(found.rows, end.commit_ts)
+            return
+        for stretch in self._stretches(found.begin, end.position + 1):
+            for seen in stretch.walked.xa:
+                if isinstance(seen, XaRows) and seen.begin == found.begin:
+                    rows = KeptRows(
+                        data=stretch.data,
+                        at=seen.at,
+                        position=seen.position,
+                        checksum=seen.checksum,
+                    )
+                    yield self._slice(rows, end.commit_ts, seen.maps)
+                    if seen.xid is not None:
+                        return
+
+    def _slice(self, rows: KeptRows, commit_ts: int, maps: tuple[bytes, ...] = ()) -> Slice:
+        facts = self._database.facts()
+        return Slice(
+            data=rows.data,
+            at=rows.at,
+            position=rows.position,
+            commit_ts=np.full(len(rows.at), commit_ts, np.int64),
+            maps=maps,
+            checksum=rows.checksum,
+            is_mariadb=facts.is_mariadb,
+            charsets=facts.charsets,
+        )
+
+    def _sought(self, end: XaEnd, pins: Sequence[Pin]) -> PreparedAt:
+        for begin in self._earlier_places(pins):
+            earlier = Prepared(since=begin)
+            for stretch in self._stretches(begin, self._prepared.since):
+                for seen in stretch.walked.xa:
+                    earlier.take(stretch.data, seen)
+            found = earlier.find(end.xid)
+            self._prepared.add_earlier(earlier)
+            if found is not None:
+                return found
+        raise SourceLost(_prepare_is_gone(end.xid, self._database.name_of(end.position)))
+
+    def _earlier_places(self, pins: Sequence[Pin]) -> Iterator[int]:
+        """Places between two transactions, from the reading's beginning backwards."""
+        files = {
+            int(BinlogPosition(file_number(name), FIRST_OFFSET))
+            for name, _ in self._database.files()
+        }
+        for place in sorted({*files, *(pin.position for pin in pins)}, reverse=True):
+            distance = self._prepared.since - place
+            if distance > 0 and (place in files or distance >= LEAST_BYTES):
+                yield place
+
+    def _stretches(self, begin: int, end: int) -> Iterator[Stretch]:
+        """The log between two positions. Its numbers do not count."""
+        tail = self._tail = LogTail(self._settings, self._database.facts(), Pin(begin, 0))
+        try:
+            while (stretch := tail.next(end, (), STRETCH_BYTES)) is not None:
+                yield stretch
+        finally:
+            self._tail = None
+            tail.close()
+
+
+def _prepare_is_gone(xid: Xid, where: str) -> str:
+    return (
+        f"the binlog has at {where} XA COMMIT {xid}, and its XA PREPARE, with the rows, is in no "
+        "file that the server still has: it was deleted before its transaction ended, or its "
+        "session had sql_log_bin = 0. Let the server keep its binlog for longer "
+        "(binlog_expire_logs_seconds), and copy the tables anew into another warehouse"
+    )

@@ -111,7 +111,7 @@ class LogTail:
         until_s = time.monotonic() + STUCK_S
         try:
             self._look()
-            while int(self._seen) < end and len(self._buffer) < most_bytes:
+            while not self._at or (int(self._seen) < end and len(self._buffer) < most_bytes):
                 before = self._seen
                 self._dump.receive(self._buffer)
                 self._look()

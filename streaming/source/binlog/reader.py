@@ -20,6 +20,7 @@ from streaming.source.binlog.format.events import event_at
 from streaming.source.binlog.format.faults import BadEvent, Refused
 from streaming.source.binlog.format.type_codes import EventType
 from streaming.source.binlog.limits import BinlogLimits
+from streaming.source.binlog.log_scan import XaLog
 from streaming.source.binlog.log_tail import LogTail, Stretch
 from streaming.source.binlog.slice_task import SliceTask
 from streaming.source.binlog.statement_effect import ddl_of
@@ -61,6 +62,7 @@ class BinlogReader:
         self._start_ts = start_ts
         self._tail: LogTail | None = None
         self._pins: list[Pin] = []  # of the tail, since the last end of a whole transaction
+        self._xa = XaLog(settings, database)
         self._job = BlockJob(spark, name=name, source="the binlog")
 
     def close(self) -> None:
@@ -74,6 +76,7 @@ class BinlogReader:
 
     def cancel(self) -> None:
         self._job.cancel()
+        self._xa.cancel()
         tail = self._tail
         if tail is not None:
             tail.cancel()
@@ -125,6 +128,13 @@ class BinlogReader:
             size += len(stretch.data)
             seen += len(walked.at) + len(walked.statements)
             slices += self._slices(stretch, first)
+            for each in self._xa.committed(
+                stretch, limits.numbering, first=first, above_ts=self._start_ts
+            ):
+                slices.append(each)
+                if sum(len(slice_.data) for slice_ in slices) >= READ_BYTES:  # a large transaction
+                    yield from self._decoded(slices, wanted)
+                    slices = []
             yield from self._ddls(stretch, first)
             self._tell_of_rolled_back(walked)
         yield from self._decoded(slices, wanted)
@@ -152,13 +162,14 @@ class BinlogReader:
         )
 
     def _tail_at(self, first: int, limits: BinlogLimits) -> LogTail:
-        """The tail that stands at this position; or a new one, before it."""
+        """The tail that stands at this position; or a new one, before it. The rows of an XA
+        transaction may be from before the first reading: it began at the first pin."""
         if self._tail is not None:
             if self._tail.place.position == first:
                 return self._tail
             self._end_tail()
-        pin = pin_at(limits.numbering, first)
-        assert pin is not None, "numbering begins at or before every position that is read"
+        pin = pin_at(limits.numbering, first) or limits.numbering[0]
+        self._xa.begin_at(pin.position)
         facts = self._database.facts()
         self._tail = LogTail(self._settings, facts, pin)
         return self._tail

@@ -15,7 +15,7 @@ import pyarrow as pa
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.model import TSO_LOGICAL_BITS, Ts
 from streaming.source.binlog.database import Database
-from streaming.source.binlog.kept_files import kept, refuse_a_hole
+from streaming.source.binlog.kept_files import PreparedWatch, kept, refuse_a_hole
 from streaming.source.binlog.limits import BinlogLimits
 from streaming.source.binlog.log_tail import event_bytes
 from streaming.source.binlog.position import BinlogPosition, file_number
@@ -57,6 +57,7 @@ class BinlogSource:
         self._sizes: dict[int, int] = {}  # bytes of a binlog file, by its number
         self._looked = 0, 0.0  # the log's end, and the time just before it was asked for
         self._read_to = 0
+        self._prepared = PreparedWatch()
         self._proposed_ms = 0.0  # of the last proposal of an idle log
 
     def close(self) -> None:
@@ -178,7 +179,12 @@ class BinlogSource:
     def kept(self, positions: Positions) -> Kept | None:
         if PART not in positions:
             return None
-        return kept(self._settings, self._database, BinlogPosition.of(positions[PART]))
+        found = kept(self._settings, self._database, BinlogPosition.of(positions[PART]))
+        prepared = self._prepared.concern(self._database, time.monotonic())
+        if prepared is None:
+            return found
+        concern = f"{found.concern}. {prepared}" if found and found.concern else prepared
+        return Kept(left_s=found.left_s if found else None, concern=concern)
 
     def raw(self, places: Places, identities: Identities) -> Iterator[pa.Table]:
         self.check_identities(identities, self.shape())

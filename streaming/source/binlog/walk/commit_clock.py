@@ -104,7 +104,8 @@ def pin_at(pins: Sequence[Pin], position: int) -> Pin | None:
 def with_pins(pins: Sequence[Pin], more: Sequence[Pin]) -> tuple[Pin, ...]:
     """Both, by position; of one position what both say. There are no more than `MOST_PINS`, and
     twice as many needed ones: they lie closer the nearer they are to the last one, so that a
-    reading that begins between two of them has little to pass over."""
+    reading that begins between two of them has little to pass over. The first one stays: reading
+    began there."""
     by_position: dict[int, Pin] = {}
     for pin in (*pins, *more):
         known = by_position.get(pin.position, pin)
@@ -116,7 +117,7 @@ def with_pins(pins: Sequence[Pin], more: Sequence[Pin]) -> tuple[Pin, ...]:
             max(known.made_s, pin.made_s),
         )
     kept = sorted(by_position.values())
-    needed = [pin for pin in kept if pin.is_needed]
+    needed = [pin for pin in kept[1:] if pin.is_needed]
     for pin in needed[: -2 * MOST_PINS]:  # so old that no reading begins before them
         kept.remove(pin)
     while sum(not pin.is_needed for pin in kept) > MOST_PINS:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from coordination.model import Ts
 from streaming.source.binlog.format.control.files import format_description
@@ -53,6 +52,7 @@ from streaming.source.binlog.walk.commit_clock import (
     pin_at,
 )
 from streaming.source.binlog.walk.event_places import places
+from streaming.source.binlog.walk.prepared import Mask, XaEnd, XaRows, xa_of
 
 _OF_ROWS: Final = (
     *(EventType.TABLE_MAP, EventType.TRANSACTION_PAYLOAD, EventType.PARTIAL_UPDATE_ROWS),
@@ -87,7 +87,8 @@ class Damaged(BadEvent):
 class LogPlace:
     """Where the walk goes on. ``after_ts``: the commit-ts of the last transaction; ``open_ts``: of
     the one that is begun, 0 for none, with the TABLE_MAPs that hold in it; ``is_unbelieved``: its
-    own time is not believed. ``checksum``: whether events end in a CRC32; None: the file's head
+    own time is not believed; ``xa_begin``: if it is an XA transaction, the position of its GTID.
+    ``checksum``: whether events end in a CRC32; None: the file's head
     comes first, and says so, and ``made_s``: when the file was begun."""
 
     number: int
@@ -95,6 +96,7 @@ class LogPlace:
     after_ts: int
     open_ts: int = 0
     is_unbelieved: bool = False
+    xa_begin: int = 0
     maps: tuple[bytes, ...] = ()
     checksum: bool | None = None
     made_s: int = 0
@@ -107,13 +109,15 @@ class LogPlace:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Walked:
     """The first ``count`` events. ``at``, ``position`` and ``commit_ts`` are of those that are
-    about rows; ``statements``: where each stands, with its position and commit-ts. ``maps``:
-    TABLE_MAPs that hold where the first begins."""
+    about rows; ``xa``: rows that count later, and what ends them, in their order. ``statements``:
+    where each stands, with its position and commit-ts. ``maps``: TABLE_MAPs that hold where the
+    first begins."""
 
     count: int
     at: Offsets
     position: Numbers
     commit_ts: Numbers
+    xa: list[XaRows | XaEnd]
     statements: list[tuple[int, int, int]]
     maps: tuple[bytes, ...]
     checksum: bool
@@ -146,13 +150,14 @@ def walk(
     if place.checksum:
         _check_control(data, events, position)
     groups = transactions(events, is_inside=bool(place.open_ts))
-    _refuse_prepared(groups, position)
     _refuse_incidents(events, position)
     is_torn = _torn(groups, events, is_last=is_torn_file or is_file_end)
-    if is_torn[:1].any() and place.open_ts:
+    if is_torn[:1].any() and place.open_ts and not place.xa_begin:
         raise Refused(_TORN)
     is_open = groups.open < len(events) and not is_torn[groups.open]
     stop = int(np.searchsorted(position[:-1], end))
+    # The event behind a GTID says whether it begins a statement, or an XA transaction.
+    may_cut = may_cut and groups.open < len(events) - 1
     count = min(stop, groups.open if is_open and not may_cut else len(events))
     own_ms, gtids = _own_times(data, events, count)
     own_ms[is_torn[gtids]] = 0
@@ -161,13 +166,29 @@ def walk(
     commit_ts = np.append(stamps.commit_ts, place.open_ts)[nth]  # -1: the open one
     last_ts = int(stamps.commit_ts[-1]) if len(gtids) else place.after_ts
     last_pin = pin_at(pins, int(position[count])) or Pin(0, 0)  # of an idle log, say
-    rows = _rows(groups, events, ~is_torn[:count])
+    is_row = _is_row(groups, events, ~is_torn[:count])
+    xa, is_xa, xa_begin = xa_of(
+        data,
+        events,
+        groups,
+        position=position,
+        commit_ts=commit_ts,
+        is_row=is_row,
+        is_open=is_open,
+        continued=place.xa_begin,
+        maps=place.maps,
+        checksum=bool(place.checksum),
+    )
+    rows = np.flatnonzero(is_row & ~is_xa)
     open_ts = int(commit_ts[-1]) if is_open and count > groups.open else 0
+    if not count:  # the one that is begun still is
+        open_ts, xa_begin = place.open_ts, place.xa_begin
     return Walked(
         count=first + count,
         at=events.at[rows],
         position=position[rows],
         commit_ts=commit_ts[rows],
+        xa=xa,
         statements=[
             (int(events.at[each]), int(position[each]), int(commit_ts[each]) - is_before_rows)
             for each, is_before_rows in _statements(groups, count)
@@ -184,6 +205,7 @@ def walk(
             offset=int(offset[count]),
             after_ts=max(last_ts, last_pin.floor_ts),
             open_ts=open_ts,
+            xa_begin=xa_begin,
             is_unbelieved=bool(open_ts) and _is_open_unbelieved(place, stamps, len(gtids)),
             maps=_maps(events, count, place.maps) if open_ts else (),
             checksum=None if is_file_end and count == len(events) else place.checksum,
@@ -205,12 +227,12 @@ def _statements(groups: Transactions, count: int) -> list[tuple[int, bool]]:
     return list(zip(found.tolist(), is_before_rows.tolist(), strict=True))
 
 
-def _rows(groups: Transactions, events: Events, counts: npt.NDArray[np.bool_]) -> Offsets:
-    """The events about rows among the first ones, which count, where they were committed."""
-    is_row = np.isin(events.kind[: len(counts)], _OF_ROWS) & counts
+def _is_row(groups: Transactions, events: Events, counts: Mask) -> Mask:
+    """Which of the first events are about rows that count where they were committed."""
+    is_row: Mask = np.isin(events.kind[: len(counts)], _OF_ROWS) & counts
     for group in np.flatnonzero(groups.kind == GroupKind.ROLLED_BACK).tolist():
         is_row[groups.first[group] : groups.last[group] + 1] = False
-    return np.flatnonzero(is_row)
+    return is_row
 
 
 def _events(data: bytes, at: Offsets, place: LogPlace) -> tuple[int, LogPlace, Events, bool]:
@@ -260,16 +282,6 @@ def _checksum_changes(data: bytes, events: Events, checksum: bool) -> int | None
     return None
 
 
-def _refuse_prepared(groups: Transactions, position: Numbers) -> None:
-    kinds = (GroupKind.XA_PREPARED, GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK)
-    if len(found := groups.first[np.isin(groups.kind, kinds)]):
-        raise RefusedAt(
-            "an XA transaction, which is not read yet: let applications use plain transactions, "
-            "and begin behind it",
-            int(position[found[0]]),
-        )
-
-
 def _refuse_incidents(events: Events, position: Numbers) -> None:
     found = np.flatnonzero(events.kind == EventType.INCIDENT)
     if len(found):
@@ -280,7 +292,7 @@ def _refuse_incidents(events: Events, position: Numbers) -> None:
         )
 
 
-def _torn(groups: Transactions, events: Events, *, is_last: bool) -> npt.NDArray[np.bool_]:
+def _torn(groups: Transactions, events: Events, *, is_last: bool) -> Mask:
     """Events of transactions that do not end, though the log goes on behind them: the server was
     killed while it wrote them, and has rolled them back. ``is_last``: behind these events the next
     file begins."""
@@ -288,7 +300,7 @@ def _torn(groups: Transactions, events: Events, *, is_last: bool) -> npt.NDArray
     depth = np.zeros(len(events) + 1, np.int64)
     np.add.at(depth, groups.first, 1)
     np.add.at(depth, groups.last + 1, -1)
-    is_torn: npt.NDArray[np.bool_] = np.cumsum(depth[:-1]) == 0
+    is_torn: Mask = np.cumsum(depth[:-1]) == 0
     if not (is_last or (kind[groups.open :] == EventType.FORMAT_DESCRIPTION).any()):
         is_torn[groups.open :] = False
     return is_torn

@@ -62,6 +62,7 @@ def test_the_file_that_is_written_stays_and_an_older_one_has_its_time(
     assert source.kept(ends) is None
     found = source.kept(begins)
     assert found is not None
+    assert found.left_s is not None
     assert 7_100 < found.left_s <= 7_200
     server.execute("SET GLOBAL binlog_expire_logs_seconds = 0")
     assert source.kept(begins) is None

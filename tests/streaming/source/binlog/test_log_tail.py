@@ -9,6 +9,7 @@ import pytest
 
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import ConfigError
+from streaming.source.binlog import dump, log_tail
 from streaming.source.binlog.database import Database
 from streaming.source.binlog.log_tail import LogTail, event_bytes
 from streaming.source.binlog.position import BinlogPosition
@@ -197,3 +198,23 @@ def test_foreign_keys_that_change_rows_are_named(log: Log) -> None:
     assert log.database.cascades() == ["shop.child"]
     log.server.execute("DROP TABLE shop.child", "DROP TABLE shop.parent")
     assert log.database.cascades() == []
+
+
+def test_a_large_transaction_keeps_its_commit_ts_while_its_rows_come(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first rows are handed out. Then too few are there to be handed out, once and again; or a
+    row that is larger than what is read at once."""
+    monkeypatch.setattr(log_tail, "LARGE_BYTES", 20_000)
+    monkeypatch.setattr(dump, "_RECEIVE_BYTES", 2_000)
+    begin = log.end()
+    with log.server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        for number in range(100):
+            size = 30_000 if number % 9 == 8 else 900
+            cursor.execute(f"INSERT INTO shop.t VALUES ({9_000 + number}, REPEAT('x', {size}))")
+        connection.commit()
+    found = log.walked(begin, log.end(), most_bytes=4_000)
+    assert len(found) > 3
+    assert sum(len(each.at) for each in found) == 200
+    (commit_ts,) = stamps(found)
+    assert commit_ts > 1 << 40

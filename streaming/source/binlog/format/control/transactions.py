@@ -142,6 +142,12 @@ def _stands_alone(
     return before < 0 or begun[before] < gtid
 
 
+def statement_of(events: Events, query: int) -> bytes:
+    """The first bytes of a QUERY event's statement."""
+    begin, size = _statements_at(events, np.array([query], np.int64))
+    return events.data[int(begin[0]) : int(begin[0]) + min(int(size[0]), _SHOWN)].tobytes()
+
+
 def _statements_at(events: Events, queries: Offsets) -> tuple[Offsets, Offsets]:
     """Where the statements begin, and how long they are. A garbage event has none."""
     body, end = events.at[queries] + HEADER_BYTES, events.end[queries]
