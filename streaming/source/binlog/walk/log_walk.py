@@ -52,7 +52,7 @@ from streaming.source.binlog.walk.commit_clock import (
     pin_at,
 )
 from streaming.source.binlog.walk.event_places import places
-from streaming.source.binlog.walk.prepared import Mask, XaEnd, XaRows, xa_of
+from streaming.source.binlog.walk.prepared import Mask, Walking, XaEnd, XaRows, xa_of
 
 _OF_ROWS: Final = (
     *(EventType.TABLE_MAP, EventType.TRANSACTION_PAYLOAD, EventType.PARTIAL_UPDATE_ROWS),
@@ -166,33 +166,18 @@ def walk(
     commit_ts = np.append(stamps.commit_ts, place.open_ts)[nth]  # -1: the open one
     last_ts = int(stamps.commit_ts[-1]) if len(gtids) else place.after_ts
     last_pin = pin_at(pins, int(position[count])) or Pin(0, 0)  # of an idle log, say
-    is_row = _is_row(groups, events, ~is_torn[:count])
-    xa, is_xa, xa_begin = xa_of(
-        data,
-        events,
-        groups,
-        position=position,
-        commit_ts=commit_ts,
-        is_row=is_row,
-        is_open=is_open,
-        continued=place.xa_begin,
-        maps=place.maps,
-        checksum=bool(place.checksum),
+    rows, xa, xa_begin = _rows(
+        data, events, groups, position=position, commit_ts=commit_ts, is_torn=is_torn, place=place
     )
-    rows = np.flatnonzero(is_row & ~is_xa)
     open_ts = int(commit_ts[-1]) if is_open and count > groups.open else 0
-    if not count:  # the one that is begun still is
-        open_ts, xa_begin = place.open_ts, place.xa_begin
+    open_ts = open_ts if count else place.open_ts  # the one that is begun still is
     return Walked(
         count=first + count,
         at=events.at[rows],
         position=position[rows],
         commit_ts=commit_ts[rows],
         xa=xa,
-        statements=[
-            (int(events.at[each]), int(position[each]), int(commit_ts[each]) - is_before_rows)
-            for each, is_before_rows in _statements(groups, count)
-        ],
+        statements=_statements(events, groups, position, commit_ts),
         maps=place.maps,
         checksum=bool(place.checksum),
         made_s=place.made_s,
@@ -200,39 +185,74 @@ def walk(
             *_end_of_open(place, groups, number, ends),
             *needed_pins(_ends(groups, gtids, number, ends), stamps, own_ms, _NO_END),
         ),
-        place=LogPlace(
+        place=replace(
+            _behind(place, events, count, open_ts),
             number=int(number[count]),
             offset=int(offset[count]),
             after_ts=max(last_ts, last_pin.floor_ts),
-            open_ts=open_ts,
             xa_begin=xa_begin,
             is_unbelieved=bool(open_ts) and _is_open_unbelieved(place, stamps, len(gtids)),
-            maps=_maps(events, count, place.maps) if open_ts else (),
             checksum=None if is_file_end and count == len(events) else place.checksum,
-            made_s=_made_s(events, count, place.made_s),
         ),
         rolled_back=int((groups.kind == GroupKind.ROLLED_BACK).sum()),
     )
 
 
-def _statements(groups: Transactions, count: int) -> list[tuple[int, bool]]:
-    """The statements among the first ``count`` events, and whether rows of the same transaction
-    follow: a CREATE TABLE … SELECT. It counts right below them, as a table begins above its DDL.
-    (At worst that is the commit-ts of the transaction before, which cannot be about that table.)"""
+def _behind(place: LogPlace, events: Events, count: int, open_ts: int) -> LogPlace:
+    """What is known of the place behind the first events by themselves."""
+    maps = _maps(events, count, place.maps) if open_ts else ()
+    made_s = _made_s(events, count, place.made_s)
+    return replace(place, open_ts=open_ts, maps=maps, made_s=made_s)
+
+
+def _statements(
+    events: Events, groups: Transactions, position: Numbers, commit_ts: Numbers
+) -> list[tuple[int, int, int]]:
+    """The statements among the first events. One that rows of the same transaction follow (CREATE
+    TABLE … SELECT) counts right below them, as a table begins above its DDL. (At worst that is the
+    commit-ts of the transaction before, which cannot be about that table.)"""
+    count = len(commit_ts)
     found = groups.statements[groups.statements < count]
     nth = np.searchsorted(groups.first, found, side="right") - 1
     kinds = np.append(groups.kind, GroupKind.ROWS)[nth]  # -1: one that is open
     is_inside = found <= np.append(groups.last, count)[nth]
     is_before_rows = ~is_inside | (kinds == GroupKind.ROWS)
-    return list(zip(found.tolist(), is_before_rows.tolist(), strict=True))
+    stamps = commit_ts[found] - is_before_rows
+    return list(
+        zip(events.at[found].tolist(), position[found].tolist(), stamps.tolist(), strict=True)
+    )
 
 
-def _is_row(groups: Transactions, events: Events, counts: Mask) -> Mask:
-    """Which of the first events are about rows that count where they were committed."""
-    is_row: Mask = np.isin(events.kind[: len(counts)], _OF_ROWS) & counts
+def _rows(
+    data: bytes,
+    events: Events,
+    groups: Transactions,
+    *,
+    position: Numbers,
+    commit_ts: Numbers,
+    is_torn: Mask,
+    place: LogPlace,
+) -> tuple[Offsets, list[XaRows | XaEnd], int]:
+    """The first events, as many as ``commit_ts`` has, that are about rows, which count where they
+    were committed; the XA transactions; and where the one began that goes on (0: none does)."""
+    count = len(commit_ts)
+    is_row: Mask = np.isin(events.kind[:count], _OF_ROWS) & ~is_torn[:count]
     for group in np.flatnonzero(groups.kind == GroupKind.ROLLED_BACK).tolist():
         is_row[groups.first[group] : groups.last[group] + 1] = False
-    return is_row
+    walking = Walking(
+        data=data,
+        events=events,
+        groups=groups,
+        position=position,
+        commit_ts=commit_ts,
+        is_row=is_row,
+        is_open=groups.open < len(events) and not is_torn[groups.open],
+        continued=place.xa_begin,
+        maps=place.maps,
+        checksum=bool(place.checksum),
+    )
+    xa, is_xa, xa_begin = xa_of(walking)
+    return np.flatnonzero(is_row & ~is_xa), xa, xa_begin if count else place.xa_begin
 
 
 def _events(data: bytes, at: Offsets, place: LogPlace) -> tuple[int, LogPlace, Events, bool]:

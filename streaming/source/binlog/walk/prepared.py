@@ -62,22 +62,29 @@ class XaEnd:
     commit_ts: int
 
 
-def xa_of(
-    data: bytes,
-    events: Events,
-    groups: Transactions,
-    *,
-    position: Numbers,
-    commit_ts: Numbers,
-    is_row: Mask,
-    is_open: bool,
-    continued: int,
-    maps: tuple[bytes, ...],
-    checksum: bool,
-) -> tuple[list[XaRows | XaEnd], Mask, int]:
-    """The XA transactions among the first events, as many as ``commit_ts`` has; which events are
-    theirs; and where the one began that goes on behind them (0: none). ``continued`` and ``maps``:
-    where the one began that goes on here, and what holds in it. Raises BadEvent."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Walking:
+    """The first events of a walk, as many as ``commit_ts`` and ``is_row`` have. ``continued`` and
+    ``maps``: where the transaction began that goes on in them (0: none does), and what holds in
+    it. ``is_open``: one goes on behind them."""
+
+    data: bytes
+    events: Events
+    groups: Transactions
+    position: Numbers
+    commit_ts: Numbers
+    is_row: Mask
+    is_open: bool
+    continued: int
+    maps: tuple[bytes, ...]
+    checksum: bool
+
+
+def xa_of(walking: Walking) -> tuple[list[XaRows | XaEnd], Mask, int]:
+    """The XA transactions among these events; which events are theirs; and where the one began
+    that goes on behind them (0: none). Raises BadEvent."""
+    data, events, groups = walking.data, walking.events, walking.groups
+    position, commit_ts, continued = walking.position, walking.commit_ts, walking.continued
     count = len(commit_ts)
     is_inside = bool(continued) and len(events) > 0 and not IS_GTID[events.kind[0]]
     found: list[XaRows | XaEnd] = []
@@ -85,7 +92,7 @@ def xa_of(
 
     def rows(first: int, last: int, begin: int, xid: Xid | None) -> XaRows:
         is_xa[first : last + 1] = True
-        here = first + np.flatnonzero(is_row[first : last + 1])
+        here = first + np.flatnonzero(walking.is_row[first : last + 1])
         is_first = not (is_inside and first == 0)
         return XaRows(
             begin=begin,
@@ -93,8 +100,8 @@ def xa_of(
             is_whole=is_first and xid is not None,
             at=events.at[here],
             position=position[here],
-            maps=() if is_first else maps,
-            checksum=checksum,
+            maps=() if is_first else walking.maps,
+            checksum=walking.checksum,
         )
 
     for nth, kind in enumerate(groups.kind.tolist()):
@@ -113,7 +120,7 @@ def xa_of(
         found.append(rows(first, last, continued if goes_on else int(position[first]), prepare.xid))
         if prepare.is_one_phase:
             found.append(XaEnd(xid=prepare.xid, position=at, commit_ts=int(commit_ts[last])))
-    if not is_open or groups.open >= count:
+    if not walking.is_open or groups.open >= count:
         return found, is_xa, 0
     begin = int(position[groups.open])
     if is_inside and groups.open == 0:
