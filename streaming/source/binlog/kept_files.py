@@ -75,23 +75,25 @@ def kept(settings: BinlogSettings, database: Database, at: BinlogPosition) -> Ke
 
 @dataclass(slots=True)
 class PreparedWatch:
-    """XA transactions that nobody ends. A server does not say since when they are prepared."""
+    """XA transactions that nobody ends. A server does not say since when they are prepared:
+    ``since_s`` is when each was seen first."""
 
-    _since_s: dict[Xid, float] = field(default_factory=dict)
+    since_s: dict[Xid, float] = field(default_factory=dict)
 
     def concern(self, database: Database, now_s: float) -> str | None:
         """A sentence about those that have been prepared for long, as far as this object has seen.
         Blocks; raises SourceAway. Without the right to ask (MySQL's XA_RECOVER_ADMIN) there is
         none."""
         try:
-            rows = database.ask("XA RECOVER")
+            is_mariadb = database.facts().is_mariadb
+            rows = database.ask("XA RECOVER" if is_mariadb else "XA RECOVER CONVERT XID")
         except SourceAway:
             raise
         except TidelakeError:
             return None
         found = [_xid(*row) for row in rows]
-        self._since_s = {xid: self._since_s.get(xid, now_s) for xid in found}
-        long = [xid for xid, at_s in self._since_s.items() if now_s - at_s >= PREPARED_LONG_S]
+        self.since_s = {xid: self.since_s.get(xid, now_s) for xid in found}
+        long = [xid for xid, at_s in self.since_s.items() if now_s - at_s >= PREPARED_LONG_S]
         if not long:
             return None
         names = "; ".join(map(str, sorted(long, key=str)[:_NAMED]))
@@ -105,7 +107,7 @@ class PreparedWatch:
 
 
 def _xid(format_id: int, gtrid: int, bqual: int, data: bytes | str) -> Xid:
-    raw = data if isinstance(data, bytes) else data.encode()
+    raw = data if isinstance(data, bytes) else bytes.fromhex(data.removeprefix("0x"))
     return Xid(int(format_id), raw[:gtrid], raw[gtrid : gtrid + bqual])
 
 

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from streaming.source.binlog import kept_files, log_scan, log_tail, reader
+from streaming.source.binlog.database import Database
+from streaming.source.binlog.format.control.xa import Xid
+from streaming.source.binlog.kept_files import PreparedWatch
 from streaming.source.binlog.walk import prepared
 from streaming.source.contract import SourceLost
 from tests.acceptance.processes import await_
@@ -31,12 +34,20 @@ def running(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
 @pytest.fixture
 def server(running: DatabaseServer) -> DatabaseServer:
     """Its log begins anew, and its table is empty."""
-    for format_id, size, _, name in running.query("XA RECOVER"):
-        running.execute(f"XA ROLLBACK X'{name[:size].hex()}',X'{name[size:].hex()}',{format_id}")
+    for xid in prepared_ones(running):
+        running.execute(f"XA ROLLBACK {xid}")
     is_mysql = not running.edition.is_mariadb
     running.execute("TRUNCATE shop.t")
     running.execute("RESET BINARY LOGS AND GTIDS" if is_mysql else "RESET MASTER")
     return running
+
+
+def prepared_ones(server: DatabaseServer) -> list[Xid]:
+    database = Database(settings_of(server))
+    found = PreparedWatch()
+    found.concern(database, 0.0)
+    database.close()
+    return list(found.since_s)
 
 
 def prepare(server: DatabaseServer, xid: str, *statements: str) -> None:
