@@ -122,6 +122,9 @@ class ChangefeedRow:
     ] = None
     row_rules: Annotated[str | None, "JSON: settings by which rows are cast and written"] = None
     process: Annotated[str | None, "host/process ID of the capture that claimed the term"] = None
+    loaded_ts: Annotated[
+        int | None, "TSO: tables were copied until then; below, they show different times"
+    ] = None
 
     @property
     def is_of_a_run(self) -> bool:
@@ -208,6 +211,21 @@ class Changefeeds:
             return _upsert(view, replace(row, updated_at=_later_than(row.updated_at)))
 
         self._table.commit(plan, "begin the changefeed in")
+
+    def take(self, row: ChangefeedRow) -> ChangefeedRow:
+        """Write the row under the next term, so that an owner of the present one writes no more.
+        Returns it. Raises TermRefused unless the table still holds the row's term."""
+        taken = row
+
+        def plan(view: TableView) -> Change:
+            nonlocal taken
+            stored = self._ours(view, row.changefeed_id, row.term)
+            at = _later_than(stored.updated_at)
+            taken = replace(row, term=row.term + 1, updated_at=at)
+            return _upsert(view, taken)
+
+        self._table.commit(plan, "take the changefeed's row in")
+        return taken
 
     def save(self, row: ChangefeedRow) -> None:
         """Write the row; raises TermRefused unless the table still holds the row's term.

@@ -9,7 +9,7 @@ out: its rows up to that filter's ts were passed over, and are not read again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from conf.settings import FilterSettings
@@ -38,6 +38,17 @@ def filters_after(stored: ChangefeedRow, settings: FilterSettings) -> str:
     return json.dumps([*by_rules.values(), now], ensure_ascii=False)
 
 
+def left_out_any(row: ChangefeedRow, settings: FilterSettings) -> bool:
+    """Whether the changefeed has ever had a filter other than this one."""
+    return any(_rules(each) != _present(settings) for each in json.loads(row.filters))
+
+
+def left_out(row: ChangefeedRow) -> Callable[[TableName], bool]:
+    """Whether a filter of the changefeed has left a table out at some time."""
+    filters = [TableFilter(_settings(each)) for each in json.loads(row.filters)]
+    return lambda name: not all(each.selects(name) for each in filters)
+
+
 def refuse_left_out_tables(row: ChangefeedRow, names: Iterable[TableName]) -> None:
     """Raise TidelakeError for a table that would be created without its first rows, since an
     earlier filter left it out."""
@@ -46,11 +57,16 @@ def refuse_left_out_tables(row: ChangefeedRow, names: Iterable[TableName]) -> No
     for name in sorted(names):
         until_ts = max((ts for ts, each in filters if not each.selects(name)), default=None)
         if until_ts is not None:
+            way = (
+                "`tidelake run` with task-mode=all, which copies it and lets it join,"
+                if '"protocol": "binlog"' in (row.row_rules or "")
+                else f"--overwrite-checkpoint-ts {max(row.start_ts, 1)}, which reads all from the "
+                "beginning,"
+            )
             raise TidelakeError(
                 f"table {name} is wanted now, and [filter] left it out up to {until_ts}: its rows "
-                "up to there were passed and would be missing. Leave it out again, or start with "
-                f"--overwrite-checkpoint-ts {max(row.start_ts, 1)}, which reads all from the "
-                "beginning, or give it a changefeed of its own"
+                f"up to there were passed and would be missing. Leave it out again, or start with "
+                f"{way} or give it a changefeed of its own"
             )
 
 

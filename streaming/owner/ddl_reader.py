@@ -271,6 +271,7 @@ class DdlReader(StreamRole):
                 defined=spans.defined,
                 unmade={name: ts for name, ts in whole.items() if name not in spans},
                 forms=spans.forms,
+                reached={name: table.checkpoint for name, table in spans.items()},
             ),
             checkpoint=self._unplanned.checkpoint_ts,
             start_ts=self._start_ts,

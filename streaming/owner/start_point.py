@@ -130,6 +130,7 @@ def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) 
             checkpoint_ts=rewind,
             resolved_ts=rewind,
             max_published_ts=max(stored.max_published_ts, stored.checkpoint_ts),
+            loaded_ts=None,
             source_positions={},
             watermarks={},
             source_identities={},
@@ -201,7 +202,7 @@ def _state(row: ChangefeedRow, changefeed: Changefeed) -> ChangefeedState:
         return "finished"
     if row.checkpoint_ts >= row.max_published_ts:
         return "running"
-    return "loading" if row.incarnation == 1 else "rewinding"
+    return "loading" if row.checkpoint_ts < (row.loaded_ts or 0) else "rewinding"
 
 
 class KeptFresh:

@@ -61,6 +61,9 @@ def copy_first(changefeed: Changefeed) -> Changefeed:
             logger.info("copies the tables of %s", source.address)
             with shown, _row_of(copy):
                 _tried(copy.load if source.dump_dir else copy.run, stop)
+        elif not source.dump_dir:
+            with shown:
+                _tried(copy.join, stop)
     return to_its_end(changefeed)
 
 

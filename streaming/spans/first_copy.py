@@ -18,15 +18,16 @@ import fcntl
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings
-from coordination.errors import ConfigError, Stop, TidelakeError
+from coordination.errors import ConfigError, Stop, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
+from coordination.model import TableName, Ts
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.earlier_owner import ChangefeedState
@@ -35,7 +36,9 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.table_properties import DdlIdentity
 from streaming.apply.applier import with_null_dates
 from streaming.apply.table_task import change_rules
+from streaming.changefeed.earlier_filters import left_out, left_out_any
 from streaming.changefeed.filter import TableFilter, WriteModes
+from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.replicated_table import NO_DDL
 from streaming.changefeed.schema_file import read_definitions
 from streaming.changefeed.table_registry import TableRegistry
@@ -43,11 +46,12 @@ from streaming.owner.progress_rows import first_progress
 from streaming.owner.start_point import first_row
 from streaming.source.binlog.database import Database
 from streaming.source.binlog.source import PART, BinlogSource
-from streaming.source.binlog.walk.commit_clock import Pin, to_token, with_pins
+from streaming.source.binlog.walk.commit_clock import Pin, from_token, to_token, with_pins
 from streaming.source.dump.copy_tables import CopyProgress
+from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.spans.load_table import load_table
 from streaming.spans.settled_copy import CopiedFrom, SettledCopy, chosen_by
-from streaming.spans.table_copies import LOCK, TableCopies, is_of_a_copy
+from streaming.spans.table_copies import LOCK, Standing, TableCopies, is_of_a_copy
 
 logger = logging.getLogger(__name__)
 
@@ -91,12 +95,13 @@ class FirstCopy:
 
     @property
     def is_done(self) -> bool:
-        """Deletes the staged files where it is."""
         row = self._tables.changefeeds.read(self._changefeed.id)
-        is_done = row is not None and bool(row.source_positions)
-        if is_done and not self._settings.dump_dir:
+        return row is not None and bool(row.source_positions)
+
+    def clean_up(self) -> None:
+        """Delete the staged files of a copy that is done."""
+        if not self._settings.dump_dir:
             shutil.rmtree(self._folder, ignore_errors=True)
-        return is_done
 
     def show(self, state: ChangefeedState, fresh_for_s: float | None) -> None:
         """Say in the changefeed's row that its tables are copied (``loading``), for so many
@@ -125,7 +130,7 @@ class FirstCopy:
         with only_one(self._folder):
             settled, chosen = SettledCopy.load(self._folder), chosen_by(self._changefeed)
             if settled is None or settled.chosen != chosen:
-                settled = self._copies(chosen).run()
+                settled = self._copies(chosen, self._filter.selects).run()
                 settled.save(self._folder)
             elif self._settings.dump_dir:
                 logger.info(
@@ -159,8 +164,72 @@ class FirstCopy:
                 *(len(settled.tables), settled.rows),
                 self._database.name_of(settled.begin.position),
             )
-            if not self._settings.dump_dir:
-                shutil.rmtree(self._folder)
+            self.clean_up()
+
+    def join(self) -> None:
+        """Copy and load the tables that an earlier filter has left out, into a changefeed that has
+        begun: its stream goes on from where it was, and each of them from its own position.
+        Raises as ``run``; TryAgain while somebody replicates the changefeed."""
+        row = self._tables.changefeeds.read(self._changefeed.id)
+        assert row is not None, "it has begun"
+        names = {each.name for each in self._new(row)}
+        if not names:
+            self.clean_up()
+            return
+        self._refuse_beside_an_owner()
+        logger.info(
+            "copies the tables that an earlier [filter] has left out: %s",
+            ", ".join(map(str, sorted(names))),
+        )
+        self._source.check_identities(row.source_identities, self._source.shape())
+        pins = from_token(row.watermarks[PART].token)
+        joins = Standing(Ts(row.checkpoint_ts), row.source_positions[PART], pins)
+        schemas = {name.schema for name in names}
+        with only_one(self._folder):
+            settled = SettledCopy.load(self._folder)
+            chosen = chosen_by(self._changefeed)
+            if settled is None or (settled.chosen, settled.begin) != (chosen, joins.begin):
+                settled = self._copies(
+                    chosen,
+                    lambda name: name in names or (not name.table and name.schema in schemas),
+                    joins,
+                ).run()
+                settled.save(self._folder)
+            failpoint(Failpoint.BEFORE_LOAD)
+            self._check()
+            taken = self._tables.changefeeds.take(_joined(row, settled))
+            self._tables.snapshots.claim(taken.changefeed_id, taken.term)
+            self._load(settled, taken)
+            failpoint(Failpoint.AFTER_FIRST_PROGRESS)
+            logger.info(
+                "copied and loaded tables=%d rows=%d: they join the changefeed",
+                *(len(settled.tables), settled.rows),
+            )
+            self.clean_up()
+
+    def _new(self, row: ChangefeedRow) -> Iterable[SourceTable]:
+        if not left_out_any(row, self._changefeed.filter):
+            return ()
+        rows = self._database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
+        schemas = [name for (name,) in rows if self._filter.selects(TableName(name, ""))]
+        known, was_left_out = self._tables.progress.read(row.changefeed_id), left_out(row)
+
+        def is_new(name: TableName) -> bool:
+            return self._filter.selects(name) and name not in known and was_left_out(name)
+
+        return read_tables(self._database.ask, schemas, is_new) if schemas else ()
+
+    def _refuse_beside_an_owner(self) -> None:
+        """Blocks: whether its row is still refreshed may need a second look."""
+        id_ = self._changefeed.id
+        rows, left = Freshness().look(self._tables.changefeeds.read_all)
+        for row in rows:
+            if row.changefeed_id == id_ and row.fresh_for_s is not None and id_ not in left:
+                raise TryAgain(
+                    f"tables are to join changefeed {id_}, and capture {row.capture_id} "
+                    f"({row.process}) still replicates it: stop that; where it was killed, its row "
+                    f"counts for {row.fresh_for_s:.0f} s"
+                )
 
     def _staged(self) -> SettledCopy:
         settled = SettledCopy.load(self._folder)
@@ -179,15 +248,18 @@ class FirstCopy:
             )
         return settled
 
-    def _copies(self, chosen: str) -> TableCopies:
+    def _copies(
+        self, chosen: str, selects: Callable[[TableName], bool], joins: Standing | None = None
+    ) -> TableCopies:
         return TableCopies(
             self._settings,
             self._folder,
             database=self._database,
             source=self._source,
-            selected=self._filter,
+            selects=selects,
             forms=self._forms,
             chosen=chosen,
+            joins=joins,
             progress=self._progress,
             is_stopped=self._is_stopped,
         )
@@ -203,6 +275,7 @@ class FirstCopy:
             checkpoint_ts=begin.ts,
             resolved_ts=begin.ts,
             max_published_ts=settled.end.ts,
+            loaded_ts=settled.end.ts,
             source_positions={PART: begin.position},
             source_identities=dict(self._source.shape().identities),
             watermarks={
@@ -265,6 +338,19 @@ class FirstCopy:
             *(name, each.copied.rows, loaded.version, time.monotonic() - began_s),
         )
         return registry
+
+
+def _joined(row: ChangefeedRow, settled: SettledCopy) -> ChangefeedRow:
+    """The row of a changefeed from the moment on at which tables join it."""
+    watermark = row.watermarks[PART]
+    pins = with_pins(from_token(watermark.token), settled.pins)
+    return replace(
+        row,
+        state="stopped",
+        max_published_ts=max(row.max_published_ts, settled.end.ts),
+        loaded_ts=settled.end.ts,
+        watermarks={**row.watermarks, PART: replace(watermark, token=to_token(pins))},
+    )
 
 
 def _loading(each: CopiedFrom, rows: int, *, is_done: bool = False) -> CopyProgress:

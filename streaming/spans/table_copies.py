@@ -16,6 +16,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -30,12 +31,12 @@ from sinks.ddl.effects import (
     RenameColumn,
     RenameTable,
 )
-from streaming.changefeed.filter import TableFilter, WriteModes
+from streaming.changefeed.filter import WriteModes
 from streaming.source.binlog.database import Database, connected
 from streaming.source.binlog.log_scan import Scanned, scan
 from streaming.source.binlog.position import BinlogPosition, file_number
 from streaming.source.binlog.source import PART, BinlogSource
-from streaming.source.binlog.walk.commit_clock import Pin
+from streaming.source.binlog.walk.commit_clock import Pin, pin_at
 from streaming.source.contract import SourceLost
 from streaming.source.dump.copy_tables import CopiedTable, CopyProgress, copy_tables
 from streaming.source.dump.manifest import described
@@ -50,13 +51,37 @@ logger = logging.getLogger(__name__)
 
 BEGINS: Final = "begins.json"
 LOCK: Final = "lock"
+MOST_TIMES: Final = 5  # all is copied
 MOST_ROUNDS: Final = 20  # tables that were altered meanwhile are copied again
 ANSWER_S: Final = 3_600.0  # for a row of a large table
 
 
+@dataclass(frozen=True, slots=True)
+class _Anew:
+    """All is to be copied once more, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a changefeed stands that copied tables are to join: its stored position and pins."""
+
+    checkpoint_ts: Ts
+    position: int
+    pins: tuple[Pin, ...]
+
+    @property
+    def begin(self) -> Moment:
+        """From where the log is numbered as the changefeed will number it."""
+        pin = pin_at(self.pins, self.position)
+        assert pin is not None, "numbering begins at or before every position that is stored"
+        return Moment(pin.position, Ts(pin.ts))
+
+
 class TableCopies:
     """Copies the tables that the filter selects. ``folder`` keeps what is copied; ``chosen``: see
-    `SettledCopy`. For one thread."""
+    `SettledCopy`; ``joins``: the changefeed that the tables join. For one thread."""
 
     def __init__(
         self,
@@ -65,18 +90,20 @@ class TableCopies:
         *,
         database: Database,
         source: BinlogSource,
-        selected: TableFilter,
+        selects: Callable[[TableName], bool],
         forms: WriteModes,
         chosen: str,
+        joins: Standing | None,
         progress: Callable[[CopyProgress], None],
         is_stopped: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._database = database
         self._source = source
-        self._filter = selected
+        self._selects = selects
         self._forms = forms
         self._chosen = chosen
+        self._joins = joins
         self._folder = folder
         self._progress = progress
         self._is_stopped = is_stopped
@@ -85,15 +112,32 @@ class TableCopies:
     def run(self) -> SettledCopy:
         """Raises SourceAway and other TryAgains, after which the same call goes on; Stop; and
         errors that say what to do."""
+        why = ""
+        for _ in range(MOST_TIMES):
+            done = self._run()
+            if isinstance(done, SettledCopy):
+                return done
+            why = done.why
+            logger.warning("the copy begins anew, since %s", why)
+            forget_copy(self._folder)
+        raise TidelakeError(
+            f"the copy began anew {MOST_TIMES} times, at last since {why}. Let no table be "
+            "renamed, and no partition be exchanged, while tables are copied, and start again"
+        )
+
+    def _run(self) -> SettledCopy | _Anew:
         begins = Begins(self._folder / BEGINS)
         shape = self._source.shape()
-        server, begin = begins.first(shape.identities[PART], self._moment)
+        server, begin = begins.first(shape.identities[PART], self._begin)
+        if self._joins is not None and begin != self._joins.begin:
+            return _Anew("the changefeed has gone on")
         self._source.check_identities({PART: server}, shape)
         try:
             self._source.check({PART: begin.position})
         except SourceLost as error:
-            logger.warning("the copy begins anew, since it has waited for too long: %s", error)
-            return self._anew()
+            if self._joins is not None:
+                raise
+            return _Anew(f"it has waited for too long: {error}")
         found: dict[TableName, CopiedFrom] = {}
         for _ in range(MOST_ROUNDS):
             tables = self._tables()
@@ -102,25 +146,21 @@ class TableCopies:
             if todo:
                 self._copy(todo, begins, found)
             elif (settled := self._settled(server, begin, begins, found)) is not None:
-                return settled if isinstance(settled, SettledCopy) else self._anew()
+                return settled
         raise TidelakeError(
             "tables are altered again and again while they are copied: "
             f"{', '.join(str(each.name) for each in todo)}. Let no DDL run on them for a while, "
             "and start again"
         )
 
-    def _anew(self) -> SettledCopy:
-        forget_copy(self._folder)
-        return self.run()
-
     def _tables(self) -> list[SourceTable]:
         """Those that can be copied, as they are defined now."""
         rows = self._database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
-        schemas = [name for (name,) in rows if self._filter.selects(TableName(name, ""))]
+        schemas = [name for (name,) in rows if self._selects(TableName(name, ""))]
         if not schemas:
             return []
         found = []
-        for table in read_tables(self._database.ask, schemas, self._filter.selects):
+        for table in read_tables(self._database.ask, schemas, self._selects):
             form = self._forms.of(table.name)
             if table.key or form.is_log or form.all_columns:
                 found.append(table)
@@ -171,20 +211,19 @@ class TableCopies:
 
     def _settled(
         self, server: str, begin: Moment, begins: Begins, found: dict[TableName, CopiedFrom]
-    ) -> SettledCopy | TableName | None:
-        """None if tables were altered, or must be copied again: they are not in ``found``. A name:
-        its table was renamed, so the stream must begin behind that, and with it every copy."""
+    ) -> SettledCopy | _Anew | None:
+        """None if tables were altered, or must be copied again: they are not in ``found``."""
         definitions = "".join(map(self._definition, found))
         end = int(self._database.end())
         tables = self._tables()
         if len(tables) != len(found) or not all(_is_same(found.get(of.name), of) for of in tables):
             return None
         places = [end, *(each.begin.position for each in found.values())]
-        scanned = scan(self._settings, self._database, Pin(*begin), places)
+        known = self._joins.pins if self._joins is not None else ()
+        scanned = scan(self._settings, self._database, Pin(*begin), places, known)
         for name in (name for ddl in scanned.ddls for name in _renamed_by(ddl.effects)):
-            if self._filter.selects(name):
-                logger.warning("the copy begins anew, since a table was renamed table=%s", name)
-                return name
+            if self._selects(name):
+                return self._after_renaming(name)
         for name in moved(scanned, found.values()):
             logger.info("a DDL has moved columns: the table is copied again table=%s", name)
             table = found.pop(name).copied.table
@@ -196,11 +235,29 @@ class TableCopies:
             server=server,
             chosen=self._chosen,
             begin=begin,
-            end=Moment(end, scanned.ts_at[end]),
+            end=self._placed(end, scanned),
             pins=scanned.pins,
             definitions=definitions,
-            tables=tuple(_placed(each, scanned) for each in found.values()),
+            tables=tuple(
+                CopiedFrom(copied=each.copied, begin=self._placed(each.begin.position, scanned))
+                for each in found.values()
+            ),
         )
+
+    def _after_renaming(self, name: TableName) -> _Anew:
+        """The stream must begin behind that, and with it every copy."""
+        if self._joins is None:
+            return _Anew(f"table {name} was renamed, or has exchanged a partition")
+        raise TidelakeError(
+            f"table {name} was renamed, or has exchanged a partition, in the binlog that the "
+            "changefeed has not read yet, so it cannot join there. Start with the earlier [filter] "
+            "until the changefeed has caught up (`tidelake progress`), and then with this one"
+        )
+
+    def _placed(self, position: int, scanned: Scanned) -> Moment:
+        """No changefeed is joined below its checkpoint."""
+        least = self._joins.checkpoint_ts if self._joins is not None else Ts(0)
+        return Moment(position, max(scanned.ts_at[position], least))
 
     def _definition(self, name: TableName) -> str:
         quoted = ".".join(f"`{part.replace('`', '``')}`" for part in (name.schema, name.table))
@@ -218,8 +275,10 @@ class TableCopies:
         finally:
             session.close()
 
-    def _moment(self) -> Moment:
+    def _begin(self) -> Moment:
         """A position, and a time that is no earlier."""
+        if self._joins is not None:
+            return self._joins.begin
         position = self._shown()
         return Moment(position, Ts(int(time.time() * 1e3) << TSO_LOGICAL_BITS))
 
@@ -277,11 +336,6 @@ def _moved_by(effects: Collection[Effect]) -> Iterator[TableName]:
 
 def _lower(name: TableName) -> tuple[str, str]:
     return name.schema.lower(), name.table.lower()
-
-
-def _placed(each: CopiedFrom, scanned: Scanned) -> CopiedFrom:
-    position = each.begin.position
-    return CopiedFrom(copied=each.copied, begin=Moment(position, scanned.ts_at[position]))
 
 
 def _is_same(found: CopiedFrom | None, table: SourceTable) -> bool:

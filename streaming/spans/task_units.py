@@ -82,7 +82,7 @@ class _Work:
         raise NotImplementedError
 
     def paused(self) -> None:
-        """It has stopped. Raises as ``run``."""
+        """It has stopped, and is to rest until an operator resumes the task. Raises as ``run``."""
 
 
 class _Copy(_Work):
@@ -124,6 +124,8 @@ class _Copy(_Work):
                     copy.dump()
                 elif not copy.is_done:
                     copy.load()
+                else:
+                    copy.clean_up()
             except Stop:
                 return False
         return True
@@ -286,6 +288,11 @@ class _Holder:
         thread = self._thread
         return self._is_closing and (thread is None or not thread.is_alive())
 
+    @property
+    def _is_pausing(self) -> bool:
+        with self._lock:
+            return self._stage is TaskStage.PAUSING
+
     def _begin(self) -> None:
         self._stop = threading.Event()
         self._thread = threading.Thread(
@@ -299,7 +306,10 @@ class _Holder:
                 if self._work.run(stop, self._begun):
                     self._tell(TaskStage.FINISHED)
                     return
-                self._work.paused()
+                if (
+                    self._is_pausing
+                ):  # else its capture is drained, say, and the next worker goes on
+                    self._work.paused()
             except TryAgain as error:
                 logger.warning("%s waits, and goes on where it was: %s", self._name, error)
                 self._tell(TaskStage.RUNNING, str(error))

@@ -34,8 +34,11 @@ class BinlogStage:
         self.watch = ProgressWatch(self.warehouse)
         self._folder = folder
         self._file = folder / "changefeed.toml"
-        self._file.write_text(rules)
+        self.write_rules(rules)
         self._cluster_id = f"bank-{uuid.uuid4().hex[:8]}"
+
+    def write_rules(self, rules: str) -> None:
+        self._file.write_text(rules)
 
     def __enter__(self) -> BinlogStage:
         self.watch.start()

@@ -126,10 +126,10 @@ def in_order(ddls: Iterable[DdlEvent]) -> list[DdlEvent]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTables:
     """The tables of a changefeed when DDLs are planned. ``schemas``: of existing tables, None for
-    one without a key. ``last_ddls``: the last DDL that has run on each of them, and on dropped
-    ones. ``shaped``: the DDL that gave a table its shape, which is newer after a rewind.
-    ``defined``: the schema file's definitions of tables that do not exist yet. ``unmade``: where
-    the rows begin of tables that nobody has defined. ``forms``: how each is written."""
+    one without a key. ``last_ddls``: the last DDL that has run on each, and on dropped ones.
+    ``shaped``: the DDL that gave a table its shape, newer after a rewind. ``defined``: the schema
+    file's definitions of tables that do not exist yet. ``unmade``: where the rows begin of tables
+    that nobody has defined. ``forms``: how each is written. ``reached``: up to where each is."""
 
     schemas: Mapping[TableName, TableSchema | None]
     last_ddls: Mapping[TableName, Ts]
@@ -137,6 +137,7 @@ class KnownTables:
     defined: Definitions
     unmade: Mapping[TableName, Ts]
     forms: WriteModes
+    reached: Mapping[TableName, Ts] = field(default_factory=dict)
 
 
 def plan(
@@ -255,7 +256,8 @@ class _Planning:
         """As ``steps.step_of``."""
         schemas, seen, ignores = self.schemas, self.tables.last_ddls, self.table_filter.ignores_ddl
         if is_rename(statement):
-            return rename_step_of(event, statement, schemas, seen, self.table_filter.selects)
+            selects, reached = self.table_filter.selects, self.tables.reached
+            return rename_step_of(event, statement, schemas, seen, selects=selects, reached=reached)
         told = [each.name for each in statement.effects if isinstance(each, RecoverTable)]
         removals = ("drop table", "truncate table")
         if any(ignores(name, (each,), "") for name in told for each in removals):

@@ -264,17 +264,26 @@ def rename_step_of(
     statement: Statement,
     schemas: Iterable[TableName],
     seen: Mapping[TableName, Ts],
+    *,
     selects: Callable[[TableName], bool],
+    reached: Mapping[TableName, Ts],
 ) -> DdlStep | str | None:
     """As ``step_of``, for a RENAME TABLE; ``selects``: the filter's. A table that is renamed out of
-    the filter is gone for us. A table of which no row was ever read is made from later rows."""
+    the filter is gone for us. A table of which no row was ever read is made from later rows.
+
+    Where the new name's table was loaded as it was after the rename (``reached``), it has the
+    rows already, and the one with the old name is gone."""
     known = {_folded(name): name for name in schemas}
+    every = _moves(statement.effects)
+    leaving = {_folded(told) for told in every}
     ends, moves = [], []
-    for told, new in _moves(statement.effects).items():
+    for told, new in every.items():
         old = known.get(_folded(told))
         if old is None and selects(new) and not selects(told):
             return RENAMES_UNREAD
-        if old is not None and selects(new):
+        there = None if _folded(new) in leaving else known.get(_folded(new))
+        is_loaded = there is not None and reached.get(there, 0) > event.commit_ts
+        if old is not None and selects(new) and not is_loaded:
             moves.append((old, new))
         elif old is not None and event.commit_ts > seen.get(old, 0):
             ends.append(old)

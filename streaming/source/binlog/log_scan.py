@@ -51,26 +51,31 @@ class Scanned:
 
 
 def scan(
-    settings: BinlogSettings, database: Database, begin: Pin, positions: Iterable[int]
+    settings: BinlogSettings,
+    database: Database,
+    begin: Pin,
+    positions: Iterable[int],
+    known: Iterable[Pin] = (),
 ) -> Scanned:
-    """From ``begin`` up to the last of these positions, each between two transactions. Blocks;
-    raises SourceAway, SourceLost, BadEvent and Refused."""
+    """From ``begin`` up to the last of these positions, each between two transactions. ``known``:
+    pins that are stored already. Blocks; raises SourceAway, SourceLost, BadEvent and Refused."""
     wanted = sorted({begin.position, *positions})
     latest = dict.fromkeys(wanted, begin.ts)
     ddls: list[DdlAt] = []
-    pins = [begin]
+    pins, found = sorted({begin, *known}), list[Pin]()
     tail = LogTail(settings, database.facts(), begin)
     try:
         while (stretch := tail.next(wanted[-1], pins, STRETCH_BYTES)) is not None:
             walked = stretch.walked
-            pins += walked.pins
+            found += walked.pins
+            pins = sorted([*pins, *walked.pins])
             ddls += _ddls(stretch.data, walked, database)
             for at, ts in _last_before(walked, wanted):
                 latest[at] = max(latest[at], ts)
     finally:
         tail.close()
     return Scanned(
-        ts_at={at: Ts(ts) for at, ts in latest.items()}, ddls=tuple(ddls), pins=tuple(pins[1:])
+        ts_at={at: Ts(ts) for at, ts in latest.items()}, ddls=tuple(ddls), pins=tuple(found)
     )
 
 

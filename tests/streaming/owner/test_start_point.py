@@ -120,6 +120,29 @@ def test_who_drops_unknown_columns_is_another_writer() -> None:
     assert settled_row(ran_to(100), drops, SHAPE, LOG).incarnation == 2
 
 
+def test_a_configuration_that_changes_while_tables_load_rewinds_nothing() -> None:
+    loaded = replace(ran_to(100), max_published_ts=130, loaded_ts=130)
+    assert settled_row(loaded, CHANGEFEED, SHAPE, LOG).state == "loading"
+    changed = replace(CHANGEFEED, on_unknown_column="drop")
+    row = settled_row(loaded, changed, SHAPE, LOG)
+    assert (row.incarnation, row.state) == (2, "loading")
+    behind = settled_row(replace(row, checkpoint_ts=130), changed, SHAPE, LOG)
+    assert behind.state == "running"
+    rewound = settled_row(row, replace(changed, overwrite_checkpoint_ts=60), SHAPE, LOG)
+    assert (rewound.incarnation, rewound.state) == (3, "rewinding")
+
+
+def test_a_database_s_left_out_table_is_to_be_copied() -> None:
+    wide = replace(CHANGEFEED, filter=FilterSettings(rules=("*.*",)))
+    narrow = replace(CHANGEFEED, filter=FilterSettings(rules=("shop.a",)))
+    row = settled_row(ran_to(100, narrow), wide, SHAPE, LOG)
+    of_database = replace(row, row_rules=json.dumps({"protocol": "binlog"}))
+    with pytest.raises(TidelakeError, match="start with `tidelake run` with task-mode=all, which"):
+        refuse_left_out_tables(of_database, [TableName("shop", "b")])
+    with pytest.raises(TidelakeError, match="--overwrite-checkpoint-ts 1, which reads all from"):
+        refuse_left_out_tables(row, [TableName("shop", "b")])
+
+
 def test_the_same_rewind_again_resumes() -> None:
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
     done = replace(settled_row(ran_to(100), rewound, SHAPE, LOG), checkpoint_ts=80)

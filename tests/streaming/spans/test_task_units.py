@@ -128,6 +128,32 @@ class TestTaskUnits(UnitsContract):
         assert "paused beside its task" in sync.report().error
         self._close(sync, step)
 
+    def test_a_changefeed_goes_on_while_its_unit_moves(
+        self, units: Any, client: EtcdClient, config: dict[str, Any], step: Any
+    ) -> None:
+        name = keys.ChangefeedName(changefeed_id(JOB, TASK))
+
+        def state() -> FeedState:
+            found = find_changefeed(client, CLUSTER, name)
+            assert found is not None
+            return known_state(found.known_info)
+
+        for number in (1, 2):
+            opened = units.open_unit(JOB, order(number, unit=Unit.SYNC), lambda: None)
+            self._until(step, lambda now=opened: now.report().status.get("state") == "normal")
+            self._close(opened, step)
+            assert state() is FeedState.NORMAL
+        config["document"] = {"filter": {"rules": [f"{NAME}.t"]}}  # the task is updated
+        opened = units.open_unit(JOB, order(3, unit=Unit.SYNC), lambda: None)
+        self._until(step, lambda: opened.report().status.get("state") == "normal")
+        found = find_changefeed(client, CLUSTER, name)
+        assert found is not None
+        assert (found.known_info.config or {})["filter"] == {"rules": [f"{NAME}.t"]}
+        opened.pause()
+        opened.close()  # amid the pause
+        self._until(step, lambda: opened.is_closed)
+        assert state() is FeedState.STOPPED
+
     def test_a_sync_without_trust_leaves_the_changefeed_to_the_next_worker(
         self, client: EtcdClient, config: dict[str, Any], step: Any, tmp_path: Path
     ) -> None:
@@ -141,6 +167,8 @@ class TestTaskUnits(UnitsContract):
         opened = _Configured(units, config).open_unit(JOB, order(1, unit=Unit.SYNC), lambda: None)
         self._until(step, lambda: "state" in opened.report().status)
         is_trusted[0] = False
+        opened.pause()
+        self._until(step, lambda: opened.report().stage is TaskStage.ERROR)
         self._close(opened, step)
         found = find_changefeed(client, CLUSTER, keys.ChangefeedName(changefeed_id(JOB, TASK)))
         assert found is not None

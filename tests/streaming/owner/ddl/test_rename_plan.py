@@ -52,6 +52,7 @@ def planned(
     *,
     known: Iterable[str] = (),
     seen: Mapping[str, int] | None = None,
+    reached: Mapping[str, int] | None = None,
     unmade: Mapping[str, int] | None = None,
     orders: Iterable[BlockedDdl] = (),
     rules: tuple[str, ...] = (),
@@ -67,6 +68,7 @@ def planned(
             defined=Definitions(),
             unmade={name_of(name): Ts(ts) for name, ts in (unmade or {}).items()},
             forms=WriteModes(),
+            reached={name_of(name): Ts(ts) for name, ts in (reached or {}).items()},
         ),
         checkpoint=Ts(0),
         start_ts=Ts(0),
@@ -126,6 +128,14 @@ def test_one_that_was_carried_out_passes() -> None:
 def test_one_that_was_carried_out_in_part_is_taken_up_as_a_whole() -> None:
     found = planned(swap(), known=["a", "b"], seen={"a": 19, "b": 20})
     assert moves(found) == {"shop.a": "shop.b", "shop.b": "shop.a"}
+
+
+def test_a_table_that_was_loaded_behind_the_rename_has_the_rows_of_the_old_name() -> None:
+    found = planned([rename("a", "c")], known=["a", "c"], reached={"a": 10, "c": 30})
+    assert found.runs is not None
+    assert (found.runs.ends, found.runs.moves) == ((name_of("a"),), ())
+    swapped = planned(swap(), known=["a", "b"], reached={"a": 10, "b": 30})
+    assert moves(swapped) == {"shop.a": "shop.b", "shop.b": "shop.a"}
 
 
 def test_a_table_of_which_nothing_was_read_is_made_from_its_rows() -> None:

@@ -1,0 +1,72 @@
+"""A filter that takes more tables than before, by the real program: they are copied, and join the
+changefeed without a gap."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.binlog_stage import BinlogStage, end_of_log
+from tests.acceptance.processes import Life, await_
+from tests.services.database_server import DatabaseServer
+from tests.services.delta_rows import read_rows
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
+
+NAME = "widened"
+FORMS = f"[[sink.tables]]\nmatcher = ['{NAME}.log']\nwrite-mode = 'append'\n"
+NARROW = f"[filter]\nrules = ['{NAME}.old']\n{FORMS}"
+WIDE = f"[filter]\nrules = ['{NAME}.*']\n{FORMS}"
+CHUNKS = "&chunk-rows=50&connections=1"
+
+
+def rows(place: Path, table: str) -> list[tuple[int, int]]:
+    return sorted((row["id"], row["v"]) for row in read_rows(place / NAME / table))
+
+
+def until_equal(stage: BinlogStage, life: Life, tables: tuple[str, ...]) -> None:
+    stage.await_position(end_of_log(stage.server), life)
+    for each in tables:
+        assert rows(stage.warehouse, each) == sorted(
+            stage.server.query(f"SELECT id, v FROM {NAME}.{each}")
+        ), each
+
+
+def test_new_tables_join_a_changefeed_without_a_gap(
+    mariadb: DatabaseServer, tmp_path: Path
+) -> None:
+    with mariadb.database(NAME), BinlogStage(mariadb, tmp_path, rules=NARROW, mode="all") as stage:
+        for each in ("old", "new", "log"):
+            mariadb.execute(f"CREATE TABLE {NAME}.{each} (id INT PRIMARY KEY, v INT)")
+            mariadb.insert(f"{NAME}.{each}", [(number, 0) for number in range(200)])
+        life = stage.start("narrow", parameters=CHUNKS)
+        life.await_line("copied and loaded")
+        mariadb.execute(f"UPDATE {NAME}.old SET v = 1 WHERE id < 50")
+        until_equal(stage, life, ("old",))
+        life.signal(signal.SIGTERM)
+        assert life.await_exit() == 0, life.tail()
+
+        stage.write_rules(WIDE)
+        for each in ("old", "new"):  # not read yet
+            mariadb.execute(
+                f"UPDATE {NAME}.{each} SET v = 2 WHERE id < 20",
+                f"DELETE FROM {NAME}.{each} WHERE id = 7",
+                f"ALTER TABLE {NAME}.{each} ADD COLUMN x INT",
+            )
+        mariadb.insert(f"{NAME}.log", [(200, 2)])
+        for point in ("after-chunk=kill:3", "after-load-one=kill:1", "after-first-progress=kill:1"):
+            given = {"TIDELAKE_FAILPOINTS": point}
+            life = stage.start(point.partition("=")[0], parameters=CHUNKS, given=given)
+            assert life.await_exit() == -signal.SIGKILL, life.tail()
+            mariadb.execute(f"UPDATE {NAME}.new SET v = v + 1 WHERE id BETWEEN 100 AND 120")
+            mariadb.execute(f"INSERT INTO {NAME}.log SELECT MAX(id) + 1, 3 FROM {NAME}.log")
+        life = stage.start("wide", parameters=CHUNKS)
+        until_equal(stage, life, ("old", "new", "log"))
+        await_("a snapshot of all", lambda: len(stage.cuts()[0]["tables"]) == 3)
+        mariadb.execute(f"UPDATE {NAME}.new SET v = 9")
+        until_equal(stage, life, ("old", "new", "log"))
+        assert not (stage.warehouse / "_tidelake" / "staging" / "bank").exists()
+        life.signal(signal.SIGTERM)
+        assert life.await_exit() == 0, life.tail()
