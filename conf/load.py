@@ -86,6 +86,7 @@ def load_settings(
             document, values = settings_of_run(task, document, values, arguments)
         with problems.noted():
             made["changefeed"] = load_changefeed(document, values)
+            check_target(made["changefeed"].source, values.get("target-ts") or None)
             if task is not None:
                 check_mode(task, made["changefeed"])
         made |= _of_a_capture({"addr": ANY_LOCAL_PORT, **values}, problems)
@@ -305,7 +306,6 @@ def _table_rules(document: Document) -> tuple[TableRule, ...]:
 def _warehouse(values: Mapping[str, Any], source: SourceSettings | None) -> str:
     own = None
     if isinstance(source, BinlogSettings):
-        check_target(source, values.get("target-ts"))
         own = source.own_warehouse
     return own or warehouse_of(values.get("sink-uri"))
 

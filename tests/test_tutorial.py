@@ -17,14 +17,22 @@ import pytest
 
 from coordination.etcd.embedded import free_ports
 from tests.acceptance.processes import JVM_OPTIONS
+from tests.services.database_editions import MARIADB_10_11
+from tests.services.database_server import needs
 from tests.services.kafka_broker import REPOSITORY
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.kafka, pytest.mark.etcd]
 
 PAGE = (REPOSITORY / "docs/tutorial.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+WITH_TICDC, WITHOUT_TICDC = (
+    re.findall(r"```console\n(.*?)```", half, re.DOTALL)
+    for half in PAGE.split("## 10. A database without TiCDC")
+)
 NOT_RUN = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-ASKS = ("orders", "tidelake progress", "tidelake snapshot", "tidelake dead-letters list")
+ASKS = (
+    *("orders", "tidelake progress", "tidelake snapshot", "tidelake dead-letters list"),
+    "tidelake diff",
+)
 PATIENCE_S = 60.0
 END = "-- the command has ended --"
 
@@ -92,7 +100,7 @@ class Shell:
         """Background jobs too: a test that fails amid the page leaves none."""
         if self._bash.poll() is not None:
             return
-        self.run("kill $RUN $TIDB 2> /dev/null; wait; rm -rf $LAKE $LAKE.*")
+        self.run("kill $RUN $TIDB $DATABASE 2> /dev/null; wait; rm -rf $LAKE $LAKE.*")
         self._bash.communicate()
 
 
@@ -118,8 +126,18 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 def test_every_command_prints_what_the_page_shows(shell: Shell) -> None:
     kafka = shell.run("echo $TOY_KAFKA_PORT").strip()
-    for block in BLOCKS:
-        for command, shown in steps(block.replace("127.0.0.1:9092", f"127.0.0.1:{kafka}")):
+    follow(shell, [each.replace("127.0.0.1:9092", f"127.0.0.1:{kafka}") for each in WITH_TICDC])
+
+
+@pytest.mark.mariadb
+def test_every_command_about_a_database_does_so_too(shell: Shell) -> None:
+    needs(MARIADB_10_11)
+    follow(shell, WITHOUT_TICDC)
+
+
+def follow(shell: Shell, blocks: list[str]) -> None:
+    for block in blocks:
+        for command, shown in steps(block):
             deadline = time.monotonic() + PATIENCE_S
             printed = shell.run(command)
             while not is_shown(shown, printed):

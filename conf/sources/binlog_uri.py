@@ -220,11 +220,12 @@ def _login(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str]:
     return login
 
 
-def check_target(settings: BinlogSettings, target_ts: int | None) -> None:
-    """Raises SettingError for a target that the task's mode cannot have."""
+def check_target(source: object, target_ts: int | None) -> None:
+    """Raises SettingError for a target that a user may not give in the task's mode."""
+    mode = source.task_mode if isinstance(source, BinlogSettings) else ""
     require(
-        target_ts is None or settings.task_mode not in ("full", "dump"),
-        f"target-ts: task-mode={settings.task_mode} ends with the copy: leave target-ts out",
+        target_ts is None or mode not in ("full", "dump"),
+        f"target-ts: task-mode={mode} ends with the copy: leave target-ts out",
     )
 
 

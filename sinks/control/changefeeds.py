@@ -37,7 +37,6 @@ from sinks.control.terms import term_refused
 
 NEARLY_S = 10.0  # for a backlog of at most this much reading, new messages are not counted in
 
-
 logger = logging.getLogger(__name__)
 # A row of another etcd that is still refreshed after so many TTLs has a live owner.
 PATIENCE_TTLS = 3.0
@@ -122,9 +121,7 @@ class ChangefeedRow:
     ] = None
     row_rules: Annotated[str | None, "JSON: settings by which rows are cast and written"] = None
     process: Annotated[str | None, "host/process ID of the capture that claimed the term"] = None
-    loaded_ts: Annotated[
-        int | None, "TSO: tables were copied until then; below, they show different times"
-    ] = None
+    loaded_ts: Annotated[int | None, "TSO: below, copied tables show different times"] = None
 
     @property
     def is_of_a_run(self) -> bool:
@@ -212,30 +209,16 @@ class Changefeeds:
 
         self._table.commit(plan, "begin the changefeed in")
 
-    def take(self, row: ChangefeedRow) -> ChangefeedRow:
-        """Write the row under the next term, so that an owner of the present one writes no more.
-        Returns it. Raises TermRefused unless the table still holds the row's term."""
-        taken = row
-
-        def plan(view: TableView) -> Change:
-            nonlocal taken
-            stored = self._ours(view, row.changefeed_id, row.term)
-            at = _later_than(stored.updated_at)
-            taken = replace(row, term=row.term + 1, updated_at=at)
-            return _upsert(view, taken)
-
-        self._table.commit(plan, "take the changefeed's row in")
-        return taken
-
-    def save(self, row: ChangefeedRow) -> None:
-        """Write the row; raises TermRefused unless the table still holds the row's term.
+    def save(self, row: ChangefeedRow, held: int | None = None) -> None:
+        """Write the row; raises TermRefused unless the table still holds the row's term, or
+        ``held``, the one before: then no owner of that term writes any more.
 
         Also refuses (TidelakeError) a checkpoint that falls within one incarnation: that would be a
         bug of the caller.
         """
 
         def plan(view: TableView) -> Change:
-            stored = self._ours(view, row.changefeed_id, row.term)
+            stored = self._ours(view, row.changefeed_id, row.term if held is None else held)
             before, after = ((r.incarnation, r.checkpoint_ts) for r in (stored, row))
             if after < before:
                 raise TidelakeError(

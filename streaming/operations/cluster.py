@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from conf.load import check_ts
 from conf.settings import Changefeed, DeltaSink, EtcdSettings, TransportSettings
+from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.etcd3_client import connect
@@ -74,6 +75,7 @@ class Operator(CaptureOperations):
         and file (``document``). Raises ConfigError if its name is taken, or if a `tidelake run`
         replicates it; with ``is_checked`` also the errors that a start would raise. ``is_dry``:
         change nothing, and return the changefeed as it would be, with all findings."""
+        _refuse_to_copy(changefeed)
         info = described(changefeed, arguments, document)
         advice = (
             "`tidelake changefeed resume` goes on with it, `update` changes it, `remove` ends it"
@@ -239,6 +241,17 @@ def operator(
         yield Operator(client, etcd.cluster_id, OwnerCalls(client, etcd.cluster_id, tls, say))
     finally:
         client.close()
+
+
+def _refuse_to_copy(changefeed: Changefeed) -> None:
+    """A changefeed of a cluster copies nothing: without this it would lack the rows of before."""
+    source = changefeed.source
+    if isinstance(source, BinlogSettings) and source.task_mode != "incremental":
+        raise ConfigError(
+            f"source-uri: task-mode={source.task_mode} begins with a copy, which a cluster makes "
+            "for a task: `tidelake task start` with a task file. Give task-mode=incremental for a "
+            "changefeed that copies nothing"
+        )
 
 
 def set_table_paused(sink: DeltaSink, table: str, *, paused: bool) -> ShownRow:

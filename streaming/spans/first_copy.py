@@ -197,7 +197,8 @@ class FirstCopy:
                 settled.save(self._folder)
             failpoint(Failpoint.BEFORE_LOAD)
             self._check()
-            taken = self._tables.changefeeds.take(_joined(row, settled))
+            taken = _joined(row, settled)
+            self._tables.changefeeds.save(taken, held=row.term)
             self._tables.snapshots.claim(taken.changefeed_id, taken.term)
             self._load(settled, taken)
             failpoint(Failpoint.AFTER_FIRST_PROGRESS)
@@ -341,11 +342,13 @@ class FirstCopy:
 
 
 def _joined(row: ChangefeedRow, settled: SettledCopy) -> ChangefeedRow:
-    """The row of a changefeed from the moment on at which tables join it."""
+    """The row of a changefeed from the moment on at which tables join it, under a new term: so an
+    owner that is not seen to live writes no more."""
     watermark = row.watermarks[PART]
     pins = with_pins(from_token(watermark.token), settled.pins)
     return replace(
         row,
+        term=row.term + 1,
         state="stopped",
         max_published_ts=max(row.max_published_ts, settled.end.ts),
         loaded_ts=settled.end.ts,

@@ -21,6 +21,7 @@ from sinks.control.progress import Progress
 from tests.acceptance.processes import Life, await_, environment, field
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
+from tests.shop import proof
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb, pytest.mark.etcd]
 
@@ -37,6 +38,15 @@ def server(number: int, etcd: str, cluster_id: str, folder: Path) -> Life:
     ]
     env = environment(place, capture_session_ttl=5, session_safety_margin_s=1.0)
     return Life(f"server-{number}", place, command, env)
+
+
+def queried(etcd: str, cluster_id: str) -> dict[str, Any]:
+    """What an operator is shown of the task."""
+    command = [sys.executable, "-m", "streaming.cli.main", "task", "query", JOB]
+    where = ["--etcd", etcd, "--cluster-id", cluster_id, "--format", "json"]
+    found = subprocess.run([*command, *where], capture_output=True, text=True, check=True)
+    (row,) = json.loads(found.stdout)["rows"]
+    return dict(row)
 
 
 def test_a_job_copies_and_follows_through_the_death_of_its_capture(
@@ -58,11 +68,7 @@ def test_a_job_copies_and_follows_through_the_death_of_its_capture(
         return found == dict(mariadb.query(f"SELECT id, v FROM {NAME}.t"))
 
     def shown() -> dict[str, Any]:
-        command = [sys.executable, "-m", "streaming.cli.main", "task", "query", JOB]
-        where = ["--etcd", etcd.endpoint, "--cluster-id", cluster_id, "--format", "json"]
-        found = subprocess.run([*command, *where], capture_output=True, text=True, check=True)
-        (row,) = json.loads(found.stdout)["rows"]
-        return dict(row)
+        return queried(etcd.endpoint, cluster_id)
 
     def holders() -> set[str]:
         return {row.capture_id for row in Progress(str(lake)).read(f"{JOB}-{TASK}").values()}
@@ -92,4 +98,48 @@ def test_a_job_copies_and_follows_through_the_death_of_its_capture(
     finally:
         for life in lives:
             life.end()
+        client.close()
+
+
+def test_a_full_task_finishes_and_goes_on_when_its_mode_is_updated(
+    mariadb: DatabaseServer, etcd: EmbeddedEtcd, tmp_path: Path
+) -> None:
+    cluster_id, lake = f"tasks-{uuid.uuid4().hex[:8]}", tmp_path / "lake"
+    client = connect(EtcdSettings(endpoints=(etcd.endpoint,), embedded=False))
+    jobs = JobOperator(client, cluster_id)
+
+    def cfg(mode: str) -> TaskCfg:
+        config = {
+            "source-uri": f"mysql://root@{mariadb.host}:{mariadb.port}/",
+            "sink-uri": f"delta://{lake}",
+            "document": {"filter": {"rules": [f"{NAME}.*"]}, "mysql": {"task-mode": mode}},
+        }
+        return TaskCfg(task_mode=mode, config=config)
+
+    def count() -> int:
+        return len(read_rows(lake / NAME / "t"))
+
+    life = server(1, etcd.endpoint, cluster_id, tmp_path)
+    try:
+        with mariadb.database(NAME):
+            mariadb.execute(f"CREATE TABLE {NAME}.t (id INT PRIMARY KEY)")
+            mariadb.insert(f"{NAME}.t", [(number,) for number in range(500)])
+            jobs.create(JOB, {TASK: cfg("full")})
+
+            def has_finished() -> bool:
+                assert not life.is_over, life.tail()
+                now = queried(etcd.endpoint, cluster_id)
+                assert now["stage"] != "Error", now["error"]
+                return bool(now["state"] == "finished")
+
+            await_("the end of the task", has_finished, every_s=0.5)
+            now = queried(etcd.endpoint, cluster_id)
+            assert (now["finished"], now["changefeed_state"]) == ("dump, load", "finished")
+            assert proof.ledger(lake, f"{JOB}-{TASK}")
+            mariadb.execute(f"INSERT INTO {NAME}.t VALUES (1000)")
+            assert count() == 500
+            jobs.update(JOB, {TASK: cfg("all")})
+            await_("what came since", lambda: count() == 501, every_s=0.5)
+    finally:
+        life.end()
         client.close()

@@ -127,3 +127,13 @@ def test_what_the_task_file_says_is_said_nowhere_else(command: Command, file: Pa
     given = ("task", "check", str(file), "--sink-uri", "delta:///lake", "--no-check")
     code, _, err = command(*given, "--config", str(config))
     assert (code, "start-ts: a task file says" in err) == (2, True)
+
+
+@pytest.mark.etcd
+def test_a_changefeed_of_a_cluster_does_not_leave_out_a_copy(
+    command: Command, tmp_path: Path
+) -> None:
+    given = ("changefeed", "create", "--sink-uri", f"delta://{tmp_path}/lake", "-c", "shop")
+    code, _, err = command(*given, "--source-uri", "mysql://root@db/")
+    assert (code, "which a cluster makes for a task: `tidelake task start`" in err) == (2, True)
+    assert command(*given, "--source-uri", "mysql://root@db/?task-mode=incremental")[0] == 0
