@@ -61,6 +61,10 @@ def check_at_the_end(stage: BinlogStage, parameters: str) -> None:
     stage.await_position(end_of_log(stage.server), life)
     life.signal(signal.SIGTERM)
     assert life.await_exit() == 0, life.tail()
+    compare(stage)
+
+
+def compare(stage: BinlogStage) -> None:
     cuts = stage.cuts()
     assert cuts
     dice = random.Random(len(cuts))
