@@ -42,6 +42,13 @@ class ByteReader:
             raise BadEvent(f"a length-encoded number begins with byte {first}")
         return self.number(_WIDTHS[first])
 
+    def variable(self) -> int:
+        """Unsigned, of 1 to 9 bytes: as many as the first byte has ones at its low end, and one."""
+        first = self.take(1)[0]
+        more = (~first & first + 1).bit_length() - 1
+        found = first | self.number(more) << 8
+        return found >> min(more + 1, 8)
+
     def sized(self, size: int) -> ByteReader:
         """A reader of the next bytes alone; this one stands behind them."""
         return ByteReader(self.take(size))

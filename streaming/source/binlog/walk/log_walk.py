@@ -345,9 +345,11 @@ def _own_times(data: bytes, events: Events, count: int) -> tuple[Numbers, Offset
     gtids = np.flatnonzero(np.isin(events.kind[:count], GTIDS))
     kind, at = events.kind[gtids], events.at[gtids]
     own_ms = words_of(events.data, "<u4")[at].astype(np.int64) * 1_000
-    for nth in np.flatnonzero(kind == EventType.GTID_TAGGED).tolist():
-        mysql_gtid(event_at(data, int(at[nth]), checksum=False))  # refuses it
-    is_mysql = kind != EventType.MARIADB_GTID
+    is_tagged = kind == EventType.GTID_TAGGED
+    for nth in np.flatnonzero(is_tagged).tolist():
+        told = mysql_gtid(event_at(data, int(at[nth]), checksum=False))
+        own_ms[nth] = (told.original_us or 0) // 1_000
+    is_mysql = (kind != EventType.MARIADB_GTID) & ~is_tagged
     if is_mysql.any():
         words = words_of(events.data, "<u8")
         body, end = at + HEADER_BYTES, events.end[gtids]

@@ -58,6 +58,8 @@ class Writer:
                 self._server.connect(autocommit=False, database="shop") as link,
                 link.cursor() as cursor,
             ):
+                if self._server.edition is MYSQL_9_7 and dice.random() < 0.3:
+                    cursor.execute("SET gtid_next = 'AUTOMATIC:tag'")
                 if off_s := dice.choice((0, 0, -3_600, -2, 30, 55, 65, 90, 300, 10**7)):
                     cursor.execute(f"SET timestamp = {int(time.time()) + off_s}")
                 for _ in range(dice.choice((1, 1, 1, 3, 12))):

@@ -7,14 +7,14 @@ type says.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 from uuid import UUID
 
 from streaming.source.binlog.format.byte_reader import ByteReader
 from streaming.source.binlog.format.control.xa import Xid
 from streaming.source.binlog.format.events import Event
-from streaming.source.binlog.format.faults import Refused
+from streaming.source.binlog.format.faults import BadEvent, Refused
 from streaming.source.binlog.format.type_codes import EventType
 
 _ORIGINAL_FOLLOWS: Final = 1 << 55  # in MySQL's immediate commit time
@@ -56,12 +56,15 @@ class MySQLGtid:
 
     uuid: str | None
     number: int
+    tag: str = ""
     original_us: int | None = None
     immediate_us: int | None = None
     length: int | None = None  # bytes of the whole transaction in the file
 
     def __str__(self) -> str:
-        return f"{self.uuid}:{self.number}" if self.uuid else "anonymous"
+        if not self.uuid:
+            return "anonymous"
+        return f"{self.uuid}:{self.tag}:{self.number}" if self.tag else f"{self.uuid}:{self.number}"
 
 
 def maria_gtid(event: Event) -> MariaGtid:
@@ -90,12 +93,8 @@ def maria_gtid(event: Event) -> MariaGtid:
 
 
 def mysql_gtid(event: Event) -> MySQLGtid:
-    """Raises Refused for a tagged GTID (MySQL 8.3 and later)."""
     if event.kind == EventType.GTID_TAGGED:
-        raise Refused(
-            "the binlog has GTIDs with tags (GTID_NEXT = 'AUTOMATIC:<tag>'), which are not read: "
-            "let no session set a tag, and start behind these transactions"
-        )
+        return _tagged_gtid(event)
     body = ByteReader(event.body)
     body.take(1)  # flags
     uuid, number = body.take(16), body.number(8)
@@ -110,6 +109,55 @@ def mysql_gtid(event: Event) -> MySQLGtid:
     return MySQLGtid(
         uuid=name, number=number, original_us=original, immediate_us=immediate, length=length
     )
+
+
+def _tagged_gtid(event: Event) -> MySQLGtid:
+    """One with a tag (MySQL 8.3 and later): fields with numbers, which rise; one that says nothing
+    new may be missing. Those behind the last that is read here are not looked at."""
+    whole = ByteReader(event.body)
+    version, size = whole.variable(), whole.variable()
+    if version != 1:
+        raise Refused(f"the binlog has GTIDs with tags in form {version}; form 1 is read")
+    body = whole.sized(size - whole.at)
+    body.variable()  # the last field that a reader has to know
+    told: dict[int, int] = {}
+    uuid, tag, last = b"", "", -1
+    while body.left:
+        number = body.variable()
+        if not last < number <= _Field.LENGTH:
+            break
+        last = number
+        if number == _Field.UUID:
+            uuid = bytes(body.variable() & 0xFF for _ in range(16))
+        elif number == _Field.TAG:
+            tag = body.text(body.variable())
+        else:
+            told[number] = body.variable()
+    if not uuid or _Field.NUMBER not in told:
+        raise BadEvent("a GTID with a tag does not tell its UUID or its number")
+    immediate = told.get(_Field.IMMEDIATE_US)
+    return MySQLGtid(
+        uuid=str(UUID(bytes=uuid)),
+        tag=tag,
+        number=told[_Field.NUMBER] >> 1,  # behind its sign
+        original_us=told.get(_Field.ORIGINAL_US, immediate),
+        immediate_us=immediate,
+        length=told.get(_Field.LENGTH),
+    )
+
+
+class _Field(IntEnum):
+    """Of a GTID event with a tag. Numbers with a sign have it in their lowest bit."""
+
+    FLAGS = 0
+    UUID = 1
+    NUMBER = 2
+    TAG = 3
+    LAST_COMMITTED = 4
+    SEQUENCE = 5
+    IMMEDIATE_US = 6
+    ORIGINAL_US = 7
+    LENGTH = 8
 
 
 def xid(event: Event) -> int:

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from streaming.source.binlog.format.byte_reader import ByteReader
 from streaming.source.binlog.format.charsets import Charset
 from streaming.source.binlog.format.control.files import (
     Rotate,
@@ -65,8 +66,60 @@ def test_gtids_of_mysql():
     assert (found.immediate_us, found.original_us, found.length) == (5, 4, 0x1000)
     found = mysql_gtid(event(EventType.ANONYMOUS_GTID, head + clock + (5).to_bytes(7, "little")))
     assert (str(found), found.original_us) == ("anonymous", 5)
-    with pytest.raises(Refused):
-        mysql_gtid(event(EventType.GTID_TAGGED, head))
+
+
+def variable(number: int) -> bytes:
+    size = next(n for n in range(1, 9) if number < 1 << 7 * n)
+    return (number << size | (1 << size - 1) - 1).to_bytes(size, "little")
+
+
+@pytest.mark.parametrize("number", [0, 1, 127, 128, 16_383, 16_384, 1 << 40, (1 << 56) - 1])
+def test_numbers_of_varying_size(number: int) -> None:
+    assert ByteReader(variable(number)).variable() == number
+
+
+def test_numbers_of_nine_bytes() -> None:
+    assert ByteReader(b"\xff" + (1 << 63).to_bytes(8, "little")).variable() == 1 << 63
+
+
+def tagged(version: int = 1, **fields: bytes) -> bytes:
+    names = (
+        "flags",
+        "uuid",
+        "number",
+        "tag",
+        "last",
+        "sequence",
+        "immediate",
+        "original",
+        "length",
+    )
+    parts = [variable(names.index(name)) + value for name, value in fields.items()]
+    body = b"\0" + b"".join(parts)
+    size = 2 + len(body)
+    return variable(version) + variable(size) + body
+
+
+def test_gtids_of_mysql_with_a_tag() -> None:
+    given = {
+        "flags": variable(0),
+        "uuid": b"".join(map(variable, range(0xF0, 0x100))),
+        "number": variable(9 << 1),
+        "tag": variable(3) + b"tag",
+        "last": variable(0),
+        "immediate": variable(1_795_699_921_000_000),
+    }
+    found = mysql_gtid(event(EventType.GTID_TAGGED, tagged(**given) + b"crc!"))
+    assert str(found) == "f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff:tag:9"
+    assert (found.original_us, found.length) == (1_795_699_921_000_000, None)
+    more = {"original": variable(5), "length": variable(300)}
+    found = mysql_gtid(event(EventType.GTID_TAGGED, tagged(**given, **more) + variable(99)))
+    assert (found.original_us, found.length) == (5, 300)
+    for cut in range(len(tagged(**given))):
+        with pytest.raises(BadEvent):
+            mysql_gtid(event(EventType.GTID_TAGGED, tagged(**given)[:cut]))
+    with pytest.raises(Refused, match="form 2"):
+        mysql_gtid(event(EventType.GTID_TAGGED, tagged(2)))
 
 
 def status(*parts: bytes) -> bytes:

@@ -21,7 +21,6 @@ from streaming.source.binlog.format.control.statements import Query, query
 from streaming.source.binlog.format.control.transactions import GroupKind, transactions
 from streaming.source.binlog.format.control.xa import Xid, payload_xa, xa_prepare, xa_statement
 from streaming.source.binlog.format.events import event_at
-from streaming.source.binlog.format.faults import Refused
 from streaming.source.binlog.format.type_codes import GTIDS, EventType
 from tests.services.database_editions import EDITIONS
 from tests.services.database_server import DatabaseServer
@@ -210,14 +209,25 @@ def test_an_alter_in_two_phases(server: DatabaseServer):
     assert {each.sql for each in queries(binlog)} == {"ALTER TABLE d.t ADD x INT"}
 
 
-def test_a_gtid_with_a_tag_is_refused(server: DatabaseServer):
+def test_a_gtid_with_a_tag(server: DatabaseServer):
     if server.edition.is_mariadb:
         pytest.skip("MariaDB has no tags")
-    statements = ("SET gtid_next = 'AUTOMATIC:tag'", "INSERT INTO d.t VALUES (1, 'a')")
-    binlog = written(server, *statements)
-    assert kinds(binlog) == [GroupKind.ROWS]
-    with pytest.raises(Refused, match="GTIDs with tags"):
-        gtids(binlog)
+    binlog = written(
+        server, "SET gtid_next = 'AUTOMATIC:tag'", "INSERT INTO d.t VALUES (1, 'a')",
+        "SET original_commit_timestamp = 12345678", "INSERT INTO d.t VALUES (2, 'a')",
+    )  # fmt: skip
+    assert kinds(binlog) == [GroupKind.ROWS, GroupKind.ROWS]
+    (uuid,) = server.query("SELECT @@server_uuid")[0]
+    first, second = gtids(binlog)
+    assert (str(first), str(second)) == (f"{uuid}:tag:1", f"{uuid}:tag:2")
+    assert isinstance(first, MySQLGtid)
+    assert isinstance(second, MySQLGtid)
+    assert first.original_us == first.immediate_us == pytest.approx(time.time() * 1e6, abs=60e6)
+    assert (second.original_us, second.immediate_us) == (
+        *(12345678, pytest.approx(time.time() * 1e6, abs=60e6)),
+    )
+    sizes = [event.end_offset for event in binlog.each() if event.kind == EventType.XID]
+    assert second.length == sizes[1] - sizes[0]
 
 
 def test_the_first_and_the_last_event_of_a_file(server: DatabaseServer):
