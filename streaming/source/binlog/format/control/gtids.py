@@ -147,7 +147,7 @@ def _tagged_gtid(event: Event) -> MySQLGtid:
 
 
 class _Field(IntEnum):
-    """Of a GTID event with a tag. Numbers with a sign have it in their lowest bit."""
+    """The fields of a GTID event with a tag. Numbers with a sign have it in their lowest bit."""
 
     FLAGS = 0
     UUID = 1
