@@ -14,6 +14,7 @@ is killed too; it lies in the temporary folder of this process, and goes with th
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import random
@@ -26,6 +27,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -179,7 +181,7 @@ class EmbeddedEtcd:
         while time.monotonic() < deadline:
             assert self._guard is not None
             if self._guard.poll() is not None:
-                raise TidelakeError(f"the embedded etcd ended at once: {self._last_log_line()}")
+                raise TidelakeError(f"the embedded etcd ended at once: {self._last_words()}")
             try:
                 with opener.open(f"{self.endpoint}/health", timeout=1) as reply:
                     if b'"true"' in reply.read():
@@ -192,11 +194,11 @@ class EmbeddedEtcd:
             time.sleep(0.05)
         raise TidelakeError(f"the embedded etcd was not healthy within {START_TIMEOUT_S:.0f} s")
 
-    def _last_log_line(self) -> str:
+    def _last_words(self) -> str:
         assert self._folder is not None
         log = self._folder / LOG_NAME
         lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-        return lines[-1] if lines else "it said nothing"
+        return last_words(lines, self._folder)
 
     def _end_guard(self) -> None:
         guard, self._guard = self._guard, None
@@ -211,6 +213,18 @@ class EmbeddedEtcd:
         except subprocess.TimeoutExpired:
             guard.kill()
             guard.wait()
+
+
+def last_words(lines: Sequence[str], folder: Path) -> str:
+    """Why it ended, out of its log. A panic is a line of JSON before many of Go's stack."""
+    for line in reversed(lines):
+        with suppress(ValueError):
+            told = json.loads(line)
+            if isinstance(told, dict) and told.get("level") in ("panic", "fatal", "error"):
+                words = ": ".join(str(told[each]) for each in ("msg", "error") if told.get(each))
+                is_full = "no space left" in words
+                return f"{words}. It needs 64 MB in {folder}: free some" if is_full else words
+    return lines[-1] if lines else "it said nothing"
 
 
 def find_binary() -> Path:

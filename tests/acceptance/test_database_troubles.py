@@ -86,7 +86,7 @@ def test_a_disk_that_is_full_while_tables_are_copied(small_disk: Path, tmp_path:
             life = stage.start("second", parameters=PARAMETERS)
         stage.await_position(end_of_log(server), life)
         snapshots = stage.warehouse / "_tidelake" / "snapshots"
-        await_("a snapshot", lambda: life.is_over or snapshots.exists() and stage.cuts())
+        await_("a snapshot", lambda: life.is_over or (snapshots.exists() and stage.cuts()))
         life.signal(signal.SIGTERM)
         assert life.await_exit() == 0, life.tail()
         compare(stage)

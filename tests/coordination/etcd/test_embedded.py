@@ -14,7 +14,7 @@ import pytest
 from conf.settings import EtcdSettings
 from coordination.errors import ConfigError, TryAgain
 from coordination.etcd.client import get
-from coordination.etcd.embedded import EmbeddedEtcd, free_ports
+from coordination.etcd.embedded import EmbeddedEtcd, free_ports, last_words
 from coordination.etcd.etcd3_client import connect
 from streaming.process.run import connected_etcd
 
@@ -158,6 +158,16 @@ def test_an_etcd_that_ends_at_once_is_told_with_its_last_words(
     with pytest.raises(Exception, match="ended at once"):
         etcd.start()
     assert etcd._folder is None
+
+
+def test_a_panic_is_told_by_its_reason() -> None:
+    panic = '{"level":"panic","msg":"failed to create WAL","error":"no space left on device"}'
+    said = last_words(
+        [panic, "panic: failed to create WAL", "goroutine 1", "main.go:32"], Path("/d")
+    )
+    assert said == "failed to create WAL: no space left on device. It needs 64 MB in /d: free some"
+    assert last_words(["flag provided but not defined"], Path("/d")).startswith("flag provided")
+    assert last_words([], Path("/d")) == "it said nothing"
 
 
 def test_free_ports_are_different() -> None:
