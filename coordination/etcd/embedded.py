@@ -114,7 +114,7 @@ class EmbeddedEtcd:
                 if self._guard is not None and self._guard.poll() is None:
                     continue
                 with suppress(TidelakeError, OSError):  # the next look tries again
-                    said = self._last_log_line()
+                    said = self._last_words()
                     logger.error("the embedded etcd has ended, and is started again: %s", said)
                     self._launch(find_binary(), self._folder)
 
