@@ -14,12 +14,10 @@ A pin says which commit-ts each position has: what lies before it is at or below
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,7 +49,7 @@ from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.spans.load_table import load_table
 from streaming.spans.settled_copy import CopiedFrom, SettledCopy, chosen_by
-from streaming.spans.table_copies import LOCK, Standing, TableCopies, is_of_a_copy
+from streaming.spans.table_copies import Standing, TableCopies, only_one
 
 logger = logging.getLogger(__name__)
 
@@ -176,6 +174,7 @@ class FirstCopy:
         if not names:
             self.clean_up()
             return
+        self._refuse_to_join(row)
         self._refuse_beside_an_owner()
         logger.info(
             "copies the tables that an earlier [filter] has left out: %s",
@@ -219,6 +218,18 @@ class FirstCopy:
             return self._filter.selects(name) and name not in known and was_left_out(name)
 
         return read_tables(self._database.ask, schemas, is_new) if schemas else ()
+
+    def _refuse_to_join(self, row: ChangefeedRow) -> None:
+        if self._settings.task_mode != "all":
+            raise ConfigError(
+                "[filter] takes tables that it left out before, and their rows of before are not "
+                "copied: task-mode=all copies them and lets them join"
+            )
+        if PART not in row.watermarks:
+            raise TidelakeError(
+                "[filter] takes tables that it left out before, and the changefeed has read "
+                "nothing yet: start it with the earlier [filter] first"
+            )
 
     def _refuse_beside_an_owner(self) -> None:
         """Blocks: whether its row is still refreshed may need a second look."""
@@ -367,26 +378,3 @@ def _loading(each: CopiedFrom, rows: int, *, is_done: bool = False) -> CopyProgr
         of_bytes=of.bytes,
         is_done=is_done,
     )
-
-
-@contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """One process of this machine works in the folder, which is made. Raises TidelakeError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not is_of_a_copy(folder):
-            raise ConfigError(
-                f"{folder} has files, and none of a copy: give an empty folder, or none yet"
-            )
-        file = (folder / LOCK).open("w")
-    except OSError as error:
-        raise TidelakeError(f"no copy can be staged in {folder}: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise TidelakeError(
-                f"another process is copying the tables of this changefeed, into {folder}: let it "
-                "end, or stop it"
-            ) from error
-        yield

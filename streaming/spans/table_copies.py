@@ -12,16 +12,18 @@ copied again. Where a table was renamed, or has exchanged a partition, all begin
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from conf.sources.binlog_uri import BinlogSettings
-from coordination.errors import TidelakeError
+from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName, Ts
 from sinks.ddl.effects import (
     AlterTable,
@@ -281,6 +283,29 @@ class TableCopies:
             return self._joins.begin
         position = self._shown()
         return Moment(position, Ts(int(time.time() * 1e3) << TSO_LOGICAL_BITS))
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """One process of this machine works in the folder, which is made. Raises TidelakeError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not is_of_a_copy(folder):
+            raise ConfigError(
+                f"{folder} has files, and none of a copy: give an empty folder, or none yet"
+            )
+        file = (folder / LOCK).open("w")
+    except OSError as error:
+        raise TidelakeError(f"no copy can be staged in {folder}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise TidelakeError(
+                f"another process is copying the tables of this changefeed, into {folder}: let it "
+                "end, or stop it"
+            ) from error
+        yield
 
 
 def is_of_a_copy(folder: Path) -> bool:

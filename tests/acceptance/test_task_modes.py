@@ -12,8 +12,8 @@ from coordination.failpoint import Failpoint
 from tests.acceptance import copied_bank
 from tests.acceptance.binlog_stage import BinlogStage
 from tests.acceptance.processes import Life, environment
-from tests.acceptance.test_first_copy import PARAMETERS, dying, open_bank
-from tests.services.database_editions import MARIADB_10_11
+from tests.acceptance.test_first_copy import DEATHS, PARAMETERS, dying, open_bank
+from tests.services.database_editions import EDITIONS, MARIADB_10_11, Edition
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 
@@ -74,3 +74,31 @@ def test_a_task_file_runs_on_one_machine(mariadb: DatabaseServer, tmp_path: Path
         assert life.lines("without an effect here: clean-dump-file")
         assert life.lines("replication finished changefeed_id=shop-m1")
         assert len(read_rows(lake / "task_file" / "t")) == 100
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("edition", EDITIONS, ids=lambda edition: edition.name)
+def test_a_dump_and_its_load_are_killed_at_every_step(tmp_path: Path, edition: Edition) -> None:
+    parameters = f"{PARAMETERS}&dump-dir={tmp_path}/dump"
+    with open_bank(edition, tmp_path, mode="dump", parameters=parameters) as stage:
+        for point, nth in DEATHS[:2]:
+            killed(stage, point, nth, parameters)
+        ended(stage, "dump", parameters)
+        stage.mode = "load&sync"
+        for point, nth in DEATHS[2:]:
+            killed(stage, point, nth, parameters)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("edition", EDITIONS, ids=lambda edition: edition.name)
+def test_a_full_task_is_killed_at_every_step(tmp_path: Path, edition: Edition) -> None:
+    with open_bank(edition, tmp_path, mode="full") as stage:
+        for point, nth in DEATHS:
+            killed(stage, point, nth, PARAMETERS)
+        life = stage.start("follows", parameters=PARAMETERS)
+        life.await_line("claimed the changefeed")
+        life.kill(group=True)
+        ended(stage, "full", PARAMETERS)
+        (cut,) = stage.cuts()
+        assert copied_bank.cut_differences(stage.warehouse, cut["tables"]) == []
+        stage.mode = "incremental"

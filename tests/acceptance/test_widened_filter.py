@@ -3,13 +3,18 @@ changefeed without a gap."""
 
 from __future__ import annotations
 
+import random
 import signal
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance import copied_bank
 from tests.acceptance.binlog_stage import BinlogStage, end_of_log
 from tests.acceptance.processes import Life, await_
+from tests.acceptance.test_first_copy import PARAMETERS, open_bank
+from tests.seeds import chosen_seeds
+from tests.services.database_editions import EDITIONS
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 
@@ -19,6 +24,13 @@ NAME = "widened"
 FORMS = f"[[sink.tables]]\nmatcher = ['{NAME}.log']\nwrite-mode = 'append'\n"
 NARROW = f"[filter]\nrules = ['{NAME}.old']\n{FORMS}"
 WIDE = f"[filter]\nrules = ['{NAME}.*']\n{FORMS}"
+POINTS = (
+    "after-chunk",
+    "before-load",
+    "after-load-one",
+    "before-first-rows",
+    "after-first-progress",
+)
 CHUNKS = "&chunk-rows=50&connections=1"
 
 
@@ -64,9 +76,36 @@ def test_new_tables_join_a_changefeed_without_a_gap(
             mariadb.execute(f"INSERT INTO {NAME}.log SELECT MAX(id) + 1, 3 FROM {NAME}.log")
         life = stage.start("wide", parameters=CHUNKS)
         until_equal(stage, life, ("old", "new", "log"))
+        for each in ("old", "new"):
+            assert {"id", "v", "x"} == set(read_rows(stage.warehouse / NAME / each)[0])
         await_("a snapshot of all", lambda: len(stage.cuts()[0]["tables"]) == 3)
         mariadb.execute(f"UPDATE {NAME}.new SET v = 9")
         until_equal(stage, life, ("old", "new", "log"))
         assert not (stage.warehouse / "_tidelake" / "staging" / "bank").exists()
         life.signal(signal.SIGTERM)
         assert life.await_exit() == 0, life.tail()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", chosen_seeds(3))
+def test_tables_of_an_open_bank_join_under_kills(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    narrow = dice.sample(copied_bank.TABLES, dice.randint(1, 4))
+    rules = "".join(f"'bank.{each}', " for each in narrow)
+    first = f"[filter]\nrules = [{rules}]\n{copied_bank.RULES}"
+    edition = dice.choice(EDITIONS)
+    with open_bank(edition, tmp_path, rules=first, is_narrow=True) as stage:
+        life = stage.start("narrow", parameters=PARAMETERS)
+        life.await_line("copied and loaded")
+        stage.await_position(end_of_log(stage.server), life)
+        if dice.random() < 0.5:
+            life.kill(group=True)
+        else:
+            life.signal(signal.SIGTERM)
+            assert life.await_exit() == 0, life.tail()
+        stage.write_rules(copied_bank.RULES)
+        for point in dice.sample(POINTS, 2):
+            nth = dice.randint(1, 9) if point == "after-chunk" else 1
+            given = {"TIDELAKE_FAILPOINTS": f"{point}=kill:{nth}"}
+            life = stage.start(point, parameters=PARAMETERS, given=given)
+            assert life.await_exit() == -signal.SIGKILL, life.tail()

@@ -136,7 +136,12 @@ class Database:
 
     def check_binlog(self) -> None:
         """Raise one ConfigError for all settings with which the binlog does not tell whole rows."""
-        told = self.variables(*(name for name, _, _ in _WANTED))
+        told = self.variables("version", *(name for name, _, _ in _WANTED))
+        if "-tidb-" in told.get("version", "").lower():
+            raise ConfigError(
+                f"{self.address} is a TiDB, which has no binlog: let TiCDC send its changes to "
+                "Kafka, and give that topic as the source"
+            )
         wrong = [
             f"{name} is {told.get(name, 'not there')}: {statement}"
             for name, wanted, statement in _WANTED

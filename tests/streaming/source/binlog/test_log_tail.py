@@ -171,6 +171,14 @@ def test_settings_that_tell_too_little_are_refused_with_the_statement(log: Log) 
         log.server.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
 
 
+def test_a_tidb_is_told_to_have_no_binlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its variables as its manual shows them; none was asked."""
+    told = {"version": "8.0.11-TiDB-v8.5.1", "log_bin": "OFF", "binlog_format": "ROW"}
+    monkeypatch.setattr(Database, "variables", lambda *_: told)
+    with pytest.raises(ConfigError, match="db:4000 is a TiDB, which has no binlog: let TiCDC send"):
+        Database(BinlogSettings(host="db", port=4000, user="root")).check_binlog()
+
+
 def test_a_login_that_is_refused_is_said_so(log: Log) -> None:
     log.server.execute("CREATE USER stranger IDENTIFIED BY 'secret-47'")
     settings = BinlogSettings(
