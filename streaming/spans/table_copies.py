@@ -75,10 +75,15 @@ class Standing:
 
     @property
     def begin(self) -> Moment:
+        """No table begins before: what lies before is not read again."""
+        return Moment(self.position, self.checkpoint_ts)
+
+    @property
+    def numbering(self) -> Pin:
         """From where the log is numbered as the changefeed will number it."""
         pin = pin_at(self.pins, self.position)
         assert pin is not None, "numbering begins at or before every position that is stored"
-        return Moment(pin.position, Ts(pin.ts))
+        return pin
 
 
 class TableCopies:
@@ -221,8 +226,9 @@ class TableCopies:
         if len(tables) != len(found) or not all(_is_same(found.get(of.name), of) for of in tables):
             return None
         places = [end, *(each.begin.position for each in found.values())]
-        known = self._joins.pins if self._joins is not None else ()
-        scanned = scan(self._settings, self._database, Pin(*begin), places, known)
+        joins = self._joins
+        first, known = (joins.numbering, joins.pins) if joins is not None else (Pin(*begin), ())
+        scanned = scan(self._settings, self._database, first, places, known)
         for name in (name for ddl in scanned.ddls for name in _renamed_by(ddl.effects)):
             if self._selects(name):
                 return self._after_renaming(name)
