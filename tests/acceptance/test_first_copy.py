@@ -68,10 +68,10 @@ def check_at_the_end(stage: BinlogStage, parameters: str, *, is_narrow: bool) ->
     stage.await_position(end_of_log(stage.server), life)
     life.signal(signal.SIGTERM)
     assert life.await_exit() == 0, life.tail()
-    compare(stage)
+    compare(stage, is_narrow=is_narrow)
 
 
-def compare(stage: BinlogStage) -> None:
+def compare(stage: BinlogStage, *, is_narrow: bool = False) -> None:
     cuts = stage.cuts()
     if is_narrow:
         cuts = [each for each in cuts if len(each["tables"]) == len(copied_bank.TABLES)]
