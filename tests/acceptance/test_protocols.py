@@ -46,13 +46,13 @@ def lives_of(variant: str, spark: SparkSession, folder: Path) -> Lives:
     ("variant", "labels"),
     [
         ("open-protocol", LABELS),
-        ("open-protocol-interleaved", LAST),
+        pytest.param("open-protocol-interleaved", LAST, marks=pytest.mark.soak),
         ("open-protocol-claim-check", LAST),
         ("open-protocol-handle-key-only", LAST),
         ("open-protocol-updated-columns", ("after_first_ddls",)),
         ("simple-json", LABELS),
-        ("simple-json-interleaved", LAST),
-        ("simple-json-claim-check", LAST),
+        pytest.param("simple-json-interleaved", LAST, marks=pytest.mark.soak),
+        pytest.param("simple-json-claim-check", LAST, marks=pytest.mark.soak),
         ("simple-json-handle-key-only", LAST),
     ],
 )

@@ -24,6 +24,7 @@ from streaming.protocols.json_text.plain_text import are_plain, some
 from streaming.protocols.json_text.quote_scanner import Indexes, Mask
 from streaming.protocols.json_text.strict_json import Malformed, parse
 from streaming.protocols.open.frames import Frames, frames_of
+from streaming.protocols.open.row_keys import row_keys
 from streaming.protocols.open.row_template import Template
 from streaming.protocols.open.strict_parser import event
 from streaming.protocols.rows.blocks import Collector, Parts, key_of
@@ -38,12 +39,6 @@ from streaming.protocols.rows.parsed_message import (
 )
 from streaming.protocols.rows.row_arrays import RowArrays
 
-_NAME: Final = r'"(?:[^"\\]|\\.)*"'
-_NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,18})"
-_ROW_KEY: Final = (
-    rf'^(?s:\{{"ts":(?P<ts>[1-9][0-9]{{0,17}}),(?P<name>"scm":{_NAME},"tbl":{_NAME}),'
-    rf'(?:"rid":{_NUMBER},)?(?:"ptn":{_NUMBER},)?"t":1\}})$'
-)
 _DELETED, _WRITTEN = b'{"d":{"', b'{"u":{"'
 _EMPTY: Final = Error("empty", "the message has no value")
 FEW: Final = 48  # so many are read sooner one by one
@@ -128,25 +123,15 @@ class _Chunk:
         """Reads the plain rows; returns the places of all other events."""
         if not len(self._keys):
             return np.zeros(0, np.int64)
-        found = pc.extract_regex(self._keys, _ROW_KEY)
-        likely = found.is_valid().to_numpy(zero_copy_only=False)
-        likely = are_plain(self._keys, likely)
+        likely = are_plain(self._keys, np.ones(len(self._keys), np.bool_))
         likely = are_plain(self._values, likely)
-        at = np.flatnonzero(likely)
-        if not len(at):
-            return np.arange(len(self._keys))
-        chosen = some(found, at)
-        ts = chosen.field("ts").cast(pa.string()).cast(pa.int64()).to_numpy()
-        near = ts <= self._collector.far_ts
-        at, ts, names = at[near], ts[near], chosen.field("name").filter(pa.array(near))
-        coded = names.dictionary_encode()
-        codes = coded.indices.to_numpy()
-        rest = [np.flatnonzero(~likely), np.flatnonzero(likely)[~near]]
-        for code, head in enumerate(coded.dictionary.to_pylist()):
-            here = np.flatnonzero(codes == code)
-            rest.append(self._table(head, at[here], ts[here]))
-        found_at: Indexes = np.sort(np.concatenate(rest))
-        return found_at
+        tables, others = row_keys(self._keys, likely)
+        rest = [others]
+        for names, at, ts in tables:
+            near = ts <= self._collector.far_ts
+            rest += [at[~near], self._table(names, at[near], ts[near])]
+        found: Indexes = np.sort(np.concatenate(rest))
+        return found
 
     def _table(self, head: bytes, at: Indexes, ts: Indexes) -> Indexes:
         """Reads the plain rows of one table; returns the places of the rest."""

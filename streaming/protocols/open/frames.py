@@ -23,7 +23,7 @@ from streaming.protocols.json_text.quote_scanner import Indexes, Mask
 _VERSION: Final = 1
 _LENGTH: Final = struct.Struct(">Q")
 _WIDTH: Final = _LENGTH.size
-_BYTES: Final = np.arange(_WIDTH)
+_TOO_LARGE: Final = 1 << 40  # for a length
 # Messages with so few events are cut side by side; one by one goes faster for what is left of a
 # few messages.
 _SIDE_BY_SIDE: Final = 64
@@ -80,25 +80,26 @@ class _Cut:
         self.data = data
         head = KEY_LENGTH.size
         self.is_right = ends - starts >= head + _WIDTH
-        length = self._number(starts, np.arange(head), "<u4", self.is_right)
+        length = self._number(starts, "<u4", self.is_right)
         self.is_right &= (length != NO_KEY) & (length <= ends - starts - head)
         length = np.where(self.is_right, length, 0)
         self.key = starts + head
         self.key_end = self.key + length
         self.value, self.value_end = self.key_end.copy(), ends
         self.is_right &= length >= _WIDTH
-        self.is_right &= self._number(self.key, _BYTES, ">u8", self.is_right) == _VERSION
+        self.is_right &= self._number(self.key, ">u8", self.is_right) == _VERSION
         self.key = self.key + _WIDTH
         self.is_right &= self.key < self.key_end  # no message is without an event
         self.found: list[Indexes] = []
 
-    def _number(self, at: Indexes, places: Indexes, kind: str, there: Mask) -> Indexes:
+    def _number(self, at: Indexes, kind: str, there: Mask) -> Indexes:
         """The numbers there; 0 elsewhere. One that is too large for a length is -1."""
         found = np.zeros(len(at), np.int64)
-        rows = np.flatnonzero(there)
-        raw = self.data[at[rows][:, None] + places]
-        numbers = np.ascontiguousarray(raw).view(kind)[:, 0].astype(np.uint64)
-        found[rows] = np.where(numbers >> np.uint64(40), -1, numbers.astype(np.int64))
+        count = len(self.data) - np.dtype(kind).itemsize + 1
+        if count > 0:
+            numbers = np.ndarray(count, kind, self.data, strides=(1,))[at[there]]
+            found[there] = np.where(numbers < _TOO_LARGE, numbers, _TOO_LARGE).astype(np.int64)
+            found[found == _TOO_LARGE] = -1
         return found
 
     def _left(self) -> Indexes:
@@ -111,8 +112,8 @@ class _Cut:
                 break
             key, value = self.key[at], self.value[at]
             there = (self.key_end[at] - key >= _WIDTH) & (self.value_end[at] - value >= _WIDTH)
-            keys = self._number(key, _BYTES, ">u8", there)
-            values = self._number(value, _BYTES, ">u8", there)
+            keys = self._number(key, ">u8", there)
+            values = self._number(value, ">u8", there)
             key, value = key + _WIDTH, value + _WIDTH
             there &= (keys > 0) & (keys <= self.key_end[at] - key)
             there &= (values >= 0) & (values <= self.value_end[at] - value)

@@ -250,6 +250,8 @@ def _head(name: str, fields: Mapping[str, Any]) -> bytes:
 def _decoded(texts: pa.StringArray, form: Form) -> tuple[pa.Array, Mask | None]:
     """The cells of values as they are written, and which are none (None: all are good)."""
     if form is Form.NUMBER:
+        if pc.all(pc.ascii_is_decimal(texts)).as_py() and not _has_zero_before(texts):
+            return texts, None
         are_numbers = pc.match_substring_regex(texts, _NUMBER)
         if pc.all(are_numbers).as_py() in (True, None):
             return texts, None
@@ -260,6 +262,12 @@ def _decoded(texts: pa.StringArray, form: Form) -> tuple[pa.Array, Mask | None]:
         return texts, None
     found, bad = from_base64(texts)
     return (found, bad) if form is Form.BASE64 else _as_texts(found, bad)
+
+
+def _has_zero_before(digits: pa.StringArray) -> bool:
+    """Whether some number of more than one digit begins with a zero."""
+    is_zero = pc.and_(pc.starts_with(digits, "0"), pc.greater(pc.binary_length(digits), 1))
+    return bool(pc.any(is_zero).as_py())
 
 
 def _as_texts(found: pa.BinaryArray, bad: Mask | None) -> tuple[pa.Array, Mask | None]:

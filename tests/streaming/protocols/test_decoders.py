@@ -12,8 +12,9 @@ from conf.problems import SettingError
 from conf.sources.recording_uri import RecordingSettings
 from conf.sources.source_parameters import PROTOCOLS, PROTOCOLS_NOT_BUILT
 from conf.sources.source_uri import parse_source_uri
+from coordination.errors import ConfigError
 from streaming.protocols.contract import reads_keys
-from streaming.protocols.decoders import decoder_of, has_messages
+from streaming.protocols.decoders import decoder_of, disguise_of, has_messages
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/protocols.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([\w-]+)` \| ([\w ]+) \| (.*) \|$", re.MULTILINE)
@@ -55,6 +56,12 @@ def test_others_are_not():
     assert not has_messages("binlog")
     with pytest.raises(KeyError):
         decoder_of("avro")
+
+
+def test_a_mask_is_refused_where_none_is_built():
+    assert disguise_of("canal-json", 1)(b"{") == b"?"
+    with pytest.raises(ConfigError, match="--mask is not built yet for protocol=simple"):
+        disguise_of("simple", 1)
 
 
 def test_the_other_name_of_open_protocol():

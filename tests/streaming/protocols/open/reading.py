@@ -87,6 +87,8 @@ def quoted(value: bytes) -> str:
 class RandomRows:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self.begin_ts = self.random.choice((10, 470620744164048896, 99_999_999_999_999_999))
+        self.tables = self.random.sample(["t", "other é", 'q"q'], self.random.randrange(1, 4))
         self.columns = ["id", *self.random.sample([*COLUMNS][1:], self.random.randrange(1, 11))]
 
     def value(self, name: str) -> Any:
@@ -109,15 +111,15 @@ class RandomRows:
 
     def event(self, ts: int) -> tuple[Any, Any]:
         kind = self.random.randrange(4)
-        now = side(self.row())
+        now, of = side(self.row()), self.random.choice(self.tables)
         if kind == 0:
-            return key(ts), {"d": now}
+            return key(ts, of), {"d": now}
         if kind == 1:
             before = side(self.row())
             if self.random.random() < 0.3:
                 before = {name: before[name] for name in before if self.random.random() < 0.5}
-            return key(ts), {"u": now, "p": before}
-        return key(ts, **({"ptn": 7} if self.random.random() < 0.1 else {})), {"u": now}
+            return key(ts, of), {"u": now, "p": before}
+        return key(ts, of, **({"ptn": 7} if self.random.random() < 0.1 else {})), {"u": now}
 
     def messages(self, count: int) -> list[bytes | None]:
         found: list[bytes | None] = []
@@ -127,7 +129,9 @@ class RandomRows:
             elif self.random.random() < 0.03:
                 found.append(message(ddl(900, "ALTER TABLE t ADD x INT")))
             else:
-                events = [self.event(10 + number) for _ in range(self.random.randrange(1, 9))]
+                events = [
+                    self.event(self.begin_ts + number) for _ in range(self.random.randrange(1, 9))
+                ]
                 found.append(message(*events))
         return found
 
