@@ -125,7 +125,7 @@ def unknown_parameter(
 
 
 def _protocol(parameters: Mapping[str, str]) -> str:
-    protocol = parameters.get("protocol", "")
+    protocol = parameters.get("protocol", "").lower()  # as TiCDC reads it
     built = ", ".join(PROTOCOLS)
     require(protocol != "", f"protocol is missing: give that of the changefeed, one of {built}")
     protocol = "open-protocol" if protocol == "default" else protocol  # TiCDC's other name of it

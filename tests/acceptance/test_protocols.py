@@ -4,6 +4,9 @@ One process plays the recordings, a life for each labelled state: a restart at e
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -79,3 +82,24 @@ def test_recorded_bytes_lead_to_every_recorded_state(
             assert all(each.startswith("orders: ") for each in differences), differences
         else:
             assert (label, differences, classes) == (label, [], set())
+
+
+def test_tables_are_what_bootstraps_tell_where_no_ddl_made_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All types, a unique key, a virtual column; and later DDLs change what was told."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path = tmp_path / "late.jsonl"
+    with gzip.open(wire.DATA / "simple-json" / "messages.jsonl.gz", "rt") as lines:
+        kept = [each for each in lines if not made_before(each, wire.state_ts("after_load"))]
+    path.write_text("".join(kept))
+    source = parse_source_uri(f"file://{path}?protocol=simple&partition-num=3")
+    lives = Lives(spark, None, tmp_path, source=source)
+    for label in ("after_updates", "final"):
+        lives.finish(target_ts=wire.state_ts(label))
+        assert (label, wire.differences(lives.warehouse, label)) == (label, [])
+
+
+def made_before(line: str, ts: int) -> bool:
+    message = json.loads(base64.b64decode(json.loads(line)["value_b64"]))
+    return message["type"] == "CREATE" and message["commitTs"] < ts

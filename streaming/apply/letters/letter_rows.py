@@ -77,6 +77,9 @@ def _told(block: Block) -> Iterator[tuple[int, str]]:
     elif block.kind is Kind.DDL:
         for number in block.table()["position"].to_pylist():
             yield number, "it is a DDL and no row: a rewind to below it has it run"
+    elif block.kind is Kind.SCHEMA:
+        for number in block.table()["position"].to_pylist():
+            yield number, "it tells the schema of a table: there is nothing to apply"
     elif block.kind is Kind.WATERMARK:
         yield block.last, "it is a watermark: there is nothing to apply"
     elif block.kind is Kind.ROW:

@@ -9,7 +9,7 @@ DDLs and resolved events come in every partition of a topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -74,8 +74,7 @@ class _Chunk:
         self._counted: list[tuple[TableName, Indexes, Indexes]] = []
 
     def blocks(self) -> Iterator[Block]:
-        events = {place: self._event(place) for place in self._plain().tolist()}
-        bad = self._bad(events)
+        events, bad = self._read_each(self._plain())
         is_good = ~np.isin(self._message, [*bad])
         for name, shape, rows in self._rows:
             kept = rows if not bad else rows.take(np.flatnonzero(is_good[rows.positions]))
@@ -107,17 +106,23 @@ class _Chunk:
             return Bad(NO_TABLE, far.far_error(found.watermark_ts, is_watermark=True))
         return found
 
-    def _bad(self, events: Mapping[int, Event]) -> dict[int, Bad]:
-        """By message: why it is not read; if there are several reasons, the first."""
-        found = dict[int, Bad]()
-        for place, each in events.items():
-            if isinstance(each, Bad):
-                found.setdefault(int(self._message[place]), each)
+    def _read_each(self, places: Indexes) -> tuple[dict[int, Event], dict[int, Bad]]:
+        """The events at these places, and by message why it is not read: nobody looks at what is
+        behind its first bad event."""
+        events, bad = dict[int, Event](), dict[int, Bad]()
         sizes = np.bincount(self._message)
-        return {
-            message: each if sizes[message] == 1 else replace(each, name=NO_TABLE, is_row=False)
-            for message, each in found.items()
-        }
+        for place in places.tolist():
+            message = int(self._message[place])
+            if message in bad:
+                continue
+            each = self._event(place)
+            if not isinstance(each, Bad):
+                events[place] = each
+            elif sizes[message] == 1:
+                bad[message] = each
+            else:
+                bad[message] = replace(each, name=NO_TABLE, is_row=False)
+        return events, bad
 
     def _plain(self) -> Indexes:
         """Reads the plain rows; returns the places of all other events."""

@@ -50,6 +50,11 @@ _READ: Final = frozenset(
         *("claimCheckLocation", "handleKeyOnly", "tableSchema", "preTableSchema"),
     )
 )
+_DATABASE: Final = re.compile(
+    r"\s*(?:/\*.*?\*/\s*)*(?:CREATE|DROP|ALTER)\s+(?:DATABASE|SCHEMA)\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?"
+    r"(?:`((?:[^`]|``)+)`|([\w$]+))",
+    re.IGNORECASE | re.DOTALL,
+)
 _LOCATED: Final = frozenset(("location", "value"))
 _PLAIN: Final = re.compile(r'[^"\\\x00-\x1f]*')
 _EMPTY: Final = Error("empty", "the message has no value")
@@ -98,8 +103,18 @@ def _ddl(fields: Mapping[str, Any], kind: str, ts: int) -> Ddl:
         for each in ("tableSchema", "preTableSchema")
         if fields.get(each) is not None
     ]
-    name = told[0].name if told else NO_TABLE
-    return Ddl(name, ts, kind, as_text(fields.get("sql")), tuple(told))
+    query = as_text(fields.get("sql"))
+    name = told[0].name if told else _database_in(query or "")
+    return Ddl(name, ts, kind, query, tuple(told))
+
+
+def _database_in(query: str) -> TableName:
+    """The database that a statement without a table is about: no member of the message says it."""
+    found = _DATABASE.match(query)
+    if found is None:
+        return NO_TABLE
+    quoted, bare = found.groups()
+    return TableName(bare if quoted is None else quoted.replace("``", "`"), "")
 
 
 def _row(fields: Mapping[str, Any], op: int, ts: int) -> ParsedRow:

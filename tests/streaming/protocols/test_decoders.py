@@ -65,7 +65,8 @@ def test_a_mask_is_refused_where_none_is_built():
 
 
 def test_the_other_name_of_open_protocol():
-    assert parse_source_uri(f"{URI}default") == parse_source_uri(f"{URI}open-protocol")
+    for name in ("default", "Open-Protocol"):
+        assert parse_source_uri(f"{URI}{name}") == parse_source_uri(f"{URI}open-protocol")
 
 
 def test_compression_is_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from streaming.protocols.contract import (
 from streaming.protocols.open.decoder import decode
 from tests.services import wire
 from tests.streaming.protocols.canal_json.reading import EveryTable
-from tests.streaming.protocols.open.reading import ddl, key, message, read, resolved, side
+from tests.streaming.protocols.open.reading import ddl, framed, key, message, read, resolved, side
 
 NAME = TableName("shop", "t")
 ONE = key(), {"u": side({"id": 1, "s": "a"})}
@@ -109,6 +110,14 @@ def test_a_row_of_the_far_future_makes_its_message_bad():
 
 def test_zeros_without_end_are_soon_refused():
     assert only_bad(with_key((1).to_bytes(8, "big") + bytes(1 << 20), bytes(1 << 20)))
+
+
+def test_very_many_bad_events_cost_no_more_than_one():
+    count = 200_000
+    value = with_key((1).to_bytes(8, "big") + framed([b"{"] * count), framed([b"}"] * count))
+    begun_s = time.process_time()
+    assert only_bad(value)
+    assert time.process_time() - begun_s < 5.0
 
 
 def test_a_batch_of_very_many_events():

@@ -9,7 +9,6 @@ import pytest
 
 from coordination.model import TableName
 from streaming.protocols.contract import (
-    NO_TABLE,
     Cells,
     Kind,
     Messages,
@@ -73,7 +72,22 @@ def test_schemas_come_with_bootstraps_and_ddls():
     assert [(each.name.table, each.version) for each in tables_told(schema)] == [("t", 7)]
     found = [(each.name.table, each.version) for each in tables_told(altered)]
     assert (altered.name, found) == (NAME, [("t", 8), ("before", 7)])
-    assert (made.name, made.max_ts, tables_told(made)) == (NO_TABLE, 5, [])
+    assert (made.name, made.max_ts, tables_told(made)) == (TableName("d", ""), 5, [])
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("CREATE DATABASE `shop`", "shop"),
+        ("drop schema if exists a$1", "a$1"),
+        ("/* a */ DROP DATABASE `a``b`", "a`b"),
+        ("ALTER DATABASE `中文` CHARACTER SET utf8", "中文"),
+        ("CREATE USER u", ""),
+    ],
+)
+def test_a_ddl_of_a_database_names_it(query: str, name: str):
+    (block,) = read([ddl(5, query)], {})
+    assert block.name == TableName(name, "")
 
 
 def test_watermarks():

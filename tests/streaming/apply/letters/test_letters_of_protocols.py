@@ -1,0 +1,42 @@
+"""Dead letters are decoded by the protocol that their messages have."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from coordination.model import TableName
+from streaming.apply.letters.letter_rows import NO_BYTES, NO_MESSAGES, letter_rows
+from tests.streaming.protocols.open import reading as open_protocol
+from tests.streaming.protocols.simple import reading as simple
+
+T = TableName("shop", "t")
+
+
+def values(*messages: bytes | None) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(messages, pa.binary())])
+
+
+def test_a_letter_of_open_protocol_has_its_key() -> None:
+    side = open_protocol.side({"id": 7, "b": r"\x00"})
+    message = open_protocol.message((open_protocol.key(), {"u": side}))
+    found = letter_rows(values(message, message[:-1], None), T, "open-protocol")
+    (block,) = found.blocks
+    assert (block.first, block.rows) == (0, 1)
+    assert found.others == {1: "not an open-protocol message", 2: NO_BYTES}
+
+
+def test_letters_of_simple() -> None:
+    other = simple.row(table="o")
+    messages = (simple.row(), simple.bootstrap(), simple.watermark(5), other)
+    found = letter_rows(values(*messages), T, "simple")
+    assert [block.first for block in found.blocks] == [0]
+    assert {number: why.partition(":")[0] for number, why in found.others.items()} == {
+        1: "it tells the schema of a table",
+        2: "it is a watermark",
+        3: "it is a row of shop.o",
+    }
+
+
+def test_a_binlog_has_no_messages() -> None:
+    found = letter_rows(values(b"x", None), T, "binlog")
+    assert (found.blocks, found.others) == ([], {0: NO_MESSAGES, 1: NO_BYTES})
