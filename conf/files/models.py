@@ -125,7 +125,7 @@ _Filter = _table(
     _read(_RULES),
     {
         "event_filters": _used(list[_EventFilter], "events to pass over, as in TiCDC"),  # type: ignore[valid-type]
-        "ignore_txn_start_ts": _not_built("canal-json does not carry start-ts", []),
+        "ignore_txn_start_ts": _not_built("messages do not carry start-ts", []),
         "do_tables": _AS_RULES,
         "do_dbs": _AS_RULES,
         "ignore_tables": _AS_RULES,
@@ -162,7 +162,7 @@ _Sink = _table(
     _ignored("schema-registry", "debezium-disable-schema", "csv", "open", "debezium"),
     _ignored("send-bootstrap-interval-in-sec", "send-bootstrap-in-msg-count"),
     _ignored("send-bootstrap-to-all-partition", "send-all-bootstrap-at-start"),
-    # With or without these, canal-json carries all that is needed here.
+    # With or without these, the messages carry all that is needed here.
     _ignored("only-output-updated-columns", "delete-only-output-handle-key-columns"),
     _ignored("content-compatible"),
 )

@@ -62,7 +62,7 @@ class ChangeRules(CastRules):
     """How texts are cast, and what happens to a column that the table lacks."""
 
     unknown_column: Literal["dead-letter", "drop"] = "dead-letter"
-    protocol: str = "canal-json"  # by which the bytes of dead letters are read once more
+    protocol: str  # by which the bytes of dead letters are read once more
 
     @property
     def drops(self) -> bool:

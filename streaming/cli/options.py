@@ -40,7 +40,7 @@ SourceUri = Annotated[
     str | None,
     typer.Option(
         help="The source: a Kafka topic, by the URI that TiCDC was given as its sink URI, "
-        "kafka://host:9092/topic?… with protocol=canal-json and enable-tidb-extension=true; or a "
+        "kafka://host:9092/topic?… with protocol=canal-json, open-protocol or simple; or a "
         "database, mysql://user@host:3306/.",
         metavar="URI",
     ),

@@ -34,7 +34,7 @@ from tests.benchmarks.targets import copy_warehouse
 REPEATS = 3
 CHUNK = 8_000  # messages: 8 MiB, what a task reads before it decodes
 BATCH = 200_000  # changes of a commit
-RULES = ChangeRules(time_zone="UTC", zero_date="null")
+RULES = ChangeRules(time_zone="UTC", zero_date="null", protocol="canal-json")
 FAR = 2**62
 
 

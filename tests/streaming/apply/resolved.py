@@ -18,7 +18,7 @@ from streaming.apply.row_errors import ERRORS
 from streaming.apply.table_task import ChangeRules, TableTask
 from tests.streaming.apply.blocks import A, Row, Text, blocks_of
 
-RULES = ChangeRules(time_zone="UTC", zero_date="null")
+RULES = ChangeRules(time_zone="UTC", zero_date="null", protocol="canal-json")
 
 
 def schema(key: Sequence[str] = ("id",), **types: str) -> TableSchema:

@@ -36,7 +36,7 @@ class Written:
         self.spans = TableRegistry(self.sink, NEW, forms)
         ddl = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE …")
         self.spans.create(A, PLAIN, ddl, Ts(5))
-        source = SimpleNamespace(time_zone="UTC")
+        source = SimpleNamespace(time_zone="UTC", protocol="canal-json")
         changefeed: Any = SimpleNamespace(
             sink=self.sink,
             source=source,

@@ -42,7 +42,9 @@ from tests.streaming.spans.reshaping import RULES, TSO, Reshaping, Step
 SOURCE = KafkaSettings(
     brokers=("b:1",), topic="shop", topics=("shop",), protocol="canal-json", partition_num=1
 )
-CHANGE_RULES = ChangeRules(time_zone=RULES.time_zone, zero_date=RULES.zero_date)
+CHANGE_RULES = ChangeRules(
+    time_zone=RULES.time_zone, zero_date=RULES.zero_date, protocol="canal-json"
+)
 
 
 class Life:
