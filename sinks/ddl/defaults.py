@@ -162,6 +162,9 @@ def _zero(mysql_type: MySQLType) -> str:
         "set": "0",
         "json": "null",
         "vector": "[]",
+        "uuid": "00000000-0000-0000-0000-000000000000",
+        "inet4": "0.0.0.0",
+        "inet6": "::",
     }
     return zeros.get(name, "")
 

@@ -69,6 +69,7 @@ BINARY_TYPES = (
     *("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
     *SPATIAL_TYPES,  # the SRID in four bytes, then WKB
 )
+IDENTIFIER_TYPES = {"uuid": 16, "inet4": 4, "inet6": 16}  # MariaDB's, with the bytes of a value
 TEXT_TYPES = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 KNOWN_TYPES = frozenset(
     (
@@ -77,6 +78,7 @@ KNOWN_TYPES = frozenset(
         *TEXT_TYPES,
         *("float", "double", "decimal", "bit", "year", "date", "datetime", "timestamp", "time"),
         *("enum", "set", "json", "vector"),
+        *IDENTIFIER_TYPES,
     )
 )
 TIMED_TYPES = ("datetime", "timestamp", "time")  # their length: digits of a fraction of a second

@@ -20,7 +20,7 @@ import pyarrow as pa
 from coordination.errors import TidelakeError
 from sinks.types.casts.columns import cast_column
 from sinks.types.delta_types import INTEGER_BITS, arrow_type, whole_range
-from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, MySQLType
+from sinks.types.mysql_type import BINARY_TYPES, IDENTIFIER_TYPES, INTEGER_TYPES, MySQLType
 from sinks.types.table_schema import CURRENT_TIMESTAMP, Column
 from sinks.types.text_arrays import CastRules
 from sinks.types.time_zones import to_utc, zone_of
@@ -61,7 +61,8 @@ def needs_conversion(old: MySQLType, new: MySQLType) -> bool:
     if _is_nameless(old) and now in ("text", was):
         return not _is_nameless(new)
     if was != now:
-        return now in (*_NAMES, "json", "time", "decimal") or (was, now) == ("decimal", "text")
+        looks_new = (*_NAMES, *IDENTIFIER_TYPES, "json", "time", "decimal")
+        return now in looks_new or (was, now) == ("decimal", "text")
     loses = _LOSES.get(now)
     return loses is not None and loses(old, new)
 
@@ -141,7 +142,7 @@ def _kind(of: MySQLType) -> str:
         return "float"
     if of.name in BINARY_TYPES:
         return "bytes"
-    return of.name if of.name in _OWN_KIND else "text"
+    return of.name if of.name in (*_OWN_KIND, *IDENTIFIER_TYPES) else "text"
 
 
 def _is_wider(old: MySQLType, new: MySQLType) -> bool:
@@ -165,6 +166,7 @@ def _conversion(old: MySQLType, new: MySQLType, time_zone: str) -> Callable[[Any
 
     ways: list[tuple[bool, Callable[[Any], Any]]] = [
         ("vector" in (was, now) or now == "json", _unclear),
+        (new.name in IDENTIFIER_TYPES or (was in IDENTIFIER_TYPES and now != "text"), _unclear),
         (new.name == "bit" and was not in _NUMBERS, _unclear),
         (old.name == "bit" and now not in _NUMBERS, _unclear),
         (

@@ -50,9 +50,18 @@ def diff(feed: FollowedDatabase, capsys: pytest.CaptureFixture[str]) -> tuple[in
     return code, {each["table"]: each for each in json.loads(said.out)["tables"]}
 
 
+IDENTIFIERS = {
+    "UUID": "8b0fff12-e99e-11f1-b2c5-02fc00000000",
+    "INET4": "10.0.0.0",
+    "INET6": "1::2:0:3:0:4:0",
+}
+
+
 def fill_types(server: DatabaseServer) -> None:
     """A table with a column of each type, whose rows have its values from the first on."""
     types = [*TYPES.items(), *NO_DATES.items()]
+    if server.edition.is_mariadb:
+        types += [(name, [(f"'{text}'", text)]) for name, text in IDENTIFIERS.items()]
     columns = ", ".join(f"c{at} {name} NULL" for at, (name, _) in enumerate(types))
     with server.connect(charset="utf8mb4") as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode = '', time_zone = '+02:00'")

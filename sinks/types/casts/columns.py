@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.types.casts.dates import cast_dates, cast_datetimes, cast_times, cast_timestamps
+from sinks.types.casts.identifiers import cast_identifiers
 from sinks.types.casts.numbers import cast_decimals, cast_floats, cast_integers, cast_years
 from sinks.types.casts.texts import cast_base64, cast_bytes, cast_enums, cast_sets, cast_vectors
 from sinks.types.casts.typed_cells import as_values, cell_texts, is_text
 from sinks.types.delta_types import INTEGER_BITS, arrow_type
-from sinks.types.mysql_type import BINARY_TYPES, MySQLType
+from sinks.types.mysql_type import BINARY_TYPES, IDENTIFIER_TYPES, MySQLType
 from sinks.types.table_schema import Column
 from sinks.types.text_arrays import CastColumn, CastRules
 
@@ -43,6 +44,8 @@ def cast_column(
     mysql_type = column.type
     if cells.null_count == len(cells):
         return CastColumn(values=pa.nulls(len(cells), arrow_type(mysql_type)), failed=None)
+    if mysql_type.name in IDENTIFIER_TYPES:
+        return cast_identifiers(cells, mysql_type)
     if is_text(cells.type):
         rules = replace(rules, time_zone="UTC") if are_typed else rules
         return _cast_text(cells, mysql_type, rules, are_names=are_typed)

@@ -15,6 +15,7 @@ from pymysql.constants import CR, ER
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.secrets import revealed
+from sinks.types.mysql_type import IDENTIFIER_TYPES
 from streaming.source.binlog.format.charsets import CODECS, Charset, Charsets
 from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition, file_name, file_number
 from streaming.source.binlog.tls import tls_arguments
@@ -185,6 +186,15 @@ class Database:
             "WHERE DELETE_RULE IN ('CASCADE', 'SET NULL') OR UPDATE_RULE IN ('CASCADE', 'SET NULL')"
         )
         return sorted(f"{schema}.{table}" for schema, table in rows)
+
+    def identifiers(self) -> list[str]:
+        """The columns of types that no binlog tells from BINARY, as ``schema.table.column``."""
+        names = ", ".join(f"'{name}'" for name in IDENTIFIER_TYPES)
+        rows = self.ask(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS "
+            f"WHERE DATA_TYPE IN ({names}) AND TABLE_SCHEMA NOT IN ('mysql', 'sys')"
+        )
+        return sorted(".".join(map(str, row)) for row in rows)
 
     def name_of(self, position: int) -> str:
         number, offset = BinlogPosition.of(position)

@@ -202,6 +202,13 @@ class BinlogSource:
             "reading the binlog of %s, version %s, from %s",
             *(self._settings.address, facts.version, self._named(begin[PART])),
         )
+        older = self._settings.task_mode == "incremental" and self._database.identifiers()
+        if older:
+            logger.warning(
+                "a binlog does not tell UUID, INET4 and INET6 from BINARY: if the CREATE TABLE is "
+                "not read, the bytes are shown. Give it with --schema-file. The columns: %s",
+                ", ".join(older),
+            )
         if cascading := self._database.cascades():
             logger.warning(
                 "foreign keys change rows of %s by CASCADE or SET NULL, and MariaDB and MySQL "

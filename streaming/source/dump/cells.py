@@ -9,6 +9,7 @@ one table of types for the copy; its tests compare each type's extremes with the
     DATE, DATETIME, TIMESTAMP, TIME           date32, timestamp(us), the same in UTC, duration(us)
     CHAR … LONGTEXT, ENUM, SET, JSON          string
     BINARY … LONGBLOB, GEOMETRY               binary
+    UUID, INET4, INET6                        binary, as they are stored
 
 Where a block has dates that are in no calendar (``0000-00-00``), its column comes as string.
 """
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.types.mysql_type import BINARY_TYPES, TEXT_TYPES, MySQLType
+from sinks.types.mysql_type import BINARY_TYPES, IDENTIFIER_TYPES, TEXT_TYPES, MySQLType
 
 GEOMETRY_TYPES: Final = frozenset(
     (
@@ -46,7 +47,7 @@ _OTHERS: Final = {
     "timestamp": pa.timestamp("us", "UTC"),
     "time": pa.duration("us"),
     **dict.fromkeys((*TEXT_TYPES, "enum", "set", "json"), pa.string()),
-    **dict.fromkeys((*BINARY_TYPES, *GEOMETRY_TYPES), pa.binary()),
+    **dict.fromkeys((*BINARY_TYPES, *GEOMETRY_TYPES, *IDENTIFIER_TYPES), pa.binary()),
 }
 _MOMENTS: Final = ("date", "datetime", "timestamp")
 _FIRST_DAY: Final = -719_162  # 0001-01-01
@@ -58,7 +59,7 @@ class UnreadableCells(Exception):
 
 
 def cell_type(mysql_type: MySQLType) -> pa.DataType | None:
-    """The type of the cells; None where a copy cannot be had (UUID, INET6, VECTOR, …)."""
+    """The type of the cells; None where a copy cannot be had (VECTOR, …)."""
     if (both := _INTEGERS.get(mysql_type.name)) is not None:
         return both[mysql_type.unsigned]
     if mysql_type.name == "decimal":
@@ -73,6 +74,8 @@ def selected(name: str, mysql_type: MySQLType) -> str:
     as D: as DOUBLE they come exactly."""
     if mysql_type.name == "float" or (mysql_type.name == "double" and mysql_type.length):
         return f"CAST({quoted(name)} AS DOUBLE)"
+    if mysql_type.name in IDENTIFIER_TYPES:
+        return f"CAST({quoted(name)} AS BINARY({IDENTIFIER_TYPES[mysql_type.name]}))"
     return quoted(name)
 
 

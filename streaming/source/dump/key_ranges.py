@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES
+from sinks.types.mysql_type import BINARY_TYPES, IDENTIFIER_TYPES, INTEGER_TYPES, TEXT_TYPES
 from streaming.source.dump.cells import quoted, selected
 from streaming.source.dump.source_table import SourceColumn, SourceTable
 
@@ -120,7 +120,7 @@ def _literal(column: SourceColumn, text: str) -> str:
         return f"_{column.charset} X'{text}'"
     if column.type.name in BINARY_TYPES:
         return f"X'{text}'"
-    if column.type.name in ("date", "datetime", "timestamp", "time"):
+    if column.type.name in ("date", "datetime", "timestamp", "time", *IDENTIFIER_TYPES):
         return f"'{text}'"
     if column.type.name in ("float", "double"):
         return text if "e" in text else f"{text}e0"

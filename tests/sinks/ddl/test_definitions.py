@@ -195,7 +195,7 @@ def test_create_table_like(query: str) -> None:
         ("CREATE TABLE t (a INT) SELECT 1 a", "query"),
         ("CREATE TABLE t SELECT 1 a", "query"),
         ("CREATE OR REPLACE TABLE t (a INT)", "remove"),
-        ("CREATE TABLE t (a INET6 NOT NULL)", "column a has the type inet6"),
+        ("CREATE TABLE t (a XMLTYPE NOT NULL)", "column a has the type xmltype"),
         ("CREATE TABLE t (a ENUM(x))", "type of column a"),
         ("CREATE TABLE t (a INT, PRIMARY KEY (b))", "no column"),
         ("CREATE TABLE t (PRIMARY KEY (b))", "no columns"),

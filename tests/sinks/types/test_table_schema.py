@@ -123,7 +123,7 @@ def test_full_types_of_a_row_need_no_warning() -> None:
         ("enum", "elements of its enum: the index is kept as text"),
         ("set", "elements of its set: the bitmask is kept as text"),
         ("bit", "width of its bit: kept as decimal(20,0)"),
-        ("inet6", "unknown type inet6: kept as string"),
+        ("xmltype", "unknown type xmltype: kept as string"),
     ],
 )
 def test_what_a_row_does_not_tell_is_said(text: str, warning: str) -> None:

@@ -208,6 +208,14 @@ def test_foreign_keys_that_change_rows_are_named(log: Log) -> None:
     assert log.database.cascades() == []
 
 
+def test_columns_that_no_binlog_tells_from_bytes_are_named(log: Log) -> None:
+    assert log.database.identifiers() == []
+    if log.server.edition.is_mariadb:
+        log.server.execute("CREATE TABLE shop.u (a UUID, b BINARY(16), c INET6)")
+        assert log.database.identifiers() == ["shop.u.a", "shop.u.c"]
+        log.server.execute("DROP TABLE shop.u")
+
+
 def test_a_large_transaction_keeps_its_commit_ts_while_its_rows_come(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
