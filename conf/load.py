@@ -32,6 +32,7 @@ from conf.files.sink_table import (
 )
 from conf.forms import ID_MAX_LENGTH, is_id, other_unit
 from conf.problems import Problems, SettingError, require, unknown
+from conf.route_rules import route_rules
 from conf.secret_references import parse_reference
 from conf.settings import (
     ANY_LOCAL_PORT,
@@ -271,6 +272,8 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
         sink["warehouse"] = _warehouse(values, made.get("source"))
     with problems.noted():
         sink["tables"] = _table_rules(document)
+    with problems.noted():
+        sink["routes"] = route_rules(document.get("sink", {}).get("routes", ()))
     with problems.noted():
         options = document.get("storage-options", {})
         sink["storage_options"] = _string_items("storage-options", options)

@@ -15,6 +15,7 @@ from annotated_types import Ge, Le
 
 from conf.forms import is_address, is_id, is_time_zone
 from conf.problems import require
+from conf.route_rules import RouteRule
 from conf.setting import Above0, NotNegative, Seconds, SecondsOrNone, setting
 from conf.sources.source_uri import SourceSettings
 
@@ -70,6 +71,7 @@ class DeltaSink:
 
     warehouse: str  # a local path or an object store URI, without a trailing slash
     tables: tuple[TableRule, ...] = ()  # the first that matches a table counts
+    routes: tuple[RouteRule, ...] = ()
     apply_engine: Literal["auto", "merge-on-write", "spark"] = setting(
         "apply-engine",
         "auto",

@@ -26,6 +26,7 @@ from conf.files.keys import (
     keys_of,
 )
 from conf.problems import SettingError
+from conf.route_rules import RouteRule
 from conf.settings import EventFilter, FilterSettings, TableRule
 from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.kafka_security import NOT_BUILT
@@ -142,6 +143,28 @@ _Dispatcher = _table(
     _ignored("partition", "dispatcher", "index", "columns"),
 )
 _TableRule = _table("TableRule", _read(keys_of(TableRule)))
+
+
+def _extract(of: str) -> Any:
+    """The table of a column that says which ``of`` a row came from."""
+    says = f"the value: the groups of this regular expression in the name of the {of}, joined"
+    return _table(
+        f"Extract{of.capitalize()}",
+        {
+            f"{of}_regexp": _used(str, says, ""),
+            "target_column": _used(str, "the column's name, in the target", ""),
+        },
+    )
+
+
+_Route = _table(
+    "Route",
+    _read(keys_of(RouteRule)),
+    {
+        f"extract_{of}": _used(_extract(of), f"a column that says which {of} a row came from")
+        for of in ("table", "schema", "source")
+    },
+)
 _Sink = _table(
     "Sink",
     {
@@ -149,6 +172,7 @@ _Sink = _table(
         "topics": _used(Texts, "topics to read beside the one of the URI"),
         "dispatchers": _used(list[_Dispatcher], "TiCDC's dispatchers: their topics are read"),  # type: ignore[valid-type]
         "tables": _used(list[_TableRule], "how tables are written; the first that matches counts"),  # type: ignore[valid-type]
+        "routes": _used(list[_Route], "which target each table goes into"),  # type: ignore[valid-type]
         "kafka_config": _used(_kafka_config(), "parameters of the source URI by the same names"),
         "column_selectors": _not_built("rows would lack columns that the DDL names", []),
     },

@@ -62,8 +62,16 @@ def settings_of_task(
         uri is not None and is_binlog_uri(uri),
         "source-uri: a task reads a database: mysql://user@host:3306/",
     )
+    sink = dict(document.get("sink", {}))
+    require(
+        "routes" not in sink,
+        "sink.routes: a task file says into which tables its own go: leave them out",
+    )
     own = {"source-uri": uri, "changefeed-id": changefeed_id(task)}
-    return {**document, **task.document}, {**values, **task.document, **own}
+    both = {**document, **task.document}
+    if sink or "sink" in task.document:
+        both["sink"] = {**sink, **task.document.get("sink", {})}
+    return both, {**values, **task.document, **own}
 
 
 def check_mode(task: TaskDescription, changefeed: Changefeed) -> None:

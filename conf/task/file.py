@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDescription:
     """``document`` has the tables of a changefeed file that the task file fills: `filter`, `mysql`,
-    and `case-sensitive`. ``idle_keys`` are keys that were given and change nothing here."""
+    `sink`, and `case-sensitive`. ``idle_keys`` are keys that were given and change nothing here."""
 
     name: str
     task_mode: str
@@ -95,7 +95,8 @@ def _described(file: models.TaskFile, idle: tuple[str, ...]) -> TaskDescription:
 
     require(
         len(file.mysql_instances) == 1,
-        f"mysql-instances: {len(file.mysql_instances)} of them: give each a task file of its own",
+        f"mysql-instances: {len(file.mysql_instances)} of them: give each a task file of its own. "
+        "Shards of several servers cannot go into one table",
     )
     (instance,) = file.mysql_instances
     problems = Problems()
@@ -106,13 +107,20 @@ def _described(file: models.TaskFile, idle: tuple[str, ...]) -> TaskDescription:
         mysql = upstream.parameters(file, instance)
     with problems.noted():
         taken = upstream.filter_table(file, instance)
+    with problems.noted():
+        sink = upstream.sink_table(file, instance)
     problems.refuse()
     return TaskDescription(
         name=file.name,
         task_mode=file.task_mode,
         source_id=instance.source_id,
         source_uri=_uri(instance.server) if instance.server is not None else None,
-        document={"mysql": mysql, "filter": taken, "case-sensitive": file.case_sensitive},
+        document={
+            "mysql": mysql,
+            "filter": taken,
+            "case-sensitive": file.case_sensitive,
+            **({"sink": sink} if sink else {}),
+        },
         idle_keys=(*idle, *_of_other_modes(file, instance)),
     )
 

@@ -31,8 +31,12 @@ def _not_built(reason: str, *harmless: object) -> AfterValidator:
     return AfterValidator(check)
 
 
-NotBuiltRoutes = Annotated[Any, _not_built("each table goes into the table of its name")]
-NotBuiltShards = Annotated[Any, _not_built("shards are not merged into one table")]
+def _shard_mode(value: str) -> str:
+    if value == "optimistic":
+        raise SettingError(": optimistic is not built: a DDL waits for all shards (pessimistic)")
+    return value
+
+
 NotBuiltExpressions = Annotated[Any, _not_built("expressions over rows")]
 
 
@@ -92,7 +96,7 @@ class Instance(Table):
     server: Server | None = Field(None, alias="from")
     meta: Meta | None = None
     filter_rules: Texts = ()
-    route_rules: NotBuiltRoutes = None
+    route_rules: Texts = ()
     expression_filters: NotBuiltExpressions = None
     column_mapping_rules: Annotated[Any, _not_built("DM has given them up")] = None
     block_allow_list: str = ""
@@ -135,6 +139,33 @@ class EventRule(Table):
     action: Literal["Ignore", "Do"]
 
 
+class TableExtract(Table):
+    table_regexp: str
+    target_column: str
+
+
+class SchemaExtract(Table):
+    schema_regexp: str
+    target_column: str
+
+
+class SourceExtract(Table):
+    source_regexp: str
+    target_column: str
+
+
+class Route(Table):
+    """One of `routes`."""
+
+    schema_pattern: str
+    table_pattern: str = ""
+    target_schema: str
+    target_table: str = ""
+    extract_table: TableExtract | None = None
+    extract_schema: SchemaExtract | None = None
+    extract_source: SourceExtract | None = None
+
+
 class TaskFile(Table):
     name: str
     task_mode: Literal["all", "incremental", "full", "dump", "load&sync"]
@@ -144,11 +175,17 @@ class TaskFile(Table):
     filters: dict[str, EventRule] = Field({})
     mydumpers: dict[str, Mydumper] = Field({})
     loaders: dict[str, Loader] = Field({})
+    routes: dict[str, Route] = Field({})
+    ignore_checking_items: Texts = ()
+    # Shards wait for each other in any case.
+    shard_mode: Annotated[Literal["", "pessimistic", "optimistic"], AfterValidator(_shard_mode)] = (
+        ""
+    )
+    is_sharding: Idle = None
     # Not built.
-    routes: NotBuiltRoutes = None
-    shard_mode: NotBuiltShards = None
-    is_sharding: NotBuiltShards = None
-    strict_optimistic_shard_mode: NotBuiltShards = None
+    strict_optimistic_shard_mode: Annotated[
+        Any, _not_built("DDLs of shards run pessimistically")
+    ] = None
     expression_filter: NotBuiltExpressions = None
     column_mappings: Annotated[Any, _not_built("DM has given them up")] = None
     black_white_list: Annotated[Any, _not_built("its name is block-allow-list")] = None
@@ -162,7 +199,6 @@ class TaskFile(Table):
     online_ddl_scheme: Idle = None
     shadow_table_rules: Idle = None
     trash_table_rules: Idle = None
-    ignore_checking_items: Idle = None
     enable_heartbeat: Idle = None
     heartbeat_update_interval: Idle = None
     heartbeat_report_interval: Idle = None

@@ -1,4 +1,4 @@
-"""An instance of a task file as the tables of a changefeed file: `mysql` and `filter`."""
+"""An instance of a task file as the tables of a changefeed file: `mysql`, `filter`, `sink`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from conf.sources.binlog_uri import OF_A_DUMP
 from conf.task.block_allow_list import BlockAllowList
 from conf.task.event_rules import event_filter
 from conf.task.models import EventRule, Instance, ListedTable, Loader, Mydumper, TaskFile
+from conf.task.routes import route_table
 
 _Named = TypeVar("_Named")
 
@@ -95,6 +96,17 @@ def filter_table(file: TaskFile, instance: Instance) -> dict[str, Any]:
     if rules:
         found["event-filters"] = [_event_filter(*each) for each in rules]
     return found
+
+
+def sink_table(file: TaskFile, instance: Instance) -> dict[str, Any]:
+    """Raises SettingError."""
+    _refuse_unused("routes", file.routes, instance.route_rules)
+    rows = route_table(
+        {each: _of("routes", file.routes, each) for each in instance.route_rules},
+        source_id=instance.source_id,
+        checks_left_out=file.ignore_checking_items,
+    )
+    return {"routes": rows} if rows else {}
 
 
 def _event_filter(name: str, rule: EventRule) -> dict[str, Any]:

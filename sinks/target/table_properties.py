@@ -35,6 +35,7 @@ WRITER = "tidelake.writer"  # the app ID that may write since the last seal
 SHOWN = "tidelake.shown"  # TSO up to which the table had changes when it was rewound below that
 CLOSED = "tidelake.closed"  # a history's last TRUNCATE: app ID, commit-ts
 ASSUMED = "tidelake.assumed"  # of sessions that ran DDLs: pairs of commit-ts and sentence
+SHARDS = "tidelake.shards"  # the upstream tables of a target that routes lead to
 REKEYED = "tidelake.rekeyed"  # commit-ts of the last DDL that changed its key, or exchanged rows
 
 
@@ -96,6 +97,7 @@ class TableProperties:
     shown_ts: Ts = field(init=False)
     rekeyed_ts: Ts = field(init=False)
     assumed: Mapping[Ts, str] = field(init=False)
+    shards: str = field(init=False)
 
     def __post_init__(self) -> None:
         for name, value in _read(self.properties).items():
@@ -186,6 +188,7 @@ def _read(properties: Mapping[str, str]) -> dict[str, Any]:
         "truncated_ts": ts(TRUNCATED),
         "shown_ts": ts(SHOWN),
         "rekeyed_ts": ts(REKEYED),
+        "shards": properties.get(SHARDS, ""),
         "assumed": {Ts(at): told for at, told in numbers(ASSUMED, "[]")},
     }
 

@@ -4,6 +4,7 @@ delta-rs, without a Spark job (``lifecycle/create.py`` makes tables)."""
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,9 @@ from sinks.target.write_mode import WriteMode
 ONCE = CommitProperties(max_commit_retries=0)
 ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"
 ESCAPED_IN_URIS = ESCAPED_IN_PATHS | set("?#")  # where the path of a URI ends
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +142,17 @@ def lengthen(uri: str, state: TargetState, hours: int) -> TargetState:
     if not shorter:
         return state
     return _with_properties(uri, state, shorter, "set the retention of", ONCE)
+
+
+def lengthened(uri: str, state: TargetState, hours: int) -> TargetState:
+    """The table, kept for so long if that can be had. Raises TryAgain as ``lengthen``."""
+    try:
+        return lengthen(uri, state, hours)
+    except TryAgain:
+        raise
+    except TidelakeError as error:  # the table can be replicated all the same
+        logger.warning("snapshots of the table are kept for a shorter time: %s", error)
+        return state
 
 
 def seal(

@@ -129,6 +129,11 @@ class WriteMode:
         return {**extra, ROW_DELETED: "boolean"} if self.soft_delete else extra
 
     @property
+    def needs_one_moment(self) -> bool:
+        """Whether a copy must show one moment: changes from before it cannot come once more."""
+        return self.is_log or self.is_history or self.all_columns
+
+    @property
     def needs_old_rows(self) -> bool:
         """Whether the whole old row of an UPDATE is written, not only its key."""
         return self.is_log or self.soft_delete

@@ -109,3 +109,13 @@ class Partitioning:
 def numbered(first: int, count: int) -> tuple[Partition, ...]:
     """The names of HASH partitions that have none."""
     return tuple(Partition(name=f"p{number}") for number in range(first, first + count))
+
+
+def of_values(columns: Sequence[tuple[str, str]]) -> Partitioning:
+    """One partition: the rows that have these values in these columns."""
+    values = (tuple(value for _, value in columns),)
+    return Partitioning(
+        method="list",
+        columns=tuple(name for name, _ in columns),
+        partitions=(Partition(name="these", values=values),),
+    )

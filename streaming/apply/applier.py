@@ -52,6 +52,7 @@ from streaming.apply.row_errors import keyless_errors
 from streaming.apply.table_errors import holding, named
 from streaming.apply.table_task import Fate, Outcome, TableTask, change_rules
 from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, ReplicatedTable
+from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.table_registry import TableRegistry
 
 if TYPE_CHECKING:
@@ -107,7 +108,10 @@ class Applier:
         self._rules = change_rules(changefeed)
         self.letters = MetLetters(
             dead_letters,
-            OpenLetters(dead_letters.dead_letters, dead_letters.by, self._rules, letter_shapes),
+            OpenLetters(
+                *(dead_letters.dead_letters, dead_letters.by, self._rules, letter_shapes),
+                changefeed_routes(changefeed),
+            ),
         )
         self._job_tag = job_tag
         self._min_commit_interval_s = batch.min_commit_interval_s

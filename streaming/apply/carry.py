@@ -204,10 +204,10 @@ def joined(blocks: Sequence[RowBlock]) -> tuple[tuple[RowBlock, ...], list[RowBl
 
     A joined block is at the place of the first block that it replaces.
     """
-    groups: dict[tuple[str, bytes], list[RowBlock]] = {}
+    groups: dict[tuple[str, TableName, bytes], list[RowBlock]] = {}
     for block in blocks:
         if block.bytes < SMALL_BYTES:
-            shape = block.part, block.schema().serialize().to_pybytes()
+            shape = block.part, block.origin, block.plain_schema().serialize().to_pybytes()
             groups.setdefault(shape, []).append(block)
     instead: dict[int, RowBlock | None] = {}  # by the identity of the block that is replaced
     replaced: list[RowBlock] = []
@@ -229,12 +229,10 @@ def _in_large_batches(rows: pa.Table) -> pa.Table:
 
 
 def _join(blocks: Sequence[RowBlock]) -> RowBlock:
-    batches = [batch for block in blocks for batch in block.batches()]
-    rows = _in_large_batches(pa.Table.from_batches(batches, blocks[0].schema()))
-    first = blocks[0]
-    return RowBlock(
-        name=first.name,
-        part=first.part,
+    batches = [batch for block in blocks for batch in block.plain_batches()]
+    rows = _in_large_batches(pa.Table.from_batches(batches, blocks[0].plain_schema()))
+    return replace(
+        blocks[0],
         rows=sum(block.rows for block in blocks),
         min_ts=min(block.min_ts for block in blocks),
         max_ts=max(block.max_ts for block in blocks),

@@ -152,10 +152,22 @@ def error_table(found: Sequence[tuple[Piece, RowErrors]]) -> pa.Table:
             pa.array(piece.index[at]),
             pa.array(piece.commit_ts[at]),
             errors.error_class,
-            errors.message,
+            _with_origins(piece, errors),
         ]
         batches.append(pa.RecordBatch.from_arrays(arrays, schema=ERRORS))
     return pa.Table.from_batches(batches, ERRORS)
+
+
+def _with_origins(piece: Piece, errors: RowErrors) -> pa.Array:
+    """The messages, each with the upstream table of its row, where that is not the target's
+    name."""
+    origins = [str(due.block.upstream) for due in piece.batches]
+    if all(due.block.upstream == due.block.name for due in piece.batches):
+        return errors.message
+    ends = np.cumsum([due.count for due in piece.batches])
+    of_row = np.searchsorted(ends, errors.rows, side="right")
+    tables = pa.array(origins, pa.string()).take(pa.array(of_row))
+    return pc.binary_join_element_wise("table ", tables, ": ", errors.message, "")
 
 
 def _same(text: str, rows: RowNumbers) -> pa.Array:

@@ -163,9 +163,9 @@ def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> I
     size. No piece is empty."""
     parts = tuple(sorted({block.part for block in blocks}))
     held_bytes = 0
-    for above, last, of in task.ranges(limit):
+    for above, last, of, ours in _by_shape(task, blocks, limit):
         waiting: list[_Waiting] = []  # to compare shapes takes less than to hash one
-        for block in (each for each in blocks if each.max_ts > above and each.min_ts <= last):
+        for block in (each for each in ours if each.max_ts > above and each.min_ts <= last):
             for number, batch in enumerate(block.batches()):
                 rows = _due(batch, block, task, above, last)
                 if rows is not None and not len(rows):
@@ -193,6 +193,20 @@ def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> I
             yield _piece(of, here.shape, here.batches, task, parts)
 
 
+def _by_shape(
+    task: TableTask, blocks: Sequence[RowBlock], limit: Ts
+) -> Iterator[tuple[Ts, Ts, PastSchema, Sequence[RowBlock]]]:
+    """As ``TableTask.ranges``, with the blocks of each shape. A table that is behind its target has
+    one shape."""
+    here = [each for each in blocks if each.upstream not in task.behind]
+    for above, last, of in task.ranges(limit):
+        yield above, last, of, here
+    for upstream, of in task.behind.items():
+        late = [each for each in blocks if each.upstream == upstream]
+        if late:
+            yield task.checkpoint, limit, of, late
+
+
 def _due(
     batch: pa.RecordBatch, block: RowBlock, task: TableTask, above: Ts, last: Ts
 ) -> RowNumbers | None:
@@ -201,7 +215,7 @@ def _due(
     if block.min_ts <= above or block.max_ts > last:
         commit_ts = batch.column("commit_ts").to_numpy()
         is_due = (commit_ts > above) & (commit_ts <= last)
-    for event in task.ignored_events:
+    for event in task.ignored_of.get(block.upstream, task.ignored_events):
         is_other = batch.column("op").to_numpy() != _EVENTS[event]
         is_due = is_other if is_due is None else is_due & is_other
     return None if is_due is None or is_due.all() else np.flatnonzero(is_due)

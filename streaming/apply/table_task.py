@@ -4,7 +4,7 @@ tables of a batch."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from conf.settings import Changefeed
@@ -24,6 +24,8 @@ class TableTask:
     checkpoint: Ts
     # Those of insert, update and delete that the event filter ignores.
     ignored_events: frozenset[str] = frozenset()
+    ignored_of: Mapping[TableName, frozenset[str]] = field(default_factory=dict)  # upstream tables
+    behind: Mapping[TableName, PastSchema] = field(default_factory=dict)  # their shapes, of some
     form: WriteMode = UPSERT
     # If the schema has no key: True, the table has none; False, its shape is not known yet.
     is_keyless: bool = False

@@ -61,6 +61,8 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
     }
     if changefeed.sink.tables:
         agreed["sink.tables"] = [asdict(each) for each in changefeed.sink.tables]
+    if changefeed.sink.routes:
+        agreed["sink.routes"] = [asdict(each) for each in changefeed.sink.routes]
     as_text = {name: None if value is None else str(value) for name, value in agreed.items()}
     return ChangefeedInfo(
         id=ChangefeedID(changefeed.id),

@@ -10,26 +10,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, cast
 
-from conf.settings import FilterSettings
-from coordination.errors import TidelakeError
+from conf.settings import Changefeed, FilterSettings
+from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from streaming.changefeed.filter import TableFilter
 
-RULES, CASE_SENSITIVE, UNTIL_TS = "rules", "case-sensitive", "until-ts"
+RULES, CASE_SENSITIVE, UNTIL_TS, ROUTES = "rules", "case-sensitive", "until-ts", "routes"
 
 
-def filters_of(settings: FilterSettings) -> str:
-    return json.dumps([_present(settings)], ensure_ascii=False)
+def filters_of(changefeed: Changefeed) -> str:
+    return json.dumps([_present(changefeed)], ensure_ascii=False)
 
 
-def filters_after(stored: ChangefeedRow, settings: FilterSettings) -> str:
+def refuse_other_routes(stored: ChangefeedRow, changefeed: Changefeed) -> None:
+    """Raise ConfigError where tables of the changefeed would go into other targets, or into targets
+    with other columns, than up to now."""
+    *_, last = json.loads(stored.filters)
+    if last.get(ROUTES, []) != _routes(changefeed):
+        raise ConfigError(
+            "sink.routes: they are others than those with which this changefeed has begun, and "
+            "tables would go on in other targets. Set them as they were, or give the new ones to a "
+            "changefeed and a sink-uri of their own"
+        )
+
+
+def filters_after(stored: ChangefeedRow, changefeed: Changefeed) -> str:
     """The filters (JSON) of a changefeed that goes on from the stored row with these settings. A
     filter that differs from the last one is added."""
     *earlier, last = json.loads(stored.filters)
-    now = _present(settings)
+    now = _present(changefeed)
     until_ts = max(stored.checkpoint_ts, stored.resolved_ts)
     if last != now and until_ts > stored.start_ts:
         earlier.append({**last, UNTIL_TS: until_ts})
@@ -40,7 +53,7 @@ def filters_after(stored: ChangefeedRow, settings: FilterSettings) -> str:
 
 def left_out_any(row: ChangefeedRow, settings: FilterSettings) -> bool:
     """Whether the changefeed has ever had a filter other than this one."""
-    return any(_rules(each) != _present(settings) for each in json.loads(row.filters))
+    return any(_rules(each) != _chosen(settings) for each in json.loads(row.filters))
 
 
 def left_out(row: ChangefeedRow) -> Callable[[TableName], bool]:
@@ -70,8 +83,19 @@ def refuse_left_out_tables(row: ChangefeedRow, names: Iterable[TableName]) -> No
             )
 
 
-def _present(settings: FilterSettings) -> dict[str, Any]:
+def _present(changefeed: Changefeed) -> dict[str, Any]:
+    routes = _routes(changefeed)
+    return {**_chosen(changefeed.filter), **({ROUTES: routes} if routes else {})}
+
+
+def _chosen(settings: FilterSettings) -> dict[str, Any]:
     return {RULES: list(settings.rules), CASE_SENSITIVE: settings.case_sensitive}
+
+
+def _routes(changefeed: Changefeed) -> list[dict[str, Any]]:
+    """Without ``disjoint_keys``, which may be said later. As JSON gives them back."""
+    found = [asdict(replace(each, disjoint_keys=False)) for each in changefeed.sink.routes]
+    return cast("list[dict[str, Any]]", json.loads(json.dumps(found)))
 
 
 def _rules(entry: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class TableFilter:
 
     def __init__(self, settings: FilterSettings) -> None:
         rules = settings.rules or ("*.*",)
-        self._rules = _read_rules("filter rule", rules, settings.case_sensitive)
+        self._rules = read_rules("filter rule", rules, settings.case_sensitive)
         self._events = [
             _read_event_filter(e, settings.case_sensitive) for e in settings.event_filters
         ]
@@ -80,7 +80,7 @@ class WriteModes:
     def __init__(self, rules: Sequence[TableRule] = (), *, case_sensitive: bool = False) -> None:
         self._rules = [
             (
-                _read_rules("matcher of sink.tables", rule.matcher, case_sensitive),
+                read_rules("matcher of sink.tables", rule.matcher, case_sensitive),
                 WriteMode.of_rule(rule),
             )
             for rule in rules
@@ -100,7 +100,7 @@ class _Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
+class TableRules:
     """``rules`` are in reverse order, so the first one that matches decides."""
 
     rules: tuple[_Rule, ...]
@@ -124,7 +124,7 @@ class _Rules:
 
 @dataclass(frozen=True, slots=True)
 class _EventRule:
-    rules: _Rules
+    rules: TableRules
     events: tuple[str, ...]
     sql: tuple[re.Pattern[str], ...]
 
@@ -151,7 +151,7 @@ def _read_event_filter(settings: EventFilter, case_sensitive: bool) -> _EventRul
     sql = [
         _compiled(text, re.IGNORECASE, _refusal("ignore-sql", text)) for text in settings.ignore_sql
     ]
-    rules = _read_rules("event filter's matcher", settings.matcher, case_sensitive)
+    rules = read_rules("event filter's matcher", settings.matcher, case_sensitive)
     return _EventRule(rules, tuple(events), tuple(sql))
 
 
@@ -163,9 +163,9 @@ def _read_event(text: str) -> str:
     return event
 
 
-def _read_rules(what: str, texts: Sequence[str], case_sensitive: bool) -> _Rules:
+def read_rules(what: str, texts: Sequence[str], case_sensitive: bool) -> TableRules:
     rules = [_read_rule(what, text, case_sensitive) for text in texts]
-    return _Rules(tuple(rule for rule in reversed(rules) if rule is not None))
+    return TableRules(tuple(rule for rule in reversed(rules) if rule is not None))
 
 
 def _read_rule(what: str, text: str, case_sensitive: bool) -> _Rule | None:
@@ -243,6 +243,11 @@ def _read_wildcard(left: str, wrong: _Wrong) -> tuple[str, str]:
     if not _PLAIN.match(first):
         raise wrong(f"{first!r} must stand in quotes or behind a backslash")
     return re.escape(first), left[1:]
+
+
+def read_regex(text: str) -> re.Pattern[str]:
+    """A regular expression of Go. Raises ConfigError."""
+    return _compiled(text, re.NOFLAG, _refusal("regular expression", text))
 
 
 def _compiled(text: str, flags: re.RegexFlag, wrong: _Wrong) -> re.Pattern[str]:

@@ -22,11 +22,12 @@ from sinks.storage.local_storage import LocalStorage
 from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_choice import LOCAL, engine_choice, scheme_of
-from streaming.changefeed.far_ts import refuse_far_ahead
-from streaming.changefeed.filter import TableFilter, WriteModes
+from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.freshness import Freshness
+from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.source.contract import Source, SourceLost
+from streaming.source.far_ts import refuse_far_ahead
 from streaming.source.sources import open_source
 
 PROBE: Final = ".tidelake-probe"  # an empty file, written and deleted
@@ -63,7 +64,7 @@ def findings(changefeed: Changefeed, *, is_new: bool) -> list[TidelakeError]:
 
 
 def _check_tables(changefeed: Changefeed) -> None:
-    TableFilter(changefeed.filter)
+    changefeed_routes(changefeed)
     WriteModes(changefeed.sink.tables)
     definitions_of(changefeed)
 
@@ -91,10 +92,10 @@ def refuse_others_warehouse(changefeed: Changefeed) -> None:
             f"already, by capture {own.capture_id} ({own.process or 'no process is known'}) of "
             f"etcd cluster {own.etcd_cluster_id}: stop that, or give another sink-uri"
         )
-    selected = TableFilter(changefeed.filter)
+    routes = changefeed_routes(changefeed)
     taken: dict[str, list[str]] = {}
     for each in tables.progress.read_all():
-        if each.changefeed_id != changefeed.id and selected.selects(each.name):
+        if each.changefeed_id != changefeed.id and routes.may_make(each.name):
             taken.setdefault(each.changefeed_id, []).append(str(each.name))
     for other, names in taken.items():
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

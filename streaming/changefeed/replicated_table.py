@@ -14,6 +14,7 @@ from sinks.target.engine_port import GENERATION, LastSeen, Target
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.target_table import TargetState
 from sinks.types.table_schema import TableSchema
+from streaming.changefeed.routes import Shards
 
 REPLICATING = "replicating"
 WARNING = "warning"
@@ -41,6 +42,7 @@ class ReplicatedTable:
     shape: DdlIdentity | None = None  # the DDL that made or altered it last
     shaped_at: int = 0  # the version that this one has made
     shown_ts: Ts = NOTHING_SHOWN  # what a rewind has left in the table may be of up to here
+    shards: Shards = field(default_factory=Shards)  # its upstream tables, where routes lead to it
     is_keyless: bool = False
     state: str = REPLICATING
     dropped: Mapping[str, int] = field(default_factory=dict)  # column that it lacks -> values

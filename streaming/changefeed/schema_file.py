@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from conf.route_rules import RouteRule
 from conf.settings import Changefeed, FilterSettings
 from coordination.errors import ConfigError
 from coordination.model import TableName
@@ -25,6 +26,7 @@ from sinks.ddl.tokens import Dialect, Words, read_words
 from sinks.types.delta_types import quoted
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableFilter
+from streaming.changefeed.routes import Routes, routes_of
 
 logger = logging.getLogger(__name__)
 
@@ -68,9 +70,32 @@ class Definitions(dict[TableName, Definition]):
 
 
 def definitions_of(changefeed: Changefeed) -> Definitions:
-    """The tables of the changefeed's schema file that its filter selects. Raises ConfigError, which
-    names the table and the reason."""
-    return _read(changefeed.schema_text, changefeed.filter)
+    """The tables of the changefeed's schema file that its filter selects, by the names of their
+    targets. Raises ConfigError, which names the table and the reason."""
+    return _by_target(changefeed.schema_text, changefeed.filter, changefeed.sink.routes)
+
+
+@lru_cache(maxsize=8)
+def _by_target(text: str, settings: FilterSettings, rules: tuple[RouteRule, ...]) -> Definitions:
+    found, routes = _read(text, settings), routes_of(rules, settings)
+    return routed_definitions(found, routes) if routes else found
+
+
+def routed_definitions(found: Definitions, routes: Routes) -> Definitions:
+    """Definitions of targets. Raises ConfigError where two tables of one target differ."""
+    routed = Definitions()
+    for each in found.values():
+        target = routes.of(each.name).target
+        schema = routes.extended(each.name, each.schema)
+        known = routed.setdefault(_lower(target), Definition(target, schema, each.statement))
+        if [(of.name.lower(), of.type) for of in known.schema.columns] != [
+            (of.name.lower(), of.type) for of in schema.columns
+        ] or known.schema.key != schema.key:
+            raise ConfigError(
+                f"table {each.name} goes into {target} with others, and has other columns or "
+                "another key: make it like them, or leave it out with [filter] rules"
+            )
+    return routed
 
 
 @lru_cache(maxsize=8)

@@ -101,7 +101,7 @@ def unlike(schema: TableSchema, types: Mapping[str, str], key: Sequence[str]) ->
         text = told.pop(column.name.lower(), None)
         if text is None:
             found.append(f"column {column.name} ({column.type}) is in the file alone")
-        elif not _fits(column.type, text):
+        elif not fits(column.type, text):
             found.append(f"column {column.name} is {column.type} in the file and {text} there")
     virtual = {column.name.lower() for column in schema.columns if column.generated == "virtual"}
     found += [
@@ -116,9 +116,9 @@ def unlike(schema: TableSchema, types: Mapping[str, str], key: Sequence[str]) ->
     return found
 
 
-def _fits(file: MySQLType, text: str) -> bool:
-    """canal-json tells a length, or the names of an enum, only with ``content-compatible=true``.
-    The display width of an integer says nothing."""
+def fits(file: MySQLType, text: str) -> bool:
+    """Whether a type can be the one that is told. canal-json tells a length, or the names of an
+    enum, only with ``content-compatible=true``. The display width of an integer says nothing."""
     try:
         told = MySQLType.parse(text)
     except ValueError:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from conf.settings import DeltaSink
-from coordination.errors import TidelakeError, TryAgain
+from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.secrets import revealed_options
@@ -26,7 +27,7 @@ from sinks.target.table_properties import ALTERED, INCARNATION, DdlIdentity, own
 from sinks.target.target_table import (
     TargetState,
     inspect,
-    lengthen,
+    lengthened,
     refuse_another_key,
     refuse_other_form,
     refuse_unless_ours,
@@ -56,10 +57,12 @@ from streaming.changefeed.replicated_table import (
     start_point,
     where_it_goes_on,
 )
+from streaming.changefeed.routes import Shards
 from streaming.changefeed.schema_file import Definitions
 from streaming.changefeed.schema_from_rows import Untold, WholeRow, refuse_unlike, schema_of_row
 
 logger = logging.getLogger(__name__)
+NO_MORE: Final[Mapping[str, str]] = {}
 
 
 class TableRegistry(dict[TableName, ReplicatedTable]):
@@ -147,7 +150,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         refuse_unless_there(self.uri(name), row, state, self._row)
         assert state is not None
         if lengthens:
-            state = self._lengthened(name, state)
+            state = lengthened(self.uri(name), state, self._sink.snapshot_retention_h)
         schema = unaltered_schema(name, state)
         if row.incarnation < self._row.incarnation:
             if is_rewinding(self._row):
@@ -198,16 +201,6 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         if span is not None and state is not None and row is not None:
             self._brought_back.refuse(self.uri(name), row, state, span)
 
-    def _lengthened(self, name: TableName, state: TargetState) -> TargetState:
-        """Kept for `snapshot-retention-h` at least."""
-        try:
-            return lengthen(self.uri(name), state, self._sink.snapshot_retention_h)
-        except TryAgain:
-            raise
-        except TidelakeError as error:  # the table can be replicated all the same
-            logger.warning("snapshots of the table are kept for a shorter time: %s", error)
-            return state
-
     def _seal(
         self, name: TableName, state: TargetState, oldest: int, checkpoint: Ts
     ) -> TargetState:
@@ -235,9 +228,11 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         ddl: DdlIdentity,
         start: Ts,
         shape_ts: Ts = NO_DDL,
+        *,
+        also: Mapping[str, str] = NO_MORE,
     ) -> None:
         """Make the target and its span; without a usable key only the span, in state warning.
-        ``shape_ts``: DDLs at or below are in the schema already."""
+        ``shape_ts``: DDLs at or below are in the schema already. ``also``: further properties."""
         schema = self.forms.of(name).keyed(schema)
         if not schema.key and not self.forms.of(name).is_log:
             logger.warning(
@@ -248,7 +243,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
             )
             self.put(ReplicatedTable(name=name, checkpoint=start, is_keyless=True, state=WARNING))
             return
-        target, properties = self._target(name, schema), self.ownership(ddl)
+        target, properties = self._target(name, schema), {**self.ownership(ddl), **also}
         if shape_ts:
             properties[ALTERED] = DdlIdentity(commit_ts=shape_ts, order=0, query="").to_json()
         create(target, properties=properties, storage_options=self._options)
@@ -313,12 +308,19 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         found = self._span(target, state, span.checkpoint)
         return replace(found, null_dates=span.null_dates)
 
-    def make_from_rows(self, name: TableName, told: WholeRow | Untold, start: Ts) -> None:
+    def make_from_rows(
+        self,
+        name: TableName,
+        told: WholeRow | Untold,
+        start: Ts,
+        origins: Iterable[TableName] = (),
+    ) -> None:
         """Make the target of a table whose CREATE TABLE lies before the stream, as the schema file
         defines it, or else as its newest whole row tells it. Raises for one whose first rows were
-        passed over, and where file and row differ."""
+        passed over, and where file and row differ. ``origins``: its upstream tables, if they have
+        other names."""
         if name not in self:
-            refuse_left_out_tables(self._row, [name])
+            refuse_left_out_tables(self._row, [*origins] or [name])
         begin = self[name].checkpoint if name in self else start
         schema, shape_ts = self.defined.schema(name), NO_DDL
         if schema is not None and isinstance(told, WholeRow) and told.types:
@@ -367,6 +369,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
             shape=state.shape_ddl,
             shaped_at=state.shaped_at,
             shown_ts=state.shown_ts,
+            shards=Shards.of_text(state.shards),
         )
 
     def _target(

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from conf.route_rules import told_routes
 from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
 from conf.sources.recording_uri import RecordingSettings
 from coordination.errors import TidelakeError
@@ -52,6 +53,7 @@ from streaming.apply.rows_to_apply import Mask, Piece
 from streaming.apply.table_task import TableTask, change_rules
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.replicated_table import ReplicatedTable
+from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.operations.letters import (
@@ -141,6 +143,7 @@ class TableReplay:
         )
         self._operator = operator_name()
         self._rules = change_rules(changefeed)
+        self._routes = changefeed_routes(changefeed)
         self._span, self._target = _opened(changefeed, row, name)
         tables = ControlTables.of(sink)
         older = PastSchemaCache(
@@ -194,10 +197,14 @@ class TableReplay:
         self._refused, self._noted = {}, None
         if not parts:
             return None
-        letters = OpenLetters(self._dead_letters, self._by, self._rules, lambda _: self._task.older)
+        shapes = self._task.older
+        letters = OpenLetters(
+            self._dead_letters, self._by, self._rules, lambda _: shapes, self._routes
+        )
         keys = letters.read(self._task, parts)
         table = pa.concat_tables(parts)
-        rows = letter_rows(table["value"], self._task.name, self._rules.protocol)
+        of = self._task.name
+        rows = letter_rows(table["value"], of, self._rules.protocol, self._routes)
         all_ids = [_id(each) for each in table.select(list(LETTER)).to_pylist()]
         ids = {number: each for number, each in enumerate(all_ids) if each in wanted}
         barred = table["barred"].to_pylist()
@@ -288,7 +295,7 @@ def told_settings(sink: DeltaSink, row: ChangefeedRow) -> Changefeed:
     return Changefeed(
         id=row.changefeed_id,
         source=source,
-        sink=replace(sink, tables=tuple(rules)),
+        sink=replace(sink, tables=tuple(rules), routes=told_routes(told.get("routes", ()))),
         filter=FilterSettings(case_sensitive=told["case_sensitive"]),
         zero_date=told["zero_date"],
         ddl_time_zone=told["ddl_time_zone"],

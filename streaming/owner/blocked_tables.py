@@ -16,7 +16,8 @@ from typing import Final
 
 from coordination.model import TableName
 from sinks.control.blocked_ddls import BlockedDdl
-from streaming.owner.ddl.plan import HeldTable, Place
+from streaming.owner.ddl.due import Place
+from streaming.owner.ddl.plan import HeldTable
 from streaming.owner.ddl.refusal import refusal, way_past
 from streaming.owner.ddl.steps import DdlEvent
 from streaming.source.positions import Positions

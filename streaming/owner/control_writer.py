@@ -359,12 +359,15 @@ class DeltaControlWriter(RoleWorker):
         stop = self._known.plan.stops_for if self._known is not None else None
         is_far = term.blocked.too_far(read, reading) if self._held else ""
         is_there = stop is not None and rows.row.checkpoint_ts >= stop.event.commit_ts - 1
-        if stop is not None and is_there and (is_far or stop == self._stops_for):
+        if stop is not None and is_there and (is_far or self._has_to_stop(stop)):
             # Everything below the DDL is written, and its cut published.
             raise refusal(stop.event, stop.why + is_far)
         target_ts, waiting = self._context.changefeed.target_ts, {each.name for each in self._held}
         if target_ts and (why := rows.never_there(Ts(target_ts), waiting)):
             raise TidelakeError(why)
+
+    def _has_to_stop(self, stop: HeldTable) -> bool:
+        return stop == self._stops_for and not stop.is_waiting
 
     # The end.
 

@@ -20,21 +20,25 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 
 from coordination.errors import Stop, TidelakeError
 from coordination.model import TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
-from streaming.apply.newest_whole_row import NewestWholeRow
-from streaming.apply.row_block import RowBlock
+from streaming.changefeed.earlier_filters import refuse_left_out_tables
 from streaming.changefeed.replicated_table import ReplicatedTable, span_of
-from streaming.changefeed.schema_from_rows import Untold, WholeRow
+from streaming.changefeed.routes import Shards
+from streaming.changefeed.schema_from_rows import Untold, WholeRow, schema_of_row
 from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.ddl_scan import DdlScanResult, NewTable
-from streaming.owner.ddl.plan import DdlPlan, KnownTables, definition, plan
-from streaming.owner.ddl.told_schemas import AwaitedSchemas, SchemaAwaited, ToldSchemas
+from streaming.owner.ddl.known_tables import KnownTables, definition
+from streaming.owner.ddl.plan import DdlPlan, plan
+from streaming.owner.ddl.shards import difference
+from streaming.owner.ddl.steps import DdlEvent
+from streaming.owner.ddl.told_by_rows import told_by_rows
+from streaming.owner.ddl.told_schemas import AwaitedSchemas, SchemaAwaited
 from streaming.owner.ddl.unplanned import Unplanned
 from streaming.owner.far_watermarks import FarWatermarks
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable, tables_told
@@ -65,12 +69,13 @@ class DdlReader(StreamRole):
         self._spans = rows.spans
         self._dead_letters = rows.dead_letters
         self._start_ts = Ts(rows.row.start_ts)
-        self._unplanned = Unplanned(Ts(rows.row.checkpoint_ts))
+        self._unplanned = Unplanned(Ts(rows.row.checkpoint_ts), context.routes)
         self._blocked = blocked
-        self._filter = context.filter
+        self._routes = context.routes
         self._trust = context.trust
         self._stream = context.stream
         self._on_known = on_known
+        self._unlike: dict[TableName, str] = {}  # upstream tables, and why they cannot join
         self._far = FarWatermarks(context.concerns, context.source.place)
         self._awaited = AwaitedSchemas(context.concerns)
         self._context = context
@@ -128,14 +133,23 @@ class DdlReader(StreamRole):
             read,
             planned_ts=self._position_ts,
             ended=self._spans.ended,
-            is_unmade=lambda name: name not in self._spans and self._filter.selects(name),
+            is_unmade=lambda name: name not in self._spans and self._routes.may_make(name),
         )
+        if self._routes:
+            self._unplanned.keep_newcomers(read, is_known=self._is_known)
+
+    def _is_known(self, target: TableName, origin: TableName) -> bool:
+        """Whether the target has this upstream table. One that no route leads to needs no note."""
+        span = self._spans.get(target)
+        of = Shards() if span is None else span.shards
+        is_own = not of and origin == target and not self._routes.of(origin).columns
+        return is_own or origin in of
 
     def _is_left_out(self, block: Block) -> bool:
         """Whether these are rows of a table that the filter leaves out: then they are not ours,
         readable or not."""
         return (
-            block.has_only_rows and bool(block.name.table) and not self._filter.selects(block.name)
+            block.has_only_rows and bool(block.name.table) and not self._routes.may_make(block.name)
         )
 
     def apply_due(self) -> None:
@@ -232,6 +246,9 @@ class DdlReader(StreamRole):
             self._create(planned)
         altered = planned.runs.names if planned.runs is not None else ()
         self._make_found(planned.limit, altered=altered)
+        if self._join(position):
+            planned = self._plan(position)
+            self._create(planned)
         self._on_known(
             DdlScanResult(
                 position_ts=position,
@@ -250,6 +267,28 @@ class DdlReader(StreamRole):
             )
         self._unplanned.drop(planned)
         self._position_ts = position
+
+    def _join(self, limit: Ts) -> bool:
+        """Upstream tables whose first rows have come join their targets. Whether there are any."""
+        found = self._unplanned.join(lambda name: name in self._spans)
+        for each in found:
+            why = self._why_unlike(each, limit)
+            self._unlike = {**self._unlike, each.upstream: why}
+        return bool(found)
+
+    def _why_unlike(self, event: DdlEvent, limit: Ts) -> str:
+        """Why this table cannot join its target, as its own rows tell; "": it can."""
+        target = self._spans[event.name].target
+        try:
+            refuse_left_out_tables(self._rows.row, [event.upstream])
+        except TidelakeError as error:
+            return str(error)
+        since = self._unplanned.since(event)
+        told = self._told([event.name], since, limit, above_start=False, of=event.upstream)
+        row = told[event.name]
+        if target is None or not isinstance(row, WholeRow):
+            return ""
+        return difference(schema_of_row(event.upstream, row), target.schema, event)
 
     def _look_at_open_tables(self) -> None:
         """A table may be registered before a whole row of it has come. The capture that writes it
@@ -272,11 +311,13 @@ class DdlReader(StreamRole):
                 unmade={name: ts for name, ts in whole.items() if name not in spans},
                 forms=spans.forms,
                 reached={name: table.checkpoint for name, table in spans.items()},
+                shards={n: each.shards for n, each in spans.items()} if self._routes else {},
+                unlike=self._unlike,
             ),
             checkpoint=self._unplanned.checkpoint_ts,
             start_ts=self._start_ts,
             limit=position,
-            table_filter=self._filter,
+            routes=self._routes,
             orders=self._blocked.orders,
             failed=self._blocked.failed,
         )
@@ -288,7 +329,9 @@ class DdlReader(StreamRole):
                 continue
             schema = definition(creation, self._spans.schemas(), self._spans.defined)
             self._trust.check()
-            self._spans.create(name, schema, creation.event.identity, creation.event.commit_ts)
+            event = creation.event
+            also = Shards().joined(event.upstream).properties if self._routes else {}
+            self._spans.create(name, schema, event.identity, event.commit_ts, also=also)
             logger.info("table made table=%s commit_ts=%d", name, creation.event.commit_ts)
             self._unreported.append(self._made(name))
 
@@ -315,40 +358,37 @@ class DdlReader(StreamRole):
             self._refuse_if_dropped(name)
         self._trust.check()
         for name in names:
-            self._spans.make_from_rows(name, told[name], Ts(self._rows.row.checkpoint_ts))
+            start, origins = Ts(self._rows.row.checkpoint_ts), self._unplanned.origins_of(name)
+            self._spans.make_from_rows(name, told[name], start, origins)
         logger.info("tables found by their rows tables=%s", ",".join(map(str, names)))
         self._unreported += [self._made(name) for name in names]
 
     def _told(
-        self, names: Sequence[TableName], since: Positions, limit: Ts, *, above_start: bool
+        self,
+        names: Sequence[TableName],
+        since: Positions,
+        limit: Ts,
+        *,
+        above_start: bool,
+        of: TableName | None = None,
     ) -> dict[TableName, WholeRow | Untold]:
         """The columns that the newest whole rows of these tables tell. The schema file's tables
-        need rows above the start: they may have been altered before it."""
+        need rows above the start: they may have been altered before it. ``of``: of one upstream
+        table alone."""
         defined = self._spans.defined
         start = self._unplanned.checkpoint_ts
         wanted = {
             name: WantedTable(above_ts=start if above_start or name in defined else Ts(0), key=None)
             for name in names
         }
-        newest, schemas = {name: NewestWholeRow(limit) for name in names}, ToldSchemas()
-        if since:
-            for read in self._stream.read_between(since, self._stream.position, wanted):
-                if self._closing.is_set():
-                    raise Stop("the owner's reader closes")
-                for block in read.blocks:
-                    if block.kind is Kind.ROW and block.body is not None:
-                        newest[block.name].look(RowBlock.of(block))
-                    schemas.look(tables_told(block), newest)
-        found, lacking = dict[TableName, WholeRow | Untold](), dict[TableName, int]()
-        for name, each in newest.items():
-            told = each.told()
-            whole = schemas.whole(name, told) if isinstance(told, WholeRow) else told
-            if whole is None and isinstance(told, WholeRow) and told.version is not None:
-                lacking[name] = told.version
-            found[name] = whole or Untold.NOT_WRITTEN
-        if lacking := {name: version for name, version in lacking.items() if name not in defined}:
-            raise SchemaAwaited(lacking)
-        return found
+        reads = self._stream.read_between(since, self._stream.position, wanted) if since else ()
+        return told_by_rows(self._until_closing(reads), names, limit, defined, of=of)
+
+    def _until_closing(self, reads: Iterable[Read]) -> Iterator[Read]:
+        for read in reads:
+            if self._closing.is_set():
+                raise Stop("the owner's reader closes")
+            yield read
 
     def _refuse_if_dropped(self, name: TableName) -> None:
         dropped_ts = self._spans.ended.get(name)

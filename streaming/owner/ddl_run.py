@@ -38,7 +38,7 @@ from sinks.merge_on_write.log.physical_schema import NotForThisEngine
 from sinks.merge_on_write.version_reader import open_version
 from sinks.target.engine_port import Applied, Skipped, TableBroughtBack, TableHeld, Target
 from sinks.target.table_properties import DdlIdentity
-from sinks.types.partitioning import Partitioning
+from sinks.types.partitioning import Partitioning, of_values
 from sinks.types.table_schema import MOMENTS
 from sinks.types.text_arrays import CastRules
 from streaming.changefeed.replicated_table import ReplicatedTable
@@ -134,7 +134,8 @@ class DdlRun:
                 return [self._renamed()]
             applied = self._alter()
             failpoint(Failpoint.AFTER_DDL)
-            done = self._ended(applied) if self._step.ends else self._counted(self._looked_at(name))
+            is_over = name in self._step.ends
+            done = self._ended(applied) if is_over else self._counted(self._looked_at(name))
         except PASSING as error:
             self._wait_s = self._backoff.next_s(error)
             return None
@@ -170,7 +171,7 @@ class DdlRun:
     def _pass_letters(self) -> None:
         """No replay brings back a row that this DDL takes out."""
         step, letters = self._step, self._rows.dead_letters
-        if step.is_skipped or not (step.empties or step.partitions):
+        if step.is_skipped or not (step.empties or step.partitions or step.of_shard):
             return
         for name in {self._name, step.exchanges_with or self._name}:
             if letters.refreshed().get(name):
@@ -194,18 +195,31 @@ class DdlRun:
             ddl=self._ddl,
             rules=self._rules,
             null_dates=self._null_dates(),
+            **self._shards(),
             before_commit=self._check,
         )
         told: dict[str, Any] = {each.name: getattr(plain, each.name) for each in fields(plain)}
-        if step.ends:
+        if self._name in step.ends:
             return DropTable(**told, on_drop=changefeed.on_drop)
         if step.empties:
             return Truncate(**told)
         told["on_add_default"] = "null" if target.is_log else changefeed.on_add_default
         told["on_type_change"] = changefeed.on_type_change
+        if step.of_shard and not target.is_log:
+            then = of_values(step.of_shard)
+            names = tuple(each.name for each in then.partitions)
+            return RemovePartitions(**told, change=None, partitions=names, partitions_then=then)
         if step.partitions and not target.is_log:
             return RemovePartitions(**told, change=step.change, partitions=step.partitions)
         return plain if step.change is None else AlterTable(**told, change=step.change)
+
+    def _shards(self) -> dict[str, Any]:
+        """While a shard is behind, its rows have another shape than those of the others."""
+        after = self._step.shards.get(self._name)
+        if after is None or self._table is None:
+            return {}
+        behind = (*self._table.shards.behind.values(), *after.behind.values())
+        return {"shards": after.to_text(), "bars_rewind": any(behind)}
 
     def _null_dates(self) -> frozenset[str]:
         """Columns in which dates that Delta does not have may be NULL: they are counted by the name
@@ -257,6 +271,7 @@ class DdlRun:
             moves=targets,
             ddl=self._ddl,
             properties=spans.ownership(event.identity),
+            shards={name: of.to_text() for name, of in self._step.shards.items()},
             before_commit=self._check,
         )
         left = rename(self._engine, order)

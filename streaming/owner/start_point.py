@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from typing import Any
 
 from conf.settings import Changefeed
 from coordination.errors import TidelakeError
@@ -21,9 +22,9 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.earlier_owner import ChangefeedState
-from streaming.changefeed.earlier_filters import filters_after, filters_of
-from streaming.changefeed.far_ts import refuse_far_ahead
+from streaming.changefeed.earlier_filters import filters_after, filters_of, refuse_other_routes
 from streaming.source.contract import Source, SourceShape
+from streaming.source.far_ts import refuse_far_ahead
 from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ def fingerprint(changefeed: Changefeed) -> str:
         "on-add-default": changefeed.on_add_default,
         "ddl-time-zone": changefeed.ddl_time_zone or changefeed.source.time_zone,
         "tables": [asdict(rule) for rule in changefeed.sink.tables],
+        **routes_told(changefeed),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -56,8 +58,15 @@ def row_rules(changefeed: Changefeed) -> str:
             "on_add_default": changefeed.on_add_default,
             "case_sensitive": changefeed.filter.case_sensitive,
             "tables": [asdict(rule) for rule in changefeed.sink.tables],
+            **routes_told(changefeed),
         }
     )
+
+
+def routes_told(changefeed: Changefeed) -> dict[str, Any]:
+    """Nothing where there are none, as before there were routes."""
+    routes = [asdict(rule) for rule in changefeed.sink.routes]
+    return {"routes": routes} if routes else {}
 
 
 def first_row(changefeed: Changefeed, start_id: str | None = None) -> ChangefeedRow:
@@ -71,7 +80,7 @@ def first_row(changefeed: Changefeed, start_id: str | None = None) -> Changefeed
         resolved_ts=start,
         max_published_ts=changefeed.overwrite_checkpoint_ts or 0,
         fingerprint=fingerprint(changefeed),
-        filters=filters_of(changefeed.filter),
+        filters=filters_of(changefeed),
         start_id=start_id,
     )
 
@@ -116,6 +125,7 @@ def settled_row(
 def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) -> ChangefeedRow:
     if not stored.source_positions:
         return _begun_first(stored, changefeed, start_id)
+    refuse_other_routes(stored, changefeed)
     wanted = fingerprint(changefeed)
     rewind = _rewind_ts(stored, changefeed, start_id)
     if rewind is not None:
@@ -124,7 +134,7 @@ def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) 
             stored,
             incarnation=stored.incarnation + 1,
             fingerprint=wanted,
-            filters=filters_of(changefeed.filter),
+            filters=filters_of(changefeed),
             state="rewinding",
             start_ts=rewind,
             checkpoint_ts=rewind,
@@ -141,9 +151,9 @@ def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) 
             stored,
             incarnation=stored.incarnation + 1,
             fingerprint=wanted,
-            filters=filters_after(stored, changefeed.filter),
+            filters=filters_after(stored, changefeed),
         )
-    return replace(stored, filters=filters_after(stored, changefeed.filter))
+    return replace(stored, filters=filters_after(stored, changefeed))
 
 
 def _begun_first(

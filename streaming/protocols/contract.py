@@ -186,6 +186,10 @@ class Block:
     key_changes: int = 0  # the number of rows that have an ``old``
     has_only_rows: bool = False  # BAD: they are surely rows of the table that is named
     message_bytes: int = 0  # the size of the messages that the block was made from
+    # ROW, BAD: the upstream table, if ``name`` is that of the target into which it is routed, and
+    # columns of the target with one value for all rows (`changefeed/routes.py`).
+    origin: TableName = NO_TABLE
+    added: tuple[tuple[str, str], ...] = ()
     token: str = ""  # WATERMARK: with which its source goes on (`RecordedWatermark.token`)
     body: bytes | None = None  # Arrow IPC stream, lz4
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,10 +35,11 @@ from sinks.target.table_properties import DdlIdentity
 from streaming.apply.applier import with_null_dates
 from streaming.apply.table_task import change_rules
 from streaming.changefeed.earlier_filters import left_out, left_out_any
-from streaming.changefeed.filter import TableFilter, WriteModes
+from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.replicated_table import NO_DDL
-from streaming.changefeed.schema_file import read_definitions
+from streaming.changefeed.routes import Shards, changefeed_routes
+from streaming.changefeed.schema_file import read_definitions, routed_definitions
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.progress_rows import first_progress
 from streaming.owner.start_point import first_row
@@ -48,6 +49,7 @@ from streaming.source.binlog.walk.commit_clock import Pin, from_token, to_token,
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.spans.load_table import load_table
+from streaming.spans.moments import Moment
 from streaming.spans.settled_copy import CopiedFrom, SettledCopy, chosen_by
 from streaming.spans.table_copies import Standing, TableCopies, only_one
 
@@ -82,7 +84,7 @@ class FirstCopy:
         self._check = check
         self._database = Database(self._settings)
         self._source = BinlogSource(self._settings)
-        self._filter = TableFilter(changefeed.filter)
+        self._routes = changefeed_routes(changefeed)
         case_sensitive = changefeed.filter.case_sensitive
         self._forms = WriteModes(changefeed.sink.tables, case_sensitive=case_sensitive)
         self._tables = ControlTables.of(changefeed.sink)
@@ -128,7 +130,7 @@ class FirstCopy:
         with only_one(self._folder):
             settled, chosen = SettledCopy.load(self._folder), chosen_by(self._changefeed)
             if settled is None or settled.chosen != chosen:
-                settled = self._copies(chosen, self._filter.selects).run()
+                settled = self._copies(chosen, self._routes.filter.selects).run()
                 settled.save(self._folder)
             elif self._settings.dump_dir:
                 logger.info(
@@ -211,11 +213,20 @@ class FirstCopy:
         if not left_out_any(row, self._changefeed.filter):
             return ()
         rows = self._database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
-        schemas = [name for (name,) in rows if self._filter.selects(TableName(name, ""))]
+        schemas = [name for (name,) in rows if self._routes.filter.selects(TableName(name, ""))]
         known, was_left_out = self._tables.progress.read(row.changefeed_id), left_out(row)
 
         def is_new(name: TableName) -> bool:
-            return self._filter.selects(name) and name not in known and was_left_out(name)
+            if name in known or not self._routes.filter.selects(name) or not was_left_out(name):
+                return False
+            target = self._routes.of(name).target
+            if target in known:
+                raise ConfigError(
+                    f"table {name}, which an earlier [filter] has left out, goes into {target}, and "
+                    "that has rows already: no copy is made on top of them. Leave it out again, or "
+                    "give all tables of that target to a new changefeed"
+                )
+            return True
 
         return read_tables(self._database.ask, schemas, is_new) if schemas else ()
 
@@ -269,6 +280,7 @@ class FirstCopy:
             database=self._database,
             source=self._source,
             selects=selects,
+            routes=self._routes,
             forms=self._forms,
             chosen=chosen,
             joins=joins,
@@ -299,20 +311,26 @@ class FirstCopy:
 
     def _load(self, settled: SettledCopy, row: ChangefeedRow) -> None:
         sink = self._changefeed.sink
-        defined = read_definitions(settled.definitions, self._filter.selects)
+        defined = routed_definitions(
+            read_definitions(settled.definitions, self._routes.filter.selects), self._routes
+        )
         registry = TableRegistry(sink, row, self._forms, defined)
         engine = MergeOnWriteEngine(revealed_options(sink.storage_options), keeps_up=False)
         rows = []
         for each in settled.tables:
             self._loading(_loading(each, 0))
         try:
-            for each in settled.tables:
+            copies = {each.name: each for each in settled.tables}
+            for target, origins in self._routes.by_target(copies).items():
                 if self._is_stopped():
                     raise Stop("the load was asked to stop: it goes on with the next table")
-                registry = self._loaded(each, registry, engine)
-                self._loading(_loading(each, each.copied.rows, is_done=True))
+                here = [copies[each] for each in origins]
+                begin = min(each.begin for each in here)
+                self._loaded(target, here, begin, registry, engine)
+                for each in here:
+                    self._loading(_loading(each, each.copied.rows, is_done=True))
                 failpoint(Failpoint.AFTER_LOAD_ONE)
-                rows.append(first_progress(registry[each.name], row, {PART: each.begin.position}))
+                rows.append(first_progress(registry[target], row, {PART: begin.position}))
         finally:
             engine.close()
         failpoint(Failpoint.BEFORE_FIRST_ROWS)
@@ -321,35 +339,53 @@ class FirstCopy:
         self._tables.progress.advance(rows, row.term)
 
     def _loaded(
-        self, each: CopiedFrom, registry: TableRegistry, engine: MergeOnWriteEngine
-    ) -> TableRegistry:
-        name, at_ts = each.copied.table.name, each.begin.ts
+        self,
+        name: TableName,
+        copies: Sequence[CopiedFrom],
+        begin: Moment,
+        registry: TableRegistry,
+        engine: MergeOnWriteEngine,
+    ) -> None:
+        """``copies``: of the tables that go into this target. It goes on at ``begin``, the earliest
+        of theirs."""
         schema = registry.defined.schema(name)
         assert schema is not None, f"{name} is defined"
         no_ddl = DdlIdentity(commit_ts=NO_DDL, order=0, query="")
-        registry.create(name, schema, no_ddl, at_ts, shape_ts=at_ts)
+        shards = Shards().joined(*(each.name for each in copies))
+        also = shards.properties if self._routes else {}
+        last_ts = max(each.begin.ts for each in copies)
+        registry.create(name, schema, no_ddl, begin.ts, shape_ts=last_ts, also=also)
         target = registry[name].target
         if target is None:
-            return registry
+            return
         began_s = time.monotonic()
+        added = {each.name: self._routes.of(each.name).columns for each in copies}
         loaded = load_table(
             engine,
-            each.copied,
+            [each.copied for each in copies],
             target,
-            at_ts,
+            begin.ts,
             change_rules(self._changefeed),
+            added=added,
             part=PART,
-            position=each.begin.position,
-            on_rows=lambda done: self._loading(_loading(each, done)),
+            position=begin.position,
+            on_rows=lambda done: self._tell(copies, done),
             check=self._check,
         )
         found = with_null_dates(registry[name], loaded.nulled)
-        registry.put(replace(found, version=loaded.version, identity=at_ts, engine=engine.name))
+        registry.put(replace(found, version=loaded.version, identity=begin.ts, engine=engine.name))
         logger.info(
             "loaded table=%s rows=%d version=%d took_s=%.1f",
-            *(name, each.copied.rows, loaded.version, time.monotonic() - began_s),
+            *(name, sum(each.copied.rows for each in copies), loaded.version),
+            time.monotonic() - began_s,
         )
-        return registry
+
+    def _tell(self, copies: Sequence[CopiedFrom], rows: int) -> None:
+        """So many rows of them together are loaded; one comes after the other, about."""
+        for each in copies:
+            done = min(rows, each.copied.rows)
+            rows -= done
+            self._loading(_loading(each, done))
 
 
 def _joined(row: ChangefeedRow, settled: SettledCopy) -> ChangefeedRow:

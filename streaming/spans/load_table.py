@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coordination.errors import ConfigError
-from coordination.model import Ts
+from coordination.model import TableName, Ts
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.load import TableLoad
 from sinks.target.engine_port import Target
@@ -39,7 +39,6 @@ from streaming.protocols.contract import (
     wire_metadata,
 )
 from streaming.source.dump.copy_tables import CopiedTable
-from streaming.source.dump.source_table import SourceTable
 
 PIECE_ROWS: Final = 500_000
 _INDEX: Final = (1 << 31) - 1  # of a row, within its piece
@@ -55,18 +54,20 @@ class Loaded:
 
 def load_table(
     engine: MergeOnWriteEngine,
-    copied: CopiedTable,
+    copies: Sequence[CopiedTable],
     target: Target,
     at_ts: Ts,
     rules: ChangeRules,
     *,
+    added: Mapping[TableName, tuple[tuple[str, str], ...]],
     part: str,
     position: int,
     on_rows: Callable[[int], None] = lambda _: None,
     check: Callable[[], None] = lambda: None,
 ) -> Loaded:
-    """Fill ``target`` with the copied rows, as they were at ``at_ts``; once. Raises ConfigError for
-    a value that the target cannot have, and what `TableLoad` raises."""
+    """Fill ``target`` with the copied rows of its upstream tables, as they were at ``at_ts``; once.
+    ``added``: the columns that tell each of these. Raises ConfigError for a value that the target
+    cannot have, and what `TableLoad` raises."""
     nulled: Counter[str] = Counter()
     task = TableTask(
         name=target.name, schema=target.schema, checkpoint=Ts(at_ts - 1), form=target.form
@@ -78,7 +79,7 @@ def load_table(
         nonlocal done
         cast = change_log_rows if task.is_log else changes
         found: TableChanges = cast(task, [block], at_ts, rules)
-        _refuse_errors(copied.table, found.errors)
+        _refuse_errors(block.upstream, found.errors)
         with counting:
             nulled.update(found.nulled)
             done += block.rows
@@ -86,10 +87,11 @@ def load_table(
         return found.rows
 
     def pieces() -> Iterator[Callable[[], pa.Table]]:
-        for block in _blocks(copied, at_ts, part, position):
-            yield partial(rows_of, block)
+        for copied in copies:
+            for block in _blocks(copied, target.name, at_ts, part, position):
+                yield partial(rows_of, replace(block, added=added[copied.table.name]))
 
-    told = {"load": True, "checkpoint": int(at_ts), "rows": copied.rows}
+    told = {"load": True, "checkpoint": int(at_ts), "rows": sum(each.rows for each in copies)}
     order = TableLoad(
         target=target,
         limit=at_ts,
@@ -100,7 +102,9 @@ def load_table(
     return Loaded(version=engine.load(order).version, nulled=nulled)
 
 
-def _blocks(copied: CopiedTable, at_ts: Ts, part: str, position: int) -> Iterator[RowBlock]:
+def _blocks(
+    copied: CopiedTable, name: TableName, at_ts: Ts, part: str, position: int
+) -> Iterator[RowBlock]:
     table = copied.table
     types = [(column.name, str(column.type)) for column in table.columns]
     metadata = wire_metadata(types, table.key or None, order=Order.PLACE, cells=Cells.TYPED)
@@ -122,7 +126,8 @@ def _blocks(copied: CopiedTable, at_ts: Ts, part: str, position: int) -> Iterato
             schema = pa.schema([*ROW_FIELDS, pa.field(DATA, data.type)], metadata=metadata)
             index += count
             yield RowBlock(
-                name=table.name,
+                name=name,
+                origin=table.name,
                 part=part,
                 rows=count,
                 min_ts=at_ts,
@@ -148,11 +153,11 @@ def _read(path: Path) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-def _refuse_errors(table: SourceTable, errors: pa.Table) -> None:
+def _refuse_errors(name: TableName, errors: pa.Table) -> None:
     if errors.num_rows:
         first = errors.slice(0, 1).to_pylist()[0]
         raise ConfigError(
-            f"table {table.name} cannot be copied: {errors.num_rows} of its rows have values that "
+            f"table {name} cannot be copied: {errors.num_rows} of its rows have values that "
             f"its target cannot have; the first one: {first['message']}. See zero-date and "
             "docs/types.md, mend the rows, or leave the table out with [filter] rules"
         )

@@ -343,14 +343,15 @@ class SpanWriter(StreamRole):
         blocks = self._carry.due(name, span.checkpoint, limit)
         if not blocks:
             return None
-        ignored = self._context.filter.ignored_row_events(name)
-        if span.has_no_row and not self._spans.forms.of(name).is_log:
-            ignored |= {"delete"}
+        ignored = self._context.routes.filter.ignored_row_events
+        has_none = span.has_no_row and not self._spans.forms.of(name).is_log
+        also = frozenset({"delete"} if has_none else ())
         task = TableTask(
             name=name,
             schema=self._spans[name].schema_or_empty,
             checkpoint=span.checkpoint,
-            ignored_events=ignored,
+            ignored_of={each: ignored(each) | also for each in {of.upstream for of in blocks}},
+            behind=self._older.behind(span),
             form=UPSERT if span.target is None else span.target.form,
             is_keyless=span.is_keyless,
             older=self._older.of(span),

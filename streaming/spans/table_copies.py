@@ -33,7 +33,9 @@ from sinks.ddl.effects import (
     RenameColumn,
     RenameTable,
 )
+from sinks.target.write_mode import WriteMode
 from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.routes import Routes
 from streaming.source.binlog.database import Database, connected
 from streaming.source.binlog.log_scan import Scanned, scan
 from streaming.source.binlog.position import BinlogPosition, file_number
@@ -98,6 +100,7 @@ class TableCopies:
         database: Database,
         source: BinlogSource,
         selects: Callable[[TableName], bool],
+        routes: Routes,
         forms: WriteModes,
         chosen: str,
         joins: Standing | None,
@@ -108,6 +111,7 @@ class TableCopies:
         self._database = database
         self._source = source
         self._selects = selects
+        self._routes = routes
         self._forms = forms
         self._chosen = chosen
         self._joins = joins
@@ -161,20 +165,32 @@ class TableCopies:
         )
 
     def _tables(self) -> list[SourceTable]:
-        """Those that can be copied, as they are defined now."""
+        """Those that can be copied, as they are defined now. Raises ConfigError where several go
+        into one target and cannot."""
         rows = self._database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
         schemas = [name for (name,) in rows if self._selects(TableName(name, ""))]
         if not schemas:
             return []
         found = []
         for table in read_tables(self._database.ask, schemas, self._selects):
-            form = self._forms.of(table.name)
+            form = self._form(table.name)
             if table.key or form.is_log or form.all_columns:
                 found.append(table)
             elif table.name not in self._left_out:
                 self._left_out.add(table.name)
                 self._tell_of(table.name)
+        for target, origins in self._routes.by_target(each.name for each in found).items():
+            if len(origins) > 1 and self._form(origins[0]).needs_one_moment:
+                raise ConfigError(
+                    f"{origins[0]} and {origins[1]} both go into {target}, which is written with "
+                    f"{self._form(origins[0])}: a copy of several tables into such a target would "
+                    "need one moment for all of them. Begin with task-mode = incremental, or give "
+                    "each its own target"
+                )
         return found
+
+    def _form(self, name: TableName) -> WriteMode:
+        return self._forms.of(self._routes.of(name).target)
 
     def _tell_of(self, name: TableName) -> None:
         logger.warning(
@@ -213,8 +229,7 @@ class TableCopies:
         )
 
     def _needs_one_moment(self, table: SourceTable) -> bool:
-        form = self._forms.of(table.name)
-        return form.is_log or form.is_history or form.all_columns
+        return self._form(table.name).needs_one_moment
 
     def _settled(
         self, server: str, begin: Moment, begins: Begins, found: dict[TableName, CopiedFrom]
@@ -232,8 +247,9 @@ class TableCopies:
         for name in (name for ddl in scanned.ddls for name in _renamed_by(ddl.effects)):
             if self._selects(name):
                 return self._after_renaming(name)
-        for name in moved(scanned, found.values()):
-            logger.info("a DDL has moved columns: the table is copied again table=%s", name)
+        late = late_shards(scanned, found.values(), self._routes)
+        for name in {*moved(scanned, found.values()), *late}:
+            logger.info("a DDL has run: the table is copied again table=%s", name)
             table = found.pop(name).copied.table
             StagedTable(self._folder, table).forget()
             begins.forget(described(table))
@@ -342,6 +358,25 @@ def moved(scanned: Scanned, tables: Iterable[CopiedFrom]) -> list[TableName]:
             if each is not None and ddl.position >= each.begin.position:
                 found[each.name] = None
     return list(found)
+
+
+def late_shards(scanned: Scanned, tables: Iterable[CopiedFrom], routes: Routes) -> list[TableName]:
+    """The tables of one target that were begun before a DDL of another one, which was begun behind
+    it. A target has one beginning: rows from below such a DDL would come into it. Pure."""
+    begun = {each.name: each.begin.position for each in tables}
+    shared = [each for each in routes.by_target(begun).values() if len(each) > 1]
+    found: dict[TableName, None] = {}
+    for origins in shared:
+        for ddl in scanned.ddls:
+            about = {_lower(name) for effect in ddl.effects if (name := _about(effect))}
+            if any(_lower(name) in about and ddl.position < begun[name] for name in origins):
+                found |= dict.fromkeys(name for name in origins if begun[name] <= ddl.position)
+    return list(found)
+
+
+def _about(effect: Effect) -> TableName | None:
+    name = getattr(effect, "name", None)
+    return name if isinstance(name, TableName) else None
 
 
 def _renamed_by(effects: Collection[Effect]) -> Iterator[TableName]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark import SparkContext
 
 from conf.settings import BatchSettings, Changefeed
 from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watch
-from streaming.protocols.contract import Wanted
+from streaming.changefeed.routes import RoutedWanted, Routes, changefeed_routes, routed_blocks
+from streaming.protocols.contract import Block, Wanted
 from streaming.source.contract import Reader, Source
 from streaming.source.limits import Marks
 from streaming.source.positions import Positions
@@ -37,7 +39,28 @@ class StreamContext:
 
     def reader(self, source: Source, spark: SparkContext) -> Reader:
         started_ts = max(self.changefeed.start_ts, self.changefeed.overwrite_checkpoint_ts or 0)
-        return source.reader(spark, start_ts=started_ts, name=self.name)
+        reader = source.reader(spark, start_ts=started_ts, name=self.name)
+        routes = changefeed_routes(self.changefeed)
+        return RoutedReader(reader, routes) if routes else reader
+
+
+class RoutedReader:
+    """Reads for the targets of upstream tables: from here on their names are the targets'."""
+
+    def __init__(self, reader: Reader, routes: Routes) -> None:
+        self._reader = reader
+        self._routes = routes
+
+    def read(self, begin: Positions, ends: Positions, wanted: Wanted, **others: Any) -> list[Block]:
+        """As ``Reader.read``. Raises ConfigError for a table that matches two routes."""
+        found = self._reader.read(begin, ends, RoutedWanted(self._routes, wanted), **others)
+        return list(routed_blocks(found, self._routes))
+
+    def cancel(self) -> None:
+        self._reader.cancel()
+
+    def close(self) -> None:
+        self._reader.close()
 
 
 class StreamRole:

@@ -23,7 +23,8 @@ from streaming.apply.applier import Applier
 from streaming.apply.carry import Carry
 from streaming.apply.commit_guard import CommitGuard
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
-from streaming.changefeed.filter import TableFilter, WriteModes
+from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.source.contract import Source
@@ -74,7 +75,7 @@ class RoleContext:
         self.watch = watch
         self.name = job_tag(role, self.changefeed.id, self.trust.identity)
         self.source = self.new_source()
-        self.filter = TableFilter(self.changefeed.filter)
+        self.routes = changefeed_routes(self.changefeed)
         self.tables = ControlTables.of(self.changefeed.sink)
 
     def new_source(self) -> Source:
@@ -96,9 +97,9 @@ class RoleContext:
         return row
 
     def progress(self) -> Mapping[TableName, ProgressRow]:
-        """The progress rows of the tables that the filter selects."""
+        """The progress rows of the tables that filter and routes select."""
         rows = self.tables.progress.read(self.changefeed.id)
-        return {name: row for name, row in rows.items() if self.filter.selects(name)}
+        return {name: row for name, row in rows.items() if self.routes.may_make(name)}
 
     def spans(self, row: ChangefeedRow) -> TableRegistry:
         changefeed = self.changefeed

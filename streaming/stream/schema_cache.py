@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from conf.settings import Changefeed
+from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.control.schemas import SchemaRow
 from sinks.ddl.past_schemas import PastSchema, older_shapes
@@ -24,6 +25,7 @@ class PastSchemaCache:
     def __init__(self, changefeed: Changefeed, read: ReadRows) -> None:
         self._changefeed = changefeed
         self._read = read
+        self._all: dict[TableName, tuple[DdlIdentity, tuple[PastSchema, ...]]] = {}
         self._found: dict[TableName, tuple[DdlIdentity, tuple[PastSchema, ...]]] = {}
 
     def of(self, table: ReplicatedTable) -> tuple[PastSchema, ...]:
@@ -43,6 +45,29 @@ class PastSchemaCache:
         """The shapes for rows of any commit-ts."""
         present = schema_row(table, self._changefeed.id)
         return () if present is None else self._found_of(table, present)
+
+    def behind(self, table: ReplicatedTable) -> dict[TableName, PastSchema]:
+        """The shapes of upstream tables that have not had all DDLs of their target. Raises
+        TidelakeError where such a shape is not known."""
+        since = {name: ddls[0][0] for name, ddls in table.shards.behind.items() if ddls}
+        if not since:
+            return {}
+        shape, shapes = self._all.get(table.name, (None, ()))
+        if shape != table.shape and table.shape is not None:
+            shapes = self.all_of(table)
+            self._all[table.name] = table.shape, shapes
+        found = {}
+        for name, ts in since.items():
+            then = next((each for each in shapes if each.last_ts >= ts - 1), None)
+            if then is not None and not then.is_known:
+                raise TidelakeError(
+                    f"table {table.name}: rows of {name} have the columns from before the DDL at "
+                    f"commit-ts {ts}, and _tidelake/schemas does not tell how they come into those "
+                    "of now: load the table anew"
+                )
+            if then is not None:  # else it has the present one
+                found[name] = then
+        return found
 
     def _looked_up(self, table: ReplicatedTable, present: SchemaRow) -> tuple[PastSchema, ...]:
         found = self._found_of(table, present)

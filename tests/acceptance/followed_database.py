@@ -14,6 +14,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from conf.route_rules import RouteRule
 from conf.settings import (
     BatchSettings,
     Changefeed,
@@ -43,6 +44,7 @@ class FollowedDatabase:
         folder: Path,
         *,
         rules: Sequence[str] = ("*.*",),
+        routes: Sequence[RouteRule] = (),
         since: tuple[str, int] | None = None,
         **changefeed: Any,
     ) -> None:
@@ -64,7 +66,7 @@ class FollowedDatabase:
             changefeed=Changefeed(
                 id=CHANGEFEED,
                 source=source,
-                sink=DeltaSink(warehouse=str(self.warehouse)),
+                sink=DeltaSink(warehouse=str(self.warehouse), routes=tuple(routes)),
                 filter=FilterSettings(rules=tuple(rules)),
                 **changefeed,
             ),

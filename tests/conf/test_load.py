@@ -389,7 +389,7 @@ def test_every_plain_setting_has_a_key():
     """A field added to the tree and to nothing else could never be set."""
     composite: dict[type, set[str]] = {
         Changefeed: {"id", "source", "sink", "filter"},
-        DeltaSink: {"warehouse", "tables", "storage_options"},
+        DeltaSink: {"warehouse", "tables", "routes", "storage_options"},
         EtcdSettings: {"endpoints", "embedded"},
         SessionSettings: set(),
         BatchSettings: set(),

@@ -28,11 +28,13 @@ from sinks.target.target_table import inspect
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry
 from streaming.apply.table_task import Outcome, TableTask
-from streaming.changefeed.filter import TableFilter, WriteModes
+from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.replicated_table import ReplicatedTable, schema_row
+from streaming.changefeed.routes import Routes
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
-from streaming.owner.ddl.plan import DdlPlan, KnownTables, definition, in_order, plan
+from streaming.owner.ddl.known_tables import KnownTables, definition
+from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.steps import DdlEvent, DdlKey, DdlStep
 from streaming.owner.ddl_run import DdlRun
 from streaming.owner.progress_rows import ended_progress, first_progress, resumed_progress
@@ -76,7 +78,7 @@ class OneWriter:
             partition_num=3,
         )
         self._changefeed = Changefeed(id="shop", source=source, sink=sink)
-        self._filter, self._forms = TableFilter(FilterSettings()), WriteModes(rules)
+        self._routes, self._forms = Routes((), FilterSettings()), WriteModes(rules)
         self._folder = folder
         self._progress: dict[TableName, ProgressRow] = {}
         self._shapes: dict[tuple[TableName, Ts], SchemaRow] = {}  # as in `_tidelake/schemas`
@@ -303,7 +305,7 @@ class OneWriter:
             checkpoint=Ts(self._row.checkpoint_ts),
             start_ts=Ts(START_TS),
             limit=limit,
-            table_filter=self._filter,
+            routes=self._routes,
             orders={},
             failed={},
         )

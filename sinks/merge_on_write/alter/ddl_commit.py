@@ -58,6 +58,7 @@ from sinks.target.table_properties import (
     LEFT,
     REKEYED,
     SHAPED_AT,
+    SHARDS,
     TRUNCATED,
     TableProperties,
 )
@@ -106,7 +107,7 @@ def _try(table: TableHandle, order: TableDdl) -> Applied | Skipped:
         properties |= {ASSUMED: "[]"} if notes.assumed else {}
     elif isinstance(order, Reshape) and new is not None and table.files:  # else no row has a value
         properties |= _assumed(order, new, notes)
-    if new is not None and new.rekeys:
+    if order.bars_rewind or (new is not None and new.rekeys):
         properties[REKEYED] = str(order.ddl.commit_ts)
     metadata = state.metadata if new is None else new.metadata
     told = {**metadata.fields, "configuration": {**metadata.configuration, **properties}}
@@ -149,6 +150,8 @@ def _noted(order: TableDdl, state: LogState, *, is_in_shape: bool) -> dict[str, 
         properties[LEFT] = json.dumps([order.ddl.commit_ts, left_at])
     if isinstance(order, ExchangeRows):
         properties[REKEYED] = str(order.ddl.commit_ts)  # no rewind: it would be done twice
+    if order.shards is not None:
+        properties[SHARDS] = order.shards
     if order.bars_recovery:
         properties[TRUNCATED] = str(order.ddl.commit_ts)
     if order.ends_rows and order.target.form.is_history:

@@ -26,12 +26,16 @@ from sinks.types.text_arrays import CastRules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDdl:
-    """``null_dates``: columns in which dates that Delta does not have are NULL (``zero-date``)."""
+    """``null_dates``: columns in which dates that Delta does not have are NULL (``zero-date``).
+    ``shards``: the property of that name afterwards; None: it stays. ``bars_rewind``: rows from
+    below the DDL cannot come again."""
 
     target: Target
     ddl: DdlIdentity
     rules: CastRules = field(default_factory=lambda: CastRules(time_zone="UTC", zero_date="null"))
     null_dates: frozenset[str] = frozenset()
+    shards: str | None = None
+    bars_rewind: bool = False
     before_commit: Callable[[], None] = lambda: None
 
     @property

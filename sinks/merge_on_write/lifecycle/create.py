@@ -34,6 +34,7 @@ from sinks.target.table_properties import (
     INCARNATION,
     KEY,
     SCHEMA,
+    SHARDS,
     DdlIdentity,
     retention,
 )
@@ -101,6 +102,7 @@ def _make_again(
         target=target,
         ddl=DdlIdentity.from_json(wanted[DDL]),
         change=SchemaChange(before=present.schema, after=target.schema, sources=sources, fills={}),
+        shards=wanted.get(SHARDS),
     )
     engine = MergeOnWriteEngine(options, keeps_up=False)
     try:

@@ -15,10 +15,11 @@ and the left version stands in the log. The next owner goes on from there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
+from coordination.model import TableName
 from sinks.merge_on_write.alter.ddl_commit import notes_of
 from sinks.merge_on_write.alter.table_ddl import DropTable
 from sinks.merge_on_write.engine import MergeOnWriteEngine
@@ -29,18 +30,20 @@ from sinks.merge_on_write.log.state import LogState
 from sinks.merge_on_write.table_handle import TableGone, TableHandle
 from sinks.storage.errors import one_sentence
 from sinks.target.engine_port import Target
-from sinks.target.table_properties import DdlIdentity
+from sinks.target.table_properties import SHARDS, DdlIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRename:
     """``moves``: each target under its old name and under its new one, as the names are before and
-    after the whole statement. ``properties``: ``tables.ownership`` of the new ones.
+    after the whole statement. ``properties``: ``tables.ownership`` of the new ones. ``shards``: the
+    property of that name, by new name.
     """
 
     moves: Sequence[tuple[Target, Target]]
     ddl: DdlIdentity
     properties: Mapping[str, str]
+    shards: Mapping[TableName, str] = field(default_factory=dict)
     before_commit: Callable[[], None] = lambda: None
 
 
@@ -86,10 +89,11 @@ def _arrival(
             )
         return found
 
+    shards = {SHARDS: order.shards[target.name]} if target.name in order.shards else {}
     return ShallowClone(
         target=target,
         ddl=order.ddl,
-        properties=order.properties,
+        properties={**order.properties, **shards},
         operation="RENAME TABLE",
         source=source.uri,
         coming=coming,

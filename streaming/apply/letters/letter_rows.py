@@ -24,6 +24,7 @@ from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import Piece, RowNumbers, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import typed_keys
+from streaming.changefeed.routes import RoutedWanted, Routes, routed_blocks
 from streaming.protocols.contract import OP_DELETE, Block, Kind, Messages, Order, WantedTable
 from streaming.protocols.decoders import decoder_of, has_messages
 
@@ -45,13 +46,15 @@ class LetterRows:
         return [each for each in self.blocks if letters[each.first : each.last + 1].any()]
 
 
-def letter_rows(values: pa.ChunkedArray, name: TableName, protocol: str) -> LetterRows:
-    """Decode letters, which are numbered as they come."""
+def letter_rows(
+    values: pa.ChunkedArray, name: TableName, protocol: str, routes: Routes
+) -> LetterRows:
+    """Decode letters of a target, which are numbered as they come."""
     others = {n: NO_BYTES for n in np.flatnonzero(values.is_null().to_numpy()).tolist()}
     if not has_messages(protocol):
         return LetterRows(blocks=[], others=dict.fromkeys(range(len(values)), NO_MESSAGES) | others)
     blocks = []
-    for block in decoded(values, name, protocol):
+    for block in decoded(values, name, protocol, routes):
         if block.kind is Kind.ROW and block.name == name and block.body is not None:
             blocks.append(RowBlock.of(block))
         else:
@@ -59,7 +62,9 @@ def letter_rows(values: pa.ChunkedArray, name: TableName, protocol: str) -> Lett
     return LetterRows(blocks=blocks, others=others)
 
 
-def decoded(values: pa.ChunkedArray, name: TableName, protocol: str) -> Iterator[Block]:
+def decoded(
+    values: pa.ChunkedArray, name: TableName, protocol: str, routes: Routes
+) -> Iterator[Block]:
     """With rows of this table only; positions are numbers."""
     messages = Messages(
         part="",
@@ -67,7 +72,10 @@ def decoded(values: pa.ChunkedArray, name: TableName, protocol: str) -> Iterator
         values=values.combine_chunks() if len(values) else pa.array([], pa.binary()),
     )
     decode = decoder_of(protocol)
-    return decode(messages, {name: WantedTable(above_ts=Ts(0), key=None)})
+    wanted = {name: WantedTable(above_ts=Ts(0), key=None)}
+    if not routes:
+        return decode(messages, wanted)
+    return routed_blocks(decode(messages, RoutedWanted(routes, wanted)), routes)
 
 
 def _told(block: Block) -> Iterator[tuple[int, str]]:

@@ -36,6 +36,7 @@ from streaming.apply.letters.letter_rows import (
     letter_rows,
 )
 from streaming.apply.table_task import ChangeRules, TableTask
+from streaming.changefeed.routes import Routes
 from streaming.protocols.contract import Order
 
 Shapes = Callable[[TableName], tuple[PastSchema, ...]]
@@ -176,12 +177,18 @@ class OpenLetters:
     """The open letters of the tables that one writer of spans writes. For its applying thread."""
 
     def __init__(
-        self, dead_letters: DeadLetters, by: LetterWriter, rules: ChangeRules, shapes: Shapes
+        self,
+        dead_letters: DeadLetters,
+        by: LetterWriter,
+        rules: ChangeRules,
+        shapes: Shapes,
+        routes: Routes,
     ) -> None:
         """``shapes``: all older ones of a table, as ``TableTask.older`` has them."""
         self._dead_letters = dead_letters
         self._by = by
         self._rules = rules
+        self._routes = routes
         self._shapes = shapes
         self._known: dict[TableName, _Known] = {}
 
@@ -204,7 +211,14 @@ class OpenLetters:
 
     def _read(self, task: TableTask, letters: Iterable[pa.Table]) -> _Known:
         older = self._shapes(task.name)
-        every = replace(task, checkpoint=Ts(0), older=older, ignored_events=frozenset())
+        every = replace(
+            task,
+            checkpoint=Ts(0),
+            older=older,
+            ignored_events=frozenset(),
+            ignored_of={},
+            behind={},
+        )
         known = _Known(task=every, keys=LetterKeys(is_log=task.is_log))
         for part in letters:
             self._add(known, part)
@@ -216,7 +230,8 @@ class OpenLetters:
             self._add(self._known[name], letters)
 
     def _add(self, known: _Known, letters: pa.Table) -> None:
-        rows = letter_rows(letters["value"], known.task.name, self._rules.protocol)
+        of = known.task.name
+        rows = letter_rows(letters["value"], of, self._rules.protocol, self._routes)
         names = letters.column_names
         found = [
             Letter(

@@ -16,31 +16,30 @@ its place (``tidelake ddl``).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordination.model import TableName, Ts
-from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl import classify as reasons
+from sinks.ddl.classify import KEY
 from sinks.ddl.effects import (
     CreateTable,
     CreateTableLike,
-    PassedOver,
     RecoverTable,
     Statement,
     Unsupported,
 )
-from sinks.ddl.statements import read_ddl
-from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.filter import TableFilter, WriteModes
-from streaming.changefeed.schema_file import Definitions
+from streaming.changefeed.routes import Routes, Shards
+from streaming.owner.ddl.due import Orders, Place, as_ordered, due_ddls, unsure_of_indexes
+from streaming.owner.ddl.known_tables import Creation, KnownTables, schema_of, with_defined
+from streaming.owner.ddl.routed import routed, upstream_tables, without_databases
+from streaming.owner.ddl.shards import Noted, Passes, ShardDdls, Stays
 from streaming.owner.ddl.steps import (
     RECOVERS_UNKNOWN,
     DdlEvent,
     DdlStep,
     as_known,
-    dropped_names,
     exchanged_names,
     is_about_one,
     is_rename,
@@ -49,8 +48,6 @@ from streaming.owner.ddl.steps import (
     rename_step_of,
     step_of,
 )
-
-Place = tuple[TableName, Ts]  # of a DDL: its table and commit-ts
 
 COPIES_UNREAD = (
     "the table that it copies was not read, and the earlier table of its own name was dropped: "
@@ -63,17 +60,12 @@ REPLACES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Creation:
-    event: DdlEvent
-    table: CreateTable | CreateTableLike
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTable:
     """A table that waits below a DDL until an operator has said how to go on."""
 
     event: DdlEvent
     why: str
+    is_waiting: bool = False  # for other DDLs, which may still come, and not for an operator
 
     @property
     def name(self) -> TableName:
@@ -110,34 +102,19 @@ class DdlPlan:
 
     @property
     def stops_for(self) -> HeldTable | None:
-        """For which DDL the changefeed stops where nothing goes on: the first in order."""
+        """For which DDL the changefeed stops where nothing goes on: the first in order. For one
+        that waits for other DDLs it does not, unless it has waited for too long."""
         if self.held:
             return self.held[0]
         return HeldTable(event=self.blocked, why=self.why) if self.blocked is not None else None
 
 
 def in_order(ddls: Iterable[DdlEvent]) -> list[DdlEvent]:
-    """Without replays: the identity of one is (commit-ts, query, table), never commit-ts alone."""
+    """Without replays: the identity of one is (commit-ts, query, upstream table), never commit-ts
+    alone."""
     ordered = sorted(ddls, key=lambda ddl: ddl.sent_at)
-    once = {(ddl.commit_ts, ddl.query, ddl.name): ddl for ddl in reversed(ordered)}
+    once = {ddl.key: ddl for ddl in reversed(ordered)}
     return sorted(once.values(), key=lambda ddl: ddl.sent_at)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownTables:
-    """The tables of a changefeed when DDLs are planned. ``schemas``: of existing tables, None for
-    one without a key. ``last_ddls``: the last DDL that has run on each, and on dropped ones.
-    ``shaped``: the DDL that gave a table its shape, newer after a rewind. ``defined``: the schema
-    file's definitions of tables that do not exist yet. ``unmade``: where the rows begin of tables
-    that nobody has defined. ``forms``: how each is written. ``reached``: up to where each is."""
-
-    schemas: Mapping[TableName, TableSchema | None]
-    last_ddls: Mapping[TableName, Ts]
-    shaped: Mapping[TableName, Ts]
-    defined: Definitions
-    unmade: Mapping[TableName, Ts]
-    forms: WriteModes
-    reached: Mapping[TableName, Ts] = field(default_factory=dict)
 
 
 def plan(
@@ -147,23 +124,37 @@ def plan(
     checkpoint: Ts,
     start_ts: Ts,
     limit: Ts,
-    table_filter: TableFilter,
-    orders: Mapping[Place, BlockedDdl],
+    routes: Routes,
+    orders: Orders,
     failed: Mapping[Place, str],
 ) -> DdlPlan:
     """``ddls`` in their order, without replays. ``orders``: operators' decisions,
     by table and commit-ts; ``failed``: why those DDLs did not run that were tried."""
-    schemas = _with_defined(tables.schemas, ddls, tables.defined, tables.forms)
+    table_filter = routes.filter
+    schemas = with_defined(tables.schemas, ddls, tables.defined, tables.forms)
+    unsure = unsure_of_indexes(schemas, table_filter, orders)
     planning = _Planning(
         tables=tables,
-        schemas=_followed(schemas, table_filter, orders),
+        schemas={
+            name: replace(schema, follows_indexes=False) if schema and name in unsure else schema
+            for name, schema in schemas.items()
+        },
         failed=failed,
-        table_filter=table_filter,
+        routes=routes,
+        shards=dict(tables.shards),
+        of_shards=ShardDdls(
+            routes=routes,
+            ddls=ddls,
+            limit=limit,
+            table_filter=table_filter,
+            orders=orders,
+            unlike=tables.unlike,
+        ),
     )
-    due = _due(ddls, table_filter, checkpoint=checkpoint, start_ts=start_ts, limit=limit)
+    due = due_ddls(ddls, table_filter, checkpoint=checkpoint, start_ts=start_ts, limit=limit)
     for sent, sent_statement, last in due:
         place = sent.name, sent.commit_ts
-        found = planning.meet(place, *_as_ordered(sent, sent_statement, orders.get(place)))
+        found = planning.meet(place, *as_ordered(sent, sent_statement, orders.get(place)))
         if found is not None and found.runs is not None:
             return replace(found, next_limit=_limit_behind(last, ddls, limit))
         if found is not None:
@@ -179,10 +170,13 @@ class _Planning:
     tables: KnownTables
     schemas: dict[TableName, TableSchema | None]
     failed: Mapping[Place, str]
-    table_filter: TableFilter
+    routes: Routes
+    shards: dict[TableName, Shards]
+    of_shards: ShardDdls
     creations: list[Creation] = field(default_factory=list)
     untold: list[Creation] = field(default_factory=list)
     held: dict[TableName, HeldTable] = field(default_factory=dict)
+    selected: dict[TableName, bool] = field(default_factory=dict)  # of a RENAME TABLE: its names
 
     def plan(self, limit: int) -> DdlPlan:
         held, untold = tuple(self.held.values()), tuple(self.untold)
@@ -190,16 +184,85 @@ class _Planning:
 
     def meet(self, place: Place, event: DdlEvent, statement: Statement) -> DdlPlan | None:
         """The plan where this DDL blocks; None where the next one is to be looked at."""
-        name = event.name
+        name, upstream = event.name, statement
+        if self.routes:
+            upstream, statement = self._routed(statement)
         if name in self.held:
             return None if is_about_one(event, statement) else self._wall(event)
         if not is_rename(statement) and event.commit_ts <= self.tables.last_ddls.get(name, 0):
             return None  # it has come again, or is of a table that was dropped
-        ddl = reasons.outcome(statement, self.schemas.get(name))
+        shards: Mapping[TableName, Shards] = {}
+        if self.routes:
+            decided = self.of_shards.decide(event, upstream, self.schemas, self.shards)
+            if isinstance(decided, Stays):
+                return self._held(event, decided.why, is_waiting=decided.is_waiting)
+            if isinstance(decided, Noted | Passes):
+                return self._noted(place, event, statement, decided)
+            shards = {} if decided is None else decided.shards
+            if is_rename(statement):
+                shards = {self.routes.of(n).target: Shards().joined(n) for n in new_names(upstream)}
+        return self._decided(place, event, statement, shards)
+
+    def _routed(self, statement: Statement) -> tuple[Statement, Statement]:
+        """Without DROP DATABASE, by upstream names and by targets."""
+        origins = upstream_tables(self.schemas, self.shards, self.routes)
+        upstream = without_databases(statement, origins)
+        renamed, selects = (*old_names(upstream), *new_names(upstream)), self.routes.filter.selects
+        self.selected = {self.routes.of(each).target: selects(each) for each in renamed}
+        return upstream, routed(upstream, self.routes)
+
+    def _decided(
+        self,
+        place: Place,
+        event: DdlEvent,
+        statement: Statement,
+        shards: Mapping[TableName, Shards],
+    ) -> DdlPlan | None:
+        """``shards``: of targets, after it."""
+        ddl = reasons.outcome(statement, self.schemas.get(event.name))
         if isinstance(ddl, CreateTable | CreateTableLike):
-            is_another = ddl.replaces and name in self.schemas
+            is_another = ddl.replaces and event.name in self.schemas
             return self._held(event, REPLACES) if is_another else self._create(event, ddl)
-        return self._change(place, event, statement, ddl) if isinstance(ddl, Unsupported) else None
+        if not isinstance(ddl, Unsupported):
+            return None
+        return self._change(place, event, statement, ddl, shards)
+
+    def _noted(
+        self, place: Place, event: DdlEvent, statement: Statement, of: Noted | Passes
+    ) -> DdlPlan | None:
+        """What is about shards alone, and perhaps drops other tables too."""
+        if isinstance(of, Passes):
+            return None
+        seen = self.tables.last_ddls
+        leaves = tuple(n for n in of.shards if n in of.merged and event.commit_ts > seen.get(n, 0))
+        ends: tuple[TableName, ...] = ()
+        if of.merged:
+            others = [e for e in statement.effects if getattr(e, "name", None) not in of.merged]
+            step = self._step(event, replace(statement, effects=tuple(others))) if others else None
+            ends = step.ends if isinstance(step, DdlStep) else ()
+            if not ends and not leaves:
+                return None
+        runs = DdlStep(
+            event=event,
+            name=event.name,
+            shards=of.shards,
+            leaves=leaves,
+            ends=ends,
+            of_shard=of.of_shard,
+            is_skipped=of.is_skipped,
+        )
+        return self._stop_for(place, event, statement, runs)
+
+    def _stop_for(
+        self, place: Place, event: DdlEvent, statement: Statement, runs: DdlStep
+    ) -> DdlPlan | None:
+        """It runs next; if it could not, its table waits."""
+        if place not in self.failed:
+            is_free = self.held.keys().isdisjoint(runs.touched)
+            return replace(self._wall(event), runs=runs if is_free else None)
+        if is_about_one(event, statement):
+            return self._held(event, self.failed[place])
+        return replace(self._wall(event), why=self.failed[place])
 
     def _wall(self, event: DdlEvent) -> DdlPlan:
         return replace(self.plan(event.commit_ts - 1), blocked=event)
@@ -213,7 +276,7 @@ class _Planning:
                 return self._wall(event)
             if self._waits_for(event.commit_ts, (ddl.source,)):
                 return replace(self._wall(event), unmade=ddl.source)
-        made = _schema(ddl, self.schemas, self.tables.defined)
+        made = schema_of(ddl, self.schemas, self.tables.defined)
         if ddl.if_not_exists and event.name not in self.tables.last_ddls:
             made = self.tables.defined.schema(event.name)  # it may have been there, another one
         creation = Creation(event=event, table=ddl)
@@ -224,10 +287,17 @@ class _Planning:
             return None
         self.creations.append(creation)
         self.schemas[event.name] = self.tables.forms.of(event.name).keyed(made)
+        if self.routes:
+            self.shards[event.name] = Shards().joined(event.upstream)
         return None
 
     def _change(
-        self, place: Place, event: DdlEvent, statement: Statement, ddl: Unsupported
+        self,
+        place: Place,
+        event: DdlEvent,
+        statement: Statement,
+        ddl: Unsupported,
+        shards: Mapping[TableName, Shards],
     ) -> DdlPlan | None:
         about = old_names(statement) or [event.name, *exchanged_names(statement)]
         first = self._waits_for(event.commit_ts, about)
@@ -236,36 +306,44 @@ class _Planning:
         runs = self._step(event, statement)
         if runs is None:
             return None
-        if isinstance(runs, DdlStep) and place not in self.failed:
-            is_free = self.held.keys().isdisjoint(runs.touched)
-            return replace(self._wall(event), runs=runs if is_free else None)
-        why = self.failed.get(place) or (runs if isinstance(runs, str) else "") or ddl.reason
+        if isinstance(runs, DdlStep) and runs.change is not None:
+            lost = set(self.routes.of(event.upstream).names) - set(runs.change.after.key)
+            runs = KEY if lost and runs.change.before.key else runs
+        if isinstance(runs, DdlStep):
+            return self._stop_for(place, event, statement, replace(runs, shards=shards))
+        why = self.failed.get(place) or runs or ddl.reason
         if is_about_one(event, statement):
             return self._held(event, why)
         return replace(self._wall(event), why=why)
 
-    def _held(self, event: DdlEvent, why: str) -> DdlPlan | None:
+    def _held(self, event: DdlEvent, why: str, *, is_waiting: bool = False) -> DdlPlan | None:
         """It cannot run, and is about one table: that one waits, if it is there."""
         made = (each.event.name for each in self.creations)
         if event.name not in (*self.tables.schemas, *made):
             return replace(self._wall(event), why=why)
-        self.held[event.name] = HeldTable(event=event, why=why)
+        self.held[event.name] = HeldTable(event=event, why=why, is_waiting=is_waiting)
         return None
 
     def _step(self, event: DdlEvent, statement: Statement) -> DdlStep | str | None:
         """As ``steps.step_of``."""
-        schemas, seen, ignores = self.schemas, self.tables.last_ddls, self.table_filter.ignores_ddl
+        schemas, seen, chosen = self.schemas, self.tables.last_ddls, self.routes.filter
         if is_rename(statement):
-            selects, reached = self.table_filter.selects, self.tables.reached
-            return rename_step_of(event, statement, schemas, seen, selects=selects, reached=reached)
+            reached = self.tables.reached
+            return rename_step_of(
+                event, statement, schemas, seen, selects=self._selects, reached=reached
+            )
         told = [each.name for each in statement.effects if isinstance(each, RecoverTable)]
         removals = ("drop table", "truncate table")
-        if any(ignores(name, (each,), "") for name in told for each in removals):
+        if any(chosen.ignores_ddl(name, (each,), "") for name in told for each in removals):
             return RECOVERS_UNKNOWN
         form = self.tables.forms.of(event.name)
         return self._completed(
             step_of(event, statement, schemas, seen, self.tables.shaped, form=form)
         )
+
+    def _selects(self, target: TableName) -> bool:
+        found = self.selected.get(target)
+        return self.routes.may_make(target) if found is None else found
 
     def _completed(self, step: DdlStep | str | None) -> DdlStep | str | None:
         """With types that the table's rows did not tell, and the schema file tells meanwhile."""
@@ -285,114 +363,7 @@ class _Planning:
         return min(found, default=None)
 
 
-def _followed(
-    schemas: Mapping[TableName, TableSchema | None],
-    table_filter: TableFilter,
-    orders: Mapping[Place, BlockedDdl],
-) -> dict[TableName, TableSchema | None]:
-    """The known indexes of a table are not certain if DDLs of them may be passed over."""
-    events = (("create index", "alter table"), ("drop index", "alter table"))
-    ordered = {order.name for order in orders.values() if order.action == "skip" or order.sql}
-    unsure = {
-        name
-        for name in schemas
-        if name in ordered or any(table_filter.ignores_ddl(name, each, "") for each in events)
-    }
-    return {
-        name: replace(schema, follows_indexes=False) if schema and name in unsure else schema
-        for name, schema in schemas.items()
-    }
-
-
-def _due(
-    ddls: Sequence[DdlEvent],
-    table_filter: TableFilter,
-    *,
-    checkpoint: Ts,
-    start_ts: Ts,
-    limit: Ts,
-) -> Iterator[tuple[DdlEvent, Statement, DdlEvent]]:
-    """With the last event that belongs to it: TiCDC sends each part of a RENAME TABLE in a message
-    of its own, at the same commit-ts."""
-    held: tuple[DdlEvent, Statement, DdlEvent] | None = None  # until the next one is known
-    for event in ddls:
-        if event.commit_ts > limit:
-            break
-        if event.commit_ts < checkpoint or event.commit_ts <= start_ts:
-            continue
-        statement = read_ddl(event.query, event.ddl_type, event.name.schema, event.name.table)
-        if not _is_wanted(event, statement, table_filter):
-            continue
-        if held is not None:
-            first, before, _ = held
-            if event.commit_ts == first.commit_ts and is_rename(before) and is_rename(statement):
-                effects = (*before.effects, *statement.effects)
-                held = first, replace(before, effects=effects), event
-                continue
-            yield held
-        held = event, statement, event
-    if held is not None:
-        yield held
-
-
-def _as_ordered(
-    event: DdlEvent, statement: Statement, order: BlockedDdl | None
-) -> tuple[DdlEvent, Statement]:
-    """The DDL after an operator's decision: nothing at all, or another statement in its place."""
-    if order is not None and order.action == "skip":
-        return event, replace(statement, effects=(PassedOver(name=event.name),))
-    if order is None or order.sql is None:
-        return event, statement
-    event = replace(event, query=TYPED + order.sql, ddl_type="")
-    return event, read_ddl(event.query, event.ddl_type, event.name.schema, event.name.table)
-
-
-def _with_defined(
-    known: Mapping[TableName, TableSchema | None],
-    ddls: Iterable[DdlEvent],
-    defined: Definitions,
-    forms: WriteModes,
-) -> dict[TableName, TableSchema | None]:
-    """The known schemas, and those of the schema file, by the names of the file and of the DDLs."""
-    names = [*(each.name for each in defined.values()), *(event.name for event in ddls)]
-    found = {name: schema for name in names if (schema := defined.schema(name)) is not None}
-    return {**{name: forms.of(name).keyed(each) for name, each in found.items()}, **known}
-
-
-def _schema(
-    table: CreateTable | CreateTableLike,
-    known: Mapping[TableName, TableSchema | None],
-    defined: Definitions,
-) -> TableSchema | None:
-    """The schema of a table that is made; None for a LIKE of a table that was never read."""
-    if isinstance(table, CreateTable):
-        return table.schema
-    return known.get(table.source) or defined.schema(table.source)
-
-
 def _limit_behind(event: DdlEvent, ddls: Sequence[DdlEvent], limit: Ts) -> Ts:
     """How far tables may go that the DDL does not block."""
     later = [each.commit_ts for each in ddls[ddls.index(event) + 1 :]]
     return Ts(min([limit, *(ts - 1 for ts in later)]))
-
-
-def _is_wanted(event: DdlEvent, statement: Statement, table_filter: TableFilter) -> bool:
-    """A DDL of a schema has an empty table name: the filter answers for the whole schema. A
-    rename's event has the new name; the old name counts too, and so does the table of an
-    EXCHANGE. One of several tables counts if the filter takes one of them."""
-    names = [*old_names(statement), *new_names(statement), *dropped_names(statement)]
-    names += exchanged_names(statement)
-    if event.name.table or not names:
-        names.append(event.name)
-    return any(map(table_filter.selects, names)) and not table_filter.ignores_ddl(
-        event.name, statement.event_types, event.query
-    )
-
-
-def definition(
-    creation: Creation, known: Mapping[TableName, TableSchema | None], defined: Definitions
-) -> TableSchema:
-    """The schema of the table that is made."""
-    schema = _schema(creation.table, known, defined)
-    assert schema is not None, "the plan has seen it"
-    return schema

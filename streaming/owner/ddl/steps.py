@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from coordination.model import TableName, Ts
 from sinks.ddl.classify import KEY, RENAMES_UNREAD
@@ -30,6 +31,9 @@ from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.write_mode import UPSERT, WriteMode
 from sinks.types.table_schema import TableSchema
+from streaming.changefeed.routes import Shards
+
+ROWS: Final = "ROWS"  # no DDL: the first rows of an upstream table have come
 
 DdlKey = tuple[Ts, str, TableName]
 
@@ -70,7 +74,8 @@ _ABOUT_ONE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlEvent:
-    """A DDL as it was sent. Identity: (commit_ts, query, name); order: `sent_at`."""
+    """A DDL as it was sent. Identity: (commit_ts, query, upstream); order: `sent_at`. ``origin``:
+    the upstream table, if ``name`` is that of the target into which it is routed."""
 
     commit_ts: Ts
     place: int
@@ -78,10 +83,15 @@ class DdlEvent:
     name: TableName
     ddl_type: str
     query: str
+    origin: TableName | None = None
+
+    @property
+    def upstream(self) -> TableName:
+        return self.origin or self.name
 
     @property
     def key(self) -> DdlKey:
-        return self.commit_ts, self.query, self.name
+        return self.commit_ts, self.query, self.upstream
 
     @property
     def sent_at(self) -> tuple[Ts, str, int]:
@@ -115,6 +125,9 @@ class DdlStep:
     moves: tuple[tuple[TableName, TableName], ...] = ()
     recovers: tuple[TableName, TableName] | None = None
     exchanges_with: TableName | None = None
+    shards: Mapping[TableName, Shards] = field(default_factory=dict)  # targets' afterwards
+    leaves: tuple[TableName, ...] = ()  # targets that lose a shard, beside those that end
+    of_shard: tuple[tuple[str, str], ...] = ()  # the rows with these values go
 
     @property
     def names(self) -> tuple[TableName, ...]:
@@ -123,7 +136,7 @@ class DdlStep:
             return ()
         if self.exchanges_with is not None:
             return self.name, self.exchanges_with
-        return (*self.ends, *(old for old, _ in self.moves)) or (self.name,)
+        return (*self.ends, *self.leaves, *(old for old, _ in self.moves)) or (self.name,)
 
     @property
     def is_of_one(self) -> bool:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName, Ts, lowest
+from streaming.changefeed.routes import Routes
 from streaming.owner.ddl.plan import DdlPlan, in_order
-from streaming.owner.ddl.steps import DdlEvent, DdlKey
-from streaming.protocols.contract import Block, Kind, tables_told
+from streaming.owner.ddl.steps import ROWS, DdlEvent, DdlKey
+from streaming.protocols.contract import NO_TABLE, Block, Kind, tables_told
 from streaming.source.positions import Positions
 from streaming.stream.read import Read
 
@@ -35,8 +36,10 @@ class FirstRow:
 class Unplanned:
     """For one thread. ``checkpoint_ts``: where the changefeed starts."""
 
-    def __init__(self, checkpoint_ts: Ts) -> None:
+    def __init__(self, checkpoint_ts: Ts, routes: Routes) -> None:
         self.checkpoint_ts = checkpoint_ts
+        self._routes = routes
+        self._newcomers: dict[TableName, tuple[DdlEvent, Positions]] = {}  # by upstream table
         self._ddls: dict[DdlKey, tuple[DdlEvent, Positions]] = {}
         self._first_rows: dict[TableName, FirstRow] = {}
         # Where each version of an unmade table's schema was told last, and what was planned then.
@@ -78,6 +81,47 @@ class Unplanned:
             if is_unmade(name):
                 self._keep_first_row(name, ts, after_start.get(name), before)
 
+    def keep_newcomers(
+        self, read: Read, *, is_known: Callable[[TableName, TableName], bool]
+    ) -> None:
+        """``is_known``: whether the target has this upstream table. The first rows of one that it
+        has not are as a DDL by which it joins."""
+        before = {**read.position, **read.begin}
+        for block in read.blocks:
+            is_new = block.origin != NO_TABLE and not is_known(block.name, block.origin)
+            if (
+                block.kind is not Kind.ROW
+                or not is_new
+                or (block.max_ts or 0) <= self.checkpoint_ts
+            ):
+                continue
+            event = DdlEvent(
+                commit_ts=Ts(max(block.min_ts or 0, self.checkpoint_ts + 1)),
+                place=block.first,
+                name=block.name,
+                origin=block.origin,
+                ddl_type=ROWS,
+                query=f"-- the first rows of {block.origin}",
+            )
+            known, since = self._newcomers.get(block.origin, (event, before))
+            first = min(known, event, key=lambda each: (each.commit_ts, each.place))
+            self._newcomers[block.origin] = first, lowest([before, since])
+
+    def join(self, is_made: Callable[[TableName], bool]) -> list[DdlEvent]:
+        """The newcomers to targets that are there become DDLs. Returns those that do so now."""
+        found = [each for each in self._newcomers.values() if is_made(each[0].name)]
+        for event, since in found:
+            del self._newcomers[event.upstream]
+            self._ddls[event.key] = event, since
+        return [event for event, _ in found]
+
+    def origins_of(self, target: TableName) -> list[TableName]:
+        """The newcomers to a target."""
+        return [name for name, (event, _) in self._newcomers.items() if event.name == target]
+
+    def since(self, ddl: DdlEvent) -> Positions:
+        return self._ddls[ddl.key][1]
+
     def _keep_ddls(self, block: Block, before: Positions) -> None:
         for each in block.table().to_pylist():
             name = TableName(each["schema_name"] or "", each["table_name"] or "")
@@ -85,7 +129,8 @@ class Unplanned:
                 commit_ts=Ts(each["commit_ts"]),
                 place=each["position"],
                 part=block.part,
-                name=name,
+                name=self._routes.of(name).target if self._routes.filter.selects(name) else name,
+                origin=name if self._routes else None,
                 ddl_type=each["ddl_type"] or "",
                 query=each["query"] or "",
             )
@@ -144,6 +189,7 @@ class Unplanned:
     def low_water(self, position: Positions) -> Positions:
         """From where reading must begin again; ``position``: where it is."""
         held = [begins for _, begins in (*self._ddls.values(), *self._waiting)]
+        held += [begins for _, begins in self._newcomers.values()]
         held += [first.low_water for first in self._first_rows.values()]
         held += [since for _, since in self._schemas.values()]
         return lowest([position, *held])

@@ -38,9 +38,9 @@ class ReadTask:
         """Pickle the lists as plain tuples: Spark's pickler takes several times as long for
         thousands of small objects."""
         lists = [[_plain(each) for each in work] for work in self.lists]
-        wanted = [
-            (name.schema, name.table, each.above_ts, each.key) for name, each in self.wanted.items()
-        ]
+        wanted: Any = self.wanted
+        if isinstance(wanted, dict):  # else it is asked, and knows how it is pickled
+            wanted = [(n.schema, n.table, each.above_ts, each.key) for n, each in wanted.items()]
         plain = pickle.dumps((lists, wanted))
         return _task, (self.settings, plain, self.decode, self.budget_bytes, self.folder)
 
@@ -77,7 +77,9 @@ def _task(
         {
             TableName(schema, table): WantedTable(above_ts=above_ts, key=key)
             for schema, table, above_ts, key in wanted
-        },
+        }
+        if isinstance(wanted, list)
+        else wanted,
         budget_bytes,
         folder,
     )

@@ -107,8 +107,12 @@ def test_the_folder_of_a_dump_is_its_loaders(tmp_path: Path, mode: str) -> None:
 WRONG: list[tuple[str, Any]] = [
     (TASK + "shard-mod: x\n", "unknown key 'shard-mod'; did you mean shard-mode?"),
     (TASK + "    rout-rules: []\n", "did you mean route-rules?"),
-    (TASK + "shard-mode: pessimistic\n", "shard-mode is not built yet"),
-    (TASK + "routes: {a: {schema-pattern: x}}\n", "routes is not built yet"),
+    (TASK + "shard-mode: optimistic\n", "shard-mode: optimistic is not built"),
+    (TASK + "routes: {a: {schema-pattern: x}}\n", "routes.a.target-schema is missing"),
+    (
+        TASK + "routes: {a: {schema-pattern: x, target-schema: y}}\n",
+        "routes: no instance uses a: leave it out, or name it",
+    ),
     (TASK.replace("all", "dump"), "loaders: a task of mode dump needs the folder of its dump"),
     (TASK.replace("all", "load&sync") + "    loader: {dir: ./here}\n", "dir, an absolute path"),
     (TASK + "loaders: {a: {dir: /here}}\n", "loaders: no instance uses a"),

@@ -169,7 +169,7 @@ def test_many_small_blocks_become_few_and_lose_nothing(
         assert (min(offsets), max(offsets)) == (each.first, each.last)
         assert {offset % 2 for offset in offsets} == {int(each.part[-1])}
         wire = {"int" if offset < rows // 2 else "bigint" for offset in offsets}
-        assert wire == set(wire_types(each.schema()).values())
+        assert wire == set(wire_types(each.plain_schema()).values())
     carry.drop_applied(A, 1000)
     assert carry.bytes == 0
 

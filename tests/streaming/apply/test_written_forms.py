@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conf.settings import BatchSettings, DeltaSink, TableRule
+from conf.settings import BatchSettings, DeltaSink, FilterSettings, TableRule
 from coordination.model import Ts
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.engine_port import Applied
@@ -43,6 +43,7 @@ class Written:
             ddl_time_zone=None,
             zero_date="null",
             on_unknown_column="dead-letter",
+            filter=FilterSettings(),
         )
         nothing: Any = lambda *_: None  # noqa: E731
         permit: Any = SimpleNamespace(

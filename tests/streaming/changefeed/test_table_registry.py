@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from conf.settings import DeltaSink, FilterSettings, TableRule
+from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
+from conf.sources.recording_uri import RecordingSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow
@@ -239,10 +240,15 @@ def test_a_unique_key_of_the_schema_file_is_the_key_and_none_is_none(tmp_path: P
     assert keyless[NAME].is_keyless
 
 
+def feed(chosen: FilterSettings) -> Changefeed:
+    source = RecordingSettings(path="unused", protocol="canal-json", time_zone="UTC")
+    return Changefeed(id="a", source=source, sink=DeltaSink(warehouse="/w"), filter=chosen)
+
+
 def test_what_a_filter_passed_is_refused_for_a_table_of_the_schema_file_too(tmp_path: Path) -> None:
-    filters = filters_of(FilterSettings(rules=("shop.b",)))
+    filters = filters_of(feed(FilterSettings(rules=("shop.b",))))
     stored = replace(NEW, filters=filters, checkpoint_ts=45)
-    row = replace(NEW, filters=filters_after(stored, FilterSettings()))
+    row = replace(NEW, filters=filters_after(stored, feed(FilterSettings())))
     found = TableRegistry(
         DeltaSink(warehouse=str(tmp_path)), row, defined=read_definitions(FILE, lambda _: True)
     )

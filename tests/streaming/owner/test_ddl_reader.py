@@ -19,8 +19,9 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.types.table_schema import schema_from_mysql_types
-from streaming.changefeed.filter import TableFilter, WriteModes
+from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.replicated_table import ReplicatedTable
+from streaming.changefeed.routes import Routes
 from streaming.changefeed.schema_file import Definitions, read_definitions
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.control_rows import EndedSpan
@@ -114,7 +115,7 @@ class _Made(dict[TableName, Any]):
         self.pop(name, None)
         self.ended[name] = at_ts
 
-    def make_from_rows(self, name: TableName, told: Any, start: Ts) -> None:
+    def make_from_rows(self, name: TableName, told: Any, start: Ts, *_: Any) -> None:
         self.told[name] = told
         schema = self.defined.schema(name)
         if schema is None and isinstance(told, WholeRow):
@@ -123,7 +124,7 @@ class _Made(dict[TableName, Any]):
         target: Any = schema
         self[name] = ReplicatedTable(name=name, checkpoint=start, target=target, shape_ts=shape_ts)
 
-    def create(self, name: TableName, schema: Any, ddl: Any, start: Ts) -> None:  # noqa: ARG002
+    def create(self, name: TableName, schema: Any, ddl: Any, start: Ts, **_: Any) -> None:  # noqa: ARG002
         self[name] = ReplicatedTable(name=name, checkpoint=start, target=schema)
 
 
@@ -154,7 +155,7 @@ class Ground:
             add=self.add,
         )
         told = {"trust": nothing, "stream": self, "concerns": LastingWarnings(), "source": nothing}
-        context: Any = SimpleNamespace(filter=TableFilter(FilterSettings()), **told)
+        context: Any = SimpleNamespace(routes=Routes((), FilterSettings()), **told)
         self.blocked: Any = SimpleNamespace(orders={}, failed={})
         self.reader = DdlReader(
             context, rows, self.blocked, on_known=self.known.append, on_failed=self.failures.append

@@ -24,12 +24,13 @@ from sinks.ddl.tokens import read_words
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.storage.errors import StorageAway
 from sinks.target.engine_port import TableHeld
-from streaming.changefeed.filter import TableFilter
 from streaming.changefeed.replicated_table import ReplicatedTable
+from streaming.changefeed.routes import Routes
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
 from streaming.owner.ddl.ddl_scan import DdlScanResult, pending_ddls
-from streaming.owner.ddl.plan import DdlPlan, KnownTables, in_order, plan
+from streaming.owner.ddl.known_tables import KnownTables
+from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import DdlNotSupported
 from streaming.owner.ddl.steps import DdlEvent, DdlStep
 from streaming.owner.ddl_run import HELD_S, carry_out
@@ -106,7 +107,7 @@ class Ground:
             checkpoint=Ts(1),
             start_ts=Ts(1),
             limit=Ts(9999),
-            table_filter=TableFilter(self._changefeed.filter),
+            routes=Routes((), self._changefeed.filter),
             orders={},
             failed={},
         )

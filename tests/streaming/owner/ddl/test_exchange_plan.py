@@ -12,9 +12,11 @@ from sinks.ddl.classify import outcome
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.filter import TableFilter, WriteModes
+from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.routes import Routes
 from streaming.changefeed.schema_file import Definitions
-from streaming.owner.ddl.plan import DdlPlan, KnownTables, in_order, plan
+from streaming.owner.ddl.known_tables import KnownTables
+from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.steps import (
     EXCHANGES_UNREAD,
     PARTITIONS_OF_LATER,
@@ -57,7 +59,7 @@ def planned(
         checkpoint=Ts(0),
         start_ts=Ts(0),
         limit=Ts(100),
-        table_filter=TableFilter(FilterSettings(rules=tuple(rules))),
+        routes=Routes((), FilterSettings(rules=tuple(rules))),
         orders={},
         failed={},
     )

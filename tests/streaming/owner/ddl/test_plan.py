@@ -16,9 +16,11 @@ from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable, CreateTableLike
 from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.filter import TableFilter, WriteModes
+from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.routes import Routes
 from streaming.changefeed.schema_file import read_definitions
-from streaming.owner.ddl.plan import DdlPlan, KnownTables, in_order, plan
+from streaming.owner.ddl.known_tables import KnownTables
+from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import refusal, way_past
 from streaming.owner.ddl.steps import TOLD_APART_ANEW, DdlEvent
 
@@ -70,7 +72,7 @@ def planned(
         checkpoint=Ts(checkpoint),
         start_ts=Ts(start),
         limit=Ts(limit),
-        table_filter=TableFilter(filter_settings or FilterSettings()),
+        routes=Routes((), filter_settings or FilterSettings()),
         orders={order.place: order for order in orders},
         failed={(TableName("shop", n), Ts(ts)): why for (n, ts), why in (failed or {}).items()},
     )

@@ -13,9 +13,11 @@ from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.classify import RENAMES_UNREAD
 from sinks.ddl.effects import RENAMES
-from streaming.changefeed.filter import TableFilter, WriteModes
+from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.routes import Routes
 from streaming.changefeed.schema_file import Definitions
-from streaming.owner.ddl.plan import DdlPlan, KnownTables, in_order, plan
+from streaming.owner.ddl.known_tables import KnownTables
+from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import refusal
 from streaming.owner.ddl.steps import DdlEvent
 
@@ -73,7 +75,7 @@ def planned(
         checkpoint=Ts(0),
         start_ts=Ts(0),
         limit=Ts(100),
-        table_filter=TableFilter(FilterSettings(rules=rules, event_filters=filters)),
+        routes=Routes((), FilterSettings(rules=rules, event_filters=filters)),
         orders={order.place: order for order in orders},
         failed={},
     )

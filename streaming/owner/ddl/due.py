@@ -1,0 +1,103 @@
+"""The DDLs that are due, as statements: those that the filter takes, in order. Pure.
+
+The filter, and what an operator has decided, know a DDL by its upstream table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from coordination.model import TableName, Ts
+from sinks.control.blocked_ddls import BlockedDdl
+from sinks.ddl.effects import PassedOver, Statement
+from sinks.ddl.statements import read_ddl
+from sinks.ddl.tokens import TYPED
+from streaming.changefeed.filter import TableFilter
+from streaming.owner.ddl.steps import (
+    ROWS,
+    DdlEvent,
+    dropped_names,
+    exchanged_names,
+    is_rename,
+    new_names,
+    old_names,
+)
+
+Place = tuple[TableName, Ts]  # of a DDL: its table and commit-ts
+Orders = Mapping[Place, BlockedDdl]  # operators' decisions
+
+
+def due_ddls(
+    ddls: Sequence[DdlEvent],
+    table_filter: TableFilter,
+    *,
+    checkpoint: Ts,
+    start_ts: Ts,
+    limit: Ts,
+) -> Iterator[tuple[DdlEvent, Statement, DdlEvent]]:
+    """With the last event that belongs to it: TiCDC sends each part of a RENAME TABLE in a message
+    of its own, at the same commit-ts."""
+    held: tuple[DdlEvent, Statement, DdlEvent] | None = None  # until the next one is known
+    for event in ddls:
+        if event.commit_ts > limit:
+            break
+        if event.commit_ts < checkpoint or event.commit_ts <= start_ts:
+            continue
+        statement = statement_of(event)
+        if not is_wanted(event, statement, table_filter):
+            continue
+        if held is not None:
+            first, before, _ = held
+            if event.commit_ts == first.commit_ts and is_rename(before) and is_rename(statement):
+                effects = (*before.effects, *statement.effects)
+                held = first, replace(before, effects=effects), event
+                continue
+            yield held
+        held = event, statement, event
+    if held is not None:
+        yield held
+
+
+def statement_of(event: DdlEvent) -> Statement:
+    """By upstream names."""
+    if event.ddl_type == ROWS:
+        return Statement(effects=(PassedOver(name=event.upstream),), event_types=())
+    return read_ddl(event.query, event.ddl_type, event.upstream.schema, event.upstream.table)
+
+
+def as_ordered(
+    event: DdlEvent, statement: Statement, order: BlockedDdl | None
+) -> tuple[DdlEvent, Statement]:
+    """The DDL after an operator's decision: nothing at all, or another statement in its place."""
+    if order is not None and order.action == "skip":
+        return event, replace(statement, effects=(PassedOver(name=event.upstream),))
+    if order is None or order.sql is None:
+        return event, statement
+    event = replace(event, query=TYPED + order.sql, ddl_type="")
+    return event, statement_of(event)
+
+
+def is_wanted(event: DdlEvent, statement: Statement, table_filter: TableFilter) -> bool:
+    """A DDL of a schema has an empty table name: the filter answers for the whole schema. A
+    rename's event has the new name; the old name counts too, and so does the table of an
+    EXCHANGE. One of several tables counts if the filter takes one of them."""
+    names = [*old_names(statement), *new_names(statement), *dropped_names(statement)]
+    names += exchanged_names(statement)
+    if event.upstream.table or not names:
+        names.append(event.upstream)
+    return any(map(table_filter.selects, names)) and not table_filter.ignores_ddl(
+        event.upstream, statement.event_types, event.query
+    )
+
+
+def unsure_of_indexes(
+    names: Iterable[TableName], table_filter: TableFilter, orders: Orders
+) -> set[TableName]:
+    """The tables whose known indexes are not certain, since DDLs of them may be passed over."""
+    events = (("create index", "alter table"), ("drop index", "alter table"))
+    ordered = {order.name for order in orders.values() if order.action == "skip" or order.sql}
+    return {
+        name
+        for name in names
+        if name in ordered or any(table_filter.ignores_ddl(name, each, "") for each in events)
+    }

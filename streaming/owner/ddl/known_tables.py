@@ -1,0 +1,73 @@
+"""The tables of a changefeed when DDLs are planned, and those that a DDL makes: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coordination.model import TableName, Ts
+from sinks.ddl.effects import CreateTable, CreateTableLike
+from sinks.types.table_schema import TableSchema
+from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.routes import Shards
+from streaming.changefeed.schema_file import Definitions
+from streaming.owner.ddl.steps import DdlEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    event: DdlEvent
+    table: CreateTable | CreateTableLike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTables:
+    """The tables of a changefeed when DDLs are planned. ``schemas``: of existing tables, None for
+    one without a key. ``last_ddls``: the last DDL that has run on each of them, and on dropped
+    ones. ``shaped``: the DDL that gave a table its shape, which is newer after a rewind.
+    ``defined``: the schema file's definitions of tables that do not exist yet. ``unmade``: where
+    the rows begin of tables that nobody has defined. ``forms``: how each is written. ``reached``:
+    up to where each is. ``shards``: the upstream tables of targets, and ``unlike``: how one of them
+    differs from its target."""
+
+    schemas: Mapping[TableName, TableSchema | None]
+    last_ddls: Mapping[TableName, Ts]
+    shaped: Mapping[TableName, Ts]
+    defined: Definitions
+    unmade: Mapping[TableName, Ts]
+    forms: WriteModes
+    reached: Mapping[TableName, Ts] = field(default_factory=dict)
+    shards: Mapping[TableName, Shards] = field(default_factory=dict)
+    unlike: Mapping[TableName, str] = field(default_factory=dict)
+
+
+def with_defined(
+    known: Mapping[TableName, TableSchema | None],
+    ddls: Iterable[DdlEvent],
+    defined: Definitions,
+    forms: WriteModes,
+) -> dict[TableName, TableSchema | None]:
+    """The known schemas, and those of the schema file, by the names of the file and of the DDLs."""
+    names = [*(each.name for each in defined.values()), *(event.name for event in ddls)]
+    found = {name: schema for name in names if (schema := defined.schema(name)) is not None}
+    return {**{name: forms.of(name).keyed(each) for name, each in found.items()}, **known}
+
+
+def schema_of(
+    table: CreateTable | CreateTableLike,
+    known: Mapping[TableName, TableSchema | None],
+    defined: Definitions,
+) -> TableSchema | None:
+    """The schema of a table that is made; None for a LIKE of a table that was never read."""
+    if isinstance(table, CreateTable):
+        return table.schema
+    return known.get(table.source) or defined.schema(table.source)
+
+
+def definition(
+    creation: Creation, known: Mapping[TableName, TableSchema | None], defined: Definitions
+) -> TableSchema:
+    """The schema of the table that is made."""
+    schema = schema_of(creation.table, known, defined)
+    assert schema is not None, "the plan has seen it"
+    return schema

@@ -1,0 +1,98 @@
+"""Routes on a real binlog: each target is the union of its shards, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.route_rules import Extract, RouteRule
+from tests.acceptance.followed_database import FollowedDatabase
+from tests.services.database_server import DatabaseServer
+
+pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.mariadb]
+
+SHARDS = RouteRule(
+    matcher=("shop_*.orders_*",),
+    target_schema="shop",
+    target_table="orders",
+    extract_table=Extract(regexp="orders_(.*)", target_column="t"),
+    extract_schema=Extract(regexp="shop_(.*)", target_column="s"),
+)
+RENAMED = RouteRule(matcher=("shop_*.customers",), target_schema="lake", target_table="people")
+TARGET = "shop.orders"
+ALL = [("1", "1"), ("1", "2"), ("2", "1")]
+
+
+def union(database: FollowedDatabase, shards: list[tuple[str, str]], columns: str) -> bool:
+    """Whether the target is the union of these shards."""
+    each = (
+        f"SELECT {columns}, '{table}' AS t, '{schema}' AS s FROM shop_{schema}.orders_{table}"
+        for schema, table in shards
+    )
+    names = [name.strip() for name in columns.split(",")] + ["t", "s"]
+    found = [{name: row.get(name, "none") for name in names} for row in database.delta_rows(TARGET)]
+    wanted = database.database_rows(f"({' UNION ALL '.join(each)}) AS u")
+    return sorted(map(repr, found)) == sorted(map(repr, wanted))
+
+
+def is_union(
+    database: FollowedDatabase, columns: str, shards: list[tuple[str, str]] | None = None
+) -> Callable[[], bool]:
+    return lambda: union(database, shards or ALL, columns)
+
+
+def test_shards_become_one_table_and_their_ddls_wait_for_each_other(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    create = "CREATE TABLE shop_{}.orders_{} (id INT PRIMARY KEY, v VARCHAR(20))"
+    with DatabaseServer() as server:
+        database = FollowedDatabase(spark, server, tmp_path, routes=[SHARDS, RENAMED])
+        server.execute(
+            "CREATE DATABASE shop_1",
+            "CREATE DATABASE shop_2",
+            *(create.format(*each) for each in ALL),
+            *(f"INSERT INTO shop_{s}.orders_{t} VALUES (1, '{s}{t}'), (2, 'b')" for s, t in ALL),
+            "UPDATE shop_1.orders_2 SET id = 7, v = 'moved' WHERE id = 2",
+            "DELETE FROM shop_2.orders_1 WHERE id = 2",
+            "CREATE TABLE shop_1.customers (id INT PRIMARY KEY, n INT)",
+            "INSERT INTO shop_1.customers VALUES (1, 1)",
+        )
+        with database.followed() as life:
+            life.wait_until(is_union(database, "id, v"))
+            rows = [{"id": 1, "n": 1}]
+            life.wait_until(lambda: database.delta_rows("lake.people") == rows)
+            server.execute(
+                "ALTER TABLE shop_1.orders_1 ADD w INT NOT NULL DEFAULT 5",
+                "INSERT INTO shop_1.orders_1 VALUES (11, 'new', 1)",
+                "INSERT INTO shop_1.orders_2 VALUES (12, 'old')",
+                "INSERT INTO shop_1.customers VALUES (2, 2)",
+            )
+            more = [*rows, {"id": 2, "n": 2}]
+            life.wait_until(lambda: database.delta_rows("lake.people") == more)
+            assert [each[0] for each in database.columns(TARGET)] == ["id", "v", "t", "s"]
+        with database.followed() as life:  # the wait outlives the process
+            server.execute(
+                "ALTER TABLE shop_1.orders_2 ADD w INT NOT NULL DEFAULT 5",
+                "INSERT INTO shop_1.orders_2 VALUES (13, 'new', 2)",
+                "INSERT INTO shop_2.orders_1 VALUES (14, 'old')",
+                "ALTER TABLE shop_2.orders_1 ADD w INT NOT NULL DEFAULT 5",
+                "UPDATE shop_2.orders_1 SET w = 9 WHERE id = 14",
+            )
+            life.wait_until(is_union(database, "id, v, w"))
+            server.execute(
+                "TRUNCATE TABLE shop_1.orders_2",
+                "INSERT INTO shop_1.orders_2 VALUES (1, 'again', 3)",
+            )
+            life.wait_until(is_union(database, "id, v, w"))
+            before = len(database.delta_rows(TARGET))
+            server.execute(
+                "DROP TABLE shop_2.orders_1",
+                "CREATE TABLE shop_2.orders_3 (id INT PRIMARY KEY, v VARCHAR(20), w INT)",
+                "INSERT INTO shop_2.orders_3 VALUES (1, 'late', 4)",
+            )
+            life.wait_until(lambda: len(database.delta_rows(TARGET)) == before + 1)
+        assert database.progress()[TARGET].dead_letters == 0
