@@ -93,7 +93,8 @@ class BlockedTables:
         self._noted[held.place] = held
 
     def _text(self, held: HeldTable) -> str:
-        told = refusal(held.event, held.why, way_past(held.event, self._changefeed))
+        way = way_past(held.event, self._changefeed)
+        told = refusal(held.event, held.why, way, is_waiting=held.is_waiting)
         return f"table {held.name} waits, the other tables go on: {told}"
 
     def too_far(self, read: Positions, low_water: Positions) -> str:

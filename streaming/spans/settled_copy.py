@@ -102,7 +102,8 @@ def chosen_by(changefeed: Changefeed) -> str:
         "case-sensitive": given.case_sensitive,
         "tables": [asdict(rule) for rule in changefeed.sink.tables],
     }
-    return json.dumps(parts, sort_keys=True)
+    routes = [asdict(rule) for rule in changefeed.sink.routes]
+    return json.dumps({**parts, **({"routes": routes} if routes else {})}, sort_keys=True)
 
 
 def _moment(pair: tuple[int, int]) -> Moment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.route_rules import Extract, RouteRule
+from tests.acceptance.binlog_stage import BinlogStage, end_of_log
 from tests.acceptance.followed_database import FollowedDatabase
+from tests.acceptance.processes import await_
 from tests.services.database_server import DatabaseServer
+from tests.services.delta_rows import read_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.mariadb]
 
@@ -23,6 +27,15 @@ SHARDS = RouteRule(
 )
 RENAMED = RouteRule(matcher=("shop_*.customers",), target_schema="lake", target_table="people")
 TARGET = "shop.orders"
+CREATE = "CREATE TABLE shop_{}.orders_{} (id INT PRIMARY KEY, v VARCHAR(20))"
+FILE = """
+[[sink.routes]]
+matcher = ["shop_*.orders_*"]
+target-schema = "shop"
+target-table = "orders"
+extract-table = { table-regexp = "orders_(.*)", target-column = "t" }
+extract-schema = { schema-regexp = "shop_(.*)", target-column = "s" }
+"""
 ALL = [("1", "1"), ("1", "2"), ("2", "1")]
 
 
@@ -48,13 +61,12 @@ def test_shards_become_one_table_and_their_ddls_wait_for_each_other(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    create = "CREATE TABLE shop_{}.orders_{} (id INT PRIMARY KEY, v VARCHAR(20))"
     with DatabaseServer() as server:
         database = FollowedDatabase(spark, server, tmp_path, routes=[SHARDS, RENAMED])
         server.execute(
             "CREATE DATABASE shop_1",
             "CREATE DATABASE shop_2",
-            *(create.format(*each) for each in ALL),
+            *(CREATE.format(*each) for each in ALL),
             *(f"INSERT INTO shop_{s}.orders_{t} VALUES (1, '{s}{t}'), (2, 'b')" for s, t in ALL),
             "UPDATE shop_1.orders_2 SET id = 7, v = 'moved' WHERE id = 2",
             "DELETE FROM shop_2.orders_1 WHERE id = 2",
@@ -96,3 +108,51 @@ def test_shards_become_one_table_and_their_ddls_wait_for_each_other(
             )
             life.wait_until(lambda: len(database.delta_rows(TARGET)) == before + 1)
         assert database.progress()[TARGET].dead_letters == 0
+
+
+def test_shards_that_are_copied_while_they_change_become_one_table(tmp_path: Path) -> None:
+    """By the real program, which is killed amid the load."""
+    with DatabaseServer() as server:
+        server.execute(
+            "CREATE DATABASE shop_1",
+            "CREATE DATABASE shop_2",
+            *(CREATE.format(*each) for each in ALL),
+        )
+        for schema, table in ALL:
+            rows = [(id_, f"{schema}{table}") for id_ in range(300)]
+            server.insert(f"shop_{schema}.orders_{table}", rows)
+        with BinlogStage(server, tmp_path, rules=FILE, mode="all") as stage:
+            slow = "&chunk-rows=100&connections=1"
+            frozen = {"TIDELAKE_FAILPOINTS": "after-chunk=stop:5"}
+            life = stage.start("frozen", parameters=slow, given=frozen)
+            await_("the copy stands still", lambda: life.is_frozen or life.is_over)
+            server.execute(
+                "UPDATE shop_1.orders_1 SET v = 'later' WHERE id < 10",
+                "DELETE FROM shop_1.orders_2 WHERE id >= 290",
+                "INSERT INTO shop_2.orders_1 VALUES (1000, 'new')",
+                *(f"ALTER TABLE shop_{s}.orders_{t} ADD w INT DEFAULT 5" for s, t in ALL),
+                "INSERT INTO shop_1.orders_1 VALUES (1000, 'new', 1)",
+            )
+            life.signal(signal.SIGKILL)
+            killed = {"TIDELAKE_FAILPOINTS": "after-load-one=kill:1"}
+            life = stage.start("killed", parameters=slow, given=killed)
+            assert life.await_exit() == -signal.SIGKILL
+            life = stage.start("last", parameters=slow)
+            stage.await_position(end_of_log(server), life)
+            server.execute(
+                "ALTER TABLE shop_2.orders_1 DROP COLUMN v",
+                "INSERT INTO shop_2.orders_1 VALUES (2000, 7)",
+                "INSERT INTO shop_1.orders_1 VALUES (2000, 'old', 8)",
+                "ALTER TABLE shop_1.orders_1 DROP COLUMN v",
+                "ALTER TABLE shop_1.orders_2 DROP COLUMN v",
+            )
+            stage.await_position(end_of_log(server), life)
+            life.signal(signal.SIGTERM)
+            assert life.await_exit() == 0, life.tail()
+            found = read_rows(stage.warehouse / "shop" / "orders")
+        wanted = [
+            {"id": id_, "w": w, "t": table, "s": schema}
+            for schema, table in ALL
+            for id_, w in server.query(f"SELECT id, w FROM shop_{schema}.orders_{table}")
+        ]
+        assert sorted(map(repr, found)) == sorted(map(repr, wanted))

@@ -149,6 +149,7 @@ def plan(
             table_filter=table_filter,
             orders=orders,
             unlike=tables.unlike,
+            shaped=tables.shaped,
         ),
     )
     due = due_ddls(ddls, table_filter, checkpoint=checkpoint, start_ts=start_ts, limit=limit)

@@ -23,12 +23,13 @@ class DdlNotSupported(TidelakeError):
         self.why = why
 
 
-def refusal(ddl: DdlEvent, why: str, way: str = "") -> DdlNotSupported:
+def refusal(ddl: DdlEvent, why: str, way: str = "", *, is_waiting: bool = False) -> DdlNotSupported:
     """The error that quotes a DDL and says how to go on."""
     at = f"{tso_time(ddl.commit_ts):%Y-%m-%d %H:%M:%S} UTC"
+    is_what = "waits" if is_waiting else "is not supported yet"
     text = (
-        f"DDL at commit-ts {ddl.commit_ts} ({at}) on {ddl.name} is not supported yet: {ddl.query} "
-        f"({why}). Everything below it is applied. {way}"
+        f"DDL at commit-ts {ddl.commit_ts} ({at}) on {ddl.name} {is_what}: {ddl.query} ({why}). "
+        f"Everything below it is applied. {way}"
     )
     return DdlNotSupported(text.rstrip(), ddl, why)
 

@@ -91,6 +91,7 @@ class ShardDdls:
     table_filter: TableFilter
     orders: Orders
     unlike: Mapping[TableName, str] = field(default_factory=dict)
+    shaped: Mapping[TableName, Ts] = field(default_factory=dict)  # by target, its last DDL
 
     def decide(
         self,
@@ -195,6 +196,8 @@ class ShardDdls:
     def _altered(
         self, event: DdlEvent, effect: AlterTable, of: Shards, schema: TableSchema | None
     ) -> Decision:
+        if event.commit_ts <= self.shaped.get(event.name, 0):
+            return Passes()  # the table was copied, or rewound, in this shape or a later one
         behind, is_typed = of.behind[event.upstream], event.query.startswith(TYPED)
         after = _caught_up(of, event)
         if behind and not is_typed:

@@ -57,13 +57,12 @@ class Body(bytes):
 def read_of(begin: Positions, end: Positions, *rows: Row, name: TableName = A) -> Read:
     """One block with these rows."""
     block = block_of(rows, name)
-    assert isinstance(block.body, bytes)
     return Read(
         begin=begin,
         end=end,
         position=dict(end),
         watermarks=Watermarks(parts=frozenset(PARTITIONS)),
-        blocks=(replace(block, body=Body(block.body)),),
+        blocks=(replace(block, body=Body(block.body or b"")),),
         messages=1,
         rows_wait=False,
         job_ms=0.0,
@@ -121,10 +120,10 @@ class _Made(dict[TableName, Any]):
         if schema is None and isinstance(told, WholeRow):
             schema, _ = schema_from_mysql_types(told.types, told.key)
         shape_ts = Ts(0 if isinstance(told, Untold) or name in self.defined else told.commit_ts)
-        target: Any = schema
-        self[name] = ReplicatedTable(name=name, checkpoint=start, target=target, shape_ts=shape_ts)
+        of: Any = schema
+        self[name] = ReplicatedTable(name=name, checkpoint=start, target=of, shape_ts=shape_ts)
 
-    def create(self, name: TableName, schema: Any, ddl: Any, start: Ts, **_: Any) -> None:  # noqa: ARG002
+    def create(self, name: TableName, schema: Any, _: Any, start: Ts, **__: Any) -> None:
         self[name] = ReplicatedTable(name=name, checkpoint=start, target=schema)
 
 
