@@ -133,6 +133,11 @@ class ShardDdls:
             return Passes()
         return self._of_shard(event, first, of, schema)
 
+    def _is_ordered(self, event: DdlEvent) -> bool:
+        """Whether an operator lets it run without the others, or another statement in its place."""
+        order = self.orders.get((event.name, event.commit_ts))
+        return event.query.startswith(TYPED) or (order is not None and order.action == "apply")
+
     def _is_skipped(self, event: DdlEvent) -> bool:
         order = self.orders.get((event.name, event.commit_ts))
         return order is not None and order.action == "skip"
@@ -198,7 +203,7 @@ class ShardDdls:
     ) -> Decision:
         if event.commit_ts <= self.shaped.get(event.name, 0):
             return Passes()  # the table was copied, or rewound, in this shape or a later one
-        behind, is_typed = of.behind[event.upstream], event.query.startswith(TYPED)
+        behind, is_typed = of.behind[event.upstream], self._is_ordered(event)
         after = _caught_up(of, event)
         if behind and not is_typed:
             query = behind[0][1]
