@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from coordination.errors import TidelakeError
+from coordination.model import TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
 from sinks.target.target_table import TargetState, refuse_unless_ours
@@ -19,6 +20,16 @@ def refuse_a_gap(span: ReplicatedTable, feed: ChangefeedRow) -> None:
             f"{feed.checkpoint_ts}: the changes between are not in the table, since [filter] "
             "left it out for a while or --overwrite-checkpoint-ts went forward. Leave the table "
             f"out again, or start with --overwrite-checkpoint-ts {span.checkpoint} at most"
+        )
+
+
+def refuse_dropped(name: TableName, dropped_ts: Ts | None) -> None:
+    """Refuses rows of a table behind its DROP TABLE."""
+    if dropped_ts is not None:
+        raise TidelakeError(
+            f"rows of table {name} have come above commit-ts {dropped_ts}, where a DROP TABLE "
+            "has run, and no CREATE TABLE: let [filter] take that DDL, or leave the table out "
+            "with [filter] rules"
         )
 
 

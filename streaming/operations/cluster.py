@@ -281,7 +281,7 @@ def _check_target(changed: ChangefeedInfo, found: ChangefeedReactorState) -> Non
 def _check_rewind(changefeed: Changefeed, ts: int) -> None:
     """Raise ConfigError for a rewind that lies ahead of the clocks. A broker that does not answer
     here does not matter: this machine's clock alone has to do then."""
-    from streaming.source.far_ts import refuse_far_ahead
+    from streaming.changefeed.preflight import refuse_far_ahead
     from streaming.source.sources import open_source
 
     with closing(open_source(changefeed.source)) as source:

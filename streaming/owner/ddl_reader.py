@@ -27,6 +27,7 @@ from coordination.errors import Stop, TidelakeError
 from coordination.model import TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
 from streaming.changefeed.earlier_filters import refuse_left_out_tables
+from streaming.changefeed.refused_tables import refuse_dropped
 from streaming.changefeed.replicated_table import ReplicatedTable, span_of
 from streaming.changefeed.routes import Shards
 from streaming.changefeed.schema_from_rows import Untold, WholeRow, schema_of_row
@@ -355,7 +356,7 @@ class DdlReader(StreamRole):
         if above_start:
             names = [name for name in names if isinstance(told[name], WholeRow)]
         for name in names:
-            self._refuse_if_dropped(name)
+            refuse_dropped(name, self._spans.ended.get(name))
         self._trust.check()
         for name in names:
             start, origins = Ts(self._rows.row.checkpoint_ts), self._unplanned.origins_of(name)
@@ -389,15 +390,6 @@ class DdlReader(StreamRole):
             if self._closing.is_set():
                 raise Stop("the owner's reader closes")
             yield read
-
-    def _refuse_if_dropped(self, name: TableName) -> None:
-        dropped_ts = self._spans.ended.get(name)
-        if dropped_ts is not None:
-            raise TidelakeError(
-                f"rows of table {name} have come above commit-ts {dropped_ts}, where a DROP TABLE "
-                "has run, and no CREATE TABLE: let [filter] take that DDL, or leave the table out "
-                "with [filter] rules"
-            )
 
     def _made(self, name: TableName) -> NewTable:
         low_water = self._low_water(name, is_again=name in self._spans.ended)

@@ -23,8 +23,8 @@ from coordination.model import Ownership
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.earlier_owner import ChangefeedState
 from streaming.changefeed.earlier_filters import filters_after, filters_of, refuse_other_routes
+from streaming.changefeed.preflight import refuse_far_ahead
 from streaming.source.contract import Source, SourceShape
-from streaming.source.far_ts import refuse_far_ahead
 from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)
