@@ -65,6 +65,13 @@ def left_out(row: ChangefeedRow) -> Callable[[TableName], bool]:
 def refuse_left_out_tables(row: ChangefeedRow, names: Iterable[TableName]) -> None:
     """Raise TidelakeError for a table that would be created without its first rows, since an
     earlier filter left it out."""
+    for why in left_out_tables(row, names).values():
+        raise TidelakeError(why)
+
+
+def left_out_tables(row: ChangefeedRow, names: Iterable[TableName]) -> dict[TableName, str]:
+    """Why the first rows of these tables are not read: an earlier filter left them out."""
+    found = {}
     past = [each for each in json.loads(row.filters) if UNTIL_TS in each]
     filters = [(each[UNTIL_TS], TableFilter(_settings(each))) for each in past]
     for name in sorted(names):
@@ -76,11 +83,12 @@ def refuse_left_out_tables(row: ChangefeedRow, names: Iterable[TableName]) -> No
                 else f"--overwrite-checkpoint-ts {max(row.start_ts, 1)}, which reads all from the "
                 "beginning,"
             )
-            raise TidelakeError(
+            found[name] = (
                 f"table {name} is wanted now, and [filter] left it out up to {until_ts}: its rows "
                 f"up to there were passed and would be missing. Leave it out again, or start with "
                 f"{way} or give it a changefeed of its own"
             )
+    return found
 
 
 def _present(changefeed: Changefeed) -> dict[str, Any]:

@@ -23,22 +23,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 
-from coordination.errors import Stop, TidelakeError
+from coordination.errors import Stop
 from coordination.model import TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
-from streaming.changefeed.earlier_filters import refuse_left_out_tables
+from streaming.apply.newest_whole_row import NewestWholeRow
+from streaming.changefeed.earlier_filters import left_out_tables
 from streaming.changefeed.refused_tables import refuse_dropped
 from streaming.changefeed.replicated_table import ReplicatedTable, span_of
 from streaming.changefeed.routes import Shards
-from streaming.changefeed.schema_from_rows import Untold, WholeRow, schema_of_row
+from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.ddl_scan import DdlScanResult, NewTable
 from streaming.owner.ddl.known_tables import KnownTables, definition
 from streaming.owner.ddl.plan import DdlPlan, plan
-from streaming.owner.ddl.shards import difference
-from streaming.owner.ddl.steps import DdlEvent
-from streaming.owner.ddl.told_by_rows import told_by_rows
+from streaming.owner.ddl.told_by_rows import told_by_rows, unlike_targets
 from streaming.owner.ddl.told_schemas import AwaitedSchemas, SchemaAwaited
 from streaming.owner.ddl.unplanned import Unplanned
 from streaming.owner.far_watermarks import FarWatermarks
@@ -144,7 +143,7 @@ class DdlReader(StreamRole):
         span = self._spans.get(target)
         of = Shards() if span is None else span.shards
         is_own = not of and origin == target and not self._routes.of(origin).columns
-        return is_own or origin in of
+        return is_own or origin in of or (span is not None and span.is_keyless)
 
     def _is_left_out(self, block: Block) -> bool:
         """Whether these are rows of a table that the filter leaves out: then they are not ours,
@@ -247,7 +246,7 @@ class DdlReader(StreamRole):
             self._create(planned)
         altered = planned.runs.names if planned.runs is not None else ()
         self._make_found(planned.limit, altered=altered)
-        if self._join(position):
+        if self._routes and self._join():
             planned = self._plan(position)
             self._create(planned)
         self._on_known(
@@ -269,32 +268,23 @@ class DdlReader(StreamRole):
         self._unplanned.drop(planned)
         self._position_ts = position
 
-    def _join(self, limit: Ts) -> bool:
+    def _join(self) -> bool:
         """Upstream tables whose first rows have come join their targets. Whether there are any."""
-        found = self._unplanned.join(lambda name: name in self._spans)
-        for each in found:
-            why = self._why_unlike(each, limit)
-            self._unlike = {**self._unlike, each.upstream: why}
+        targets = {n: each.target.schema for n, each in self._spans.items() if each.target}
+        found = self._unplanned.join(targets)
+        if found:
+            since = lowest([self._unplanned.since(each) for each in found])
+            wanted = {each.name: WantedTable(above_ts=Ts(0), key=None) for each in found}
+            reads = self._stream.read_between(since, self._stream.position, wanted)
+            ddls, reads = self._unplanned.ddls, self._until_closing(reads)
+            self._unlike |= unlike_targets(reads, found, ddls, targets)
+            self._unlike |= left_out_tables(self._rows.row, [each.upstream for each in found])
         return bool(found)
-
-    def _why_unlike(self, event: DdlEvent, limit: Ts) -> str:
-        """Why this table cannot join its target, as its own rows tell; "": it can."""
-        target = self._spans[event.name].target
-        try:
-            refuse_left_out_tables(self._rows.row, [event.upstream])
-        except TidelakeError as error:
-            return str(error)
-        since = self._unplanned.since(event)
-        told = self._told([event.name], since, limit, above_start=False, of=event.upstream)
-        row = told[event.name]
-        if target is None or not isinstance(row, WholeRow):
-            return ""
-        return difference(schema_of_row(event.upstream, row), target.schema, event)
 
     def _look_at_open_tables(self) -> None:
         """A table may be registered before a whole row of it has come. The capture that writes it
         makes it; from then on its DDLs are run."""
-        for name in {ddl.name for ddl in self._unplanned.ddls} & self._spans.keys():
+        for name in self._unplanned.names & self._spans.keys():
             span, row = self._spans[name], self._rows.progress.get(name)
             if not span.is_settled and row is not None:
                 self._spans.put(self._spans.opened(name, row, span.checkpoint))
@@ -371,11 +361,9 @@ class DdlReader(StreamRole):
         limit: Ts,
         *,
         above_start: bool,
-        of: TableName | None = None,
     ) -> dict[TableName, WholeRow | Untold]:
         """The columns that the newest whole rows of these tables tell. The schema file's tables
-        need rows above the start: they may have been altered before it. ``of``: of one upstream
-        table alone."""
+        need rows above the start: they may have been altered before it."""
         defined = self._spans.defined
         start = self._unplanned.checkpoint_ts
         wanted = {
@@ -383,7 +371,8 @@ class DdlReader(StreamRole):
             for name in names
         }
         reads = self._stream.read_between(since, self._stream.position, wanted) if since else ()
-        return told_by_rows(self._until_closing(reads), names, limit, defined, of=of)
+        newest = {name: NewestWholeRow(limit) for name in names}
+        return told_by_rows(self._until_closing(reads), newest, defined)
 
     def _until_closing(self, reads: Iterable[Read]) -> Iterator[Read]:
         for read in reads:

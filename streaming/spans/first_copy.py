@@ -222,8 +222,8 @@ class FirstCopy:
             target = self._routes.of(name).target
             if target in known:
                 raise ConfigError(
-                    f"table {name}, which an earlier [filter] has left out, goes into {target}, and "
-                    "that has rows already: no copy is made on top of them. Leave it out again, or "
+                    f"table {name}, which an earlier [filter] has left out, goes into {target}, "
+                    "which has rows already: no copy is made on top of them. Leave it out again, or "
                     "give all tables of that target to a new changefeed"
                 )
             return True

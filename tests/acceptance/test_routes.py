@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.route_rules import Extract, RouteRule
+from sinks.control.blocked_ddls import BlockedDdls
 from tests.acceptance.binlog_stage import BinlogStage, end_of_log
-from tests.acceptance.followed_database import FollowedDatabase
+from tests.acceptance.followed_database import CHANGEFEED, FollowedDatabase
 from tests.acceptance.processes import await_
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
@@ -156,3 +157,36 @@ def test_shards_that_are_copied_while_they_change_become_one_table(tmp_path: Pat
             for id_, w in server.query(f"SELECT id, w FROM shop_{schema}.orders_{table}")
         ]
         assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+
+
+def test_shards_whose_creation_was_not_read_join_by_their_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of another shape holds the target, and an operator lets it go on."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with DatabaseServer() as server:
+        server.execute(
+            "CREATE DATABASE shop_1",
+            "CREATE DATABASE shop_2",
+            *(CREATE.format(*each) for each in ALL),
+            "CREATE TABLE shop_2.orders_9 (id INT PRIMARY KEY, v VARCHAR(20), z INT)",
+        )
+        database = FollowedDatabase(spark, server, tmp_path, routes=[SHARDS, RENAMED])
+        server.execute("CREATE TABLE shop_1.customers (id INT PRIMARY KEY)")
+        server.execute(*(f"INSERT INTO shop_{s}.orders_{t} VALUES (1, 'a')" for s, t in ALL))
+        with database.followed() as life:
+            life.wait_until(is_union(database, "id, v"))
+            server.execute(
+                "INSERT INTO shop_2.orders_9 VALUES (1, 'b', 2)",
+                "INSERT INTO shop_1.orders_1 VALUES (2, 'behind it')",
+            )
+            blocked = BlockedDdls(str(database.warehouse))
+            life.wait_until(lambda: blocked.read(CHANGEFEED))
+            (held,) = blocked.read(CHANGEFEED).values()
+            assert "shop_2.orders_9 goes into shop.orders with other tables" in held.reason
+            assert "it has z" in held.reason
+            assert len(database.delta_rows(TARGET)) == len(ALL)
+            blocked.order(CHANGEFEED, held.place, "skip")
+            life.wait_until(is_union(database, "id, v", ALL))
+        letters = read_rows(database.warehouse / "_tidelake" / "dead_letters")
+        assert ["table shop_2.orders_9: " in each["message"] for each in letters] == [True]

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping
 
-from coordination.model import TableName, Ts
+from coordination.model import SEALED_TS, TableName, Ts
+from sinks.types.table_schema import TableSchema
 from streaming.apply.newest_whole_row import NewestWholeRow
 from streaming.apply.row_block import RowBlock
-from streaming.changefeed.schema_from_rows import Untold, WholeRow
+from streaming.changefeed.schema_from_rows import Untold, WholeRow, schema_of_row
+from streaming.owner.ddl.shards import difference
+from streaming.owner.ddl.steps import DdlEvent
 from streaming.owner.ddl.told_schemas import SchemaAwaited, ToldSchemas
 from streaming.protocols.contract import Kind, tables_told
 from streaming.stream.read import Read
 
 
 def told_by_rows(
-    reads: Iterable[Read],
-    names: Sequence[TableName],
-    limit: Ts,
-    defined: Container[TableName],
-    *,
-    of: TableName | None = None,
+    reads: Iterable[Read], newest: Mapping[TableName, NewestWholeRow], defined: Container[TableName]
 ) -> dict[TableName, WholeRow | Untold]:
-    """``defined``: tables that the schema file has. ``of``: rows of this upstream table alone.
+    """``newest``: empty, by table; they are filled. ``defined``: tables that the schema file has.
     Raises SchemaAwaited where rows name a version of a schema that was not told."""
-    newest, schemas = {name: NewestWholeRow(limit) for name in names}, ToldSchemas()
+    schemas = ToldSchemas()
     for read in reads:
         for block in read.blocks:
-            is_ours = of is None or block.origin == of
-            if is_ours and block.kind is Kind.ROW and block.body is not None:
+            if block.kind is Kind.ROW and block.body is not None:
                 newest[block.name].look(RowBlock.of(block))
             schemas.look(tables_told(block), newest)
     found, lacking = dict[TableName, WholeRow | Untold](), dict[TableName, int]()
@@ -39,4 +36,33 @@ def told_by_rows(
         found[name] = whole or Untold.NOT_WRITTEN
     if lacking := {name: version for name, version in lacking.items() if name not in defined}:
         raise SchemaAwaited(lacking)
+    return found
+
+
+def unlike_targets(
+    reads: Iterable[Read],
+    newcomers: Iterable[DdlEvent],
+    ddls: Iterable[DdlEvent],
+    targets: Mapping[TableName, TableSchema],
+) -> dict[TableName, str]:
+    """How upstream tables differ from their targets, as their rows below their next DDL tell; ""
+    where they do not, or no whole row tells. ``ddls``: all that were read."""
+    by_origin = {each.upstream: each for each in newcomers}
+    next_ts: dict[TableName, int] = {}
+    for ddl in ddls:
+        event = by_origin.get(ddl.upstream)
+        if event is not None and ddl.commit_ts > event.commit_ts:
+            next_ts[ddl.upstream] = min(ddl.commit_ts, next_ts.get(ddl.upstream, SEALED_TS))
+    newest = {
+        origin: NewestWholeRow(Ts(next_ts.get(origin, SEALED_TS) - 1)) for origin in by_origin
+    }
+    for read in reads:
+        for block in read.blocks:
+            if block.origin in newest and block.kind is Kind.ROW and block.body is not None:
+                newest[block.origin].look(RowBlock.of(block))
+    found = {}
+    for origin, event in by_origin.items():
+        told = newest[origin].told()
+        schema = schema_of_row(origin, told) if isinstance(told, WholeRow) else None
+        found[origin] = "" if schema is None else difference(schema, targets[event.name], event)
     return found

@@ -7,7 +7,7 @@ and where reading must begin again for them. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName, Ts, lowest
@@ -107,9 +107,15 @@ class Unplanned:
             first = min(known, event, key=lambda each: (each.commit_ts, each.place))
             self._newcomers[block.origin] = first, lowest([before, since])
 
-    def join(self, is_made: Callable[[TableName], bool]) -> list[DdlEvent]:
-        """The newcomers to targets that are there become DDLs. Returns those that do so now."""
-        found = [each for each in self._newcomers.values() if is_made(each[0].name)]
+    @property
+    def names(self) -> set[TableName]:
+        """The targets of DDLs and newcomers."""
+        events = [event for event, _ in (*self._ddls.values(), *self._newcomers.values())]
+        return {event.name for event in events}
+
+    def join(self, made: Container[TableName]) -> list[DdlEvent]:
+        """The newcomers to these targets become DDLs. Returns those that do so now."""
+        found = [each for each in self._newcomers.values() if each[0].name in made]
         for event, since in found:
             del self._newcomers[event.upstream]
             self._ddls[event.key] = event, since
