@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from conf.route_rules import Extract, RouteRule
 from sinks.control.blocked_ddls import BlockedDdls
 from tests.acceptance.binlog_stage import BinlogStage, end_of_log
 from tests.acceptance.followed_database import CHANGEFEED, FollowedDatabase
-from tests.acceptance.processes import await_
+from tests.acceptance.processes import Life, await_, environment
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 
@@ -190,3 +191,49 @@ def test_shards_whose_creation_was_not_read_join_by_their_rows(
             life.wait_until(is_union(database, "id, v", ALL))
         letters = read_rows(database.warehouse / "_tidelake" / "dead_letters")
         assert ["table shop_2.orders_9: " in each["message"] for each in letters] == [True]
+
+
+def test_a_task_file_of_dm_merges_shards(mariadb: DatabaseServer, tmp_path: Path) -> None:
+    file, lake = tmp_path / "task.yaml", tmp_path / "lake"
+    file.write_text(
+        f"""
+name: merge
+task-mode: full
+shard-mode: pessimistic
+mysql-instances:
+  - source-id: mysql-01
+    from: {{host: {mariadb.host}, port: {mariadb.port}, user: root}}
+    block-allow-list: a
+    route-rules: [orders, rest]
+block-allow-list: {{a: {{do-dbs: ["merge_*"]}}}}
+routes:
+  orders:
+    schema-pattern: "merge_*"
+    table-pattern: "orders_*"
+    target-schema: merged
+    target-table: orders
+    extract-table: {{table-regexp: "orders_(.*)", target-column: t}}
+    extract-schema: {{schema-regexp: "merge_(.*)", target-column: s}}
+    extract-source: {{source-regexp: "(.*)", target-column: c}}
+  rest: {{schema-pattern: "merge_a", target-schema: merged}}
+"""
+    )
+    shards = [("a", "1"), ("a", "2"), ("b", "1")]
+    with mariadb.database("merge_a"), mariadb.database("merge_b"):
+        for schema, table in shards:
+            mariadb.execute(f"CREATE TABLE merge_{schema}.orders_{table} (id INT PRIMARY KEY)")
+            mariadb.insert(f"merge_{schema}.orders_{table}", [(id_,) for id_ in range(3)])
+        mariadb.execute("CREATE TABLE merge_a.people (id INT PRIMARY KEY) SELECT 7 id")
+        command = [*(sys.executable, "-m", "streaming.cli.main", "run", "--task", str(file))]
+        life = Life(
+            "run", tmp_path, [*command, "--sink-uri", f"delta://{lake}"], environment(tmp_path)
+        )
+        try:
+            assert life.await_exit() == 0, life.tail()
+        finally:
+            life.end()
+    found = [tuple(row.values()) for row in read_rows(lake / "merged" / "orders")]
+    assert sorted(found) == sorted(
+        (id_, table, schema, "mysql-01") for schema, table in shards for id_ in range(3)
+    )
+    assert read_rows(lake / "merged" / "people") == [{"id": 7}]
