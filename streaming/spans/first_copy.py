@@ -48,10 +48,10 @@ from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.binlog.walk.commit_clock import Pin, from_token, to_token, with_pins
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import SourceTable, read_tables
-from streaming.spans.load_table import load_table
+from streaming.spans.load_table import load_table, loading
 from streaming.spans.moments import Moment
-from streaming.spans.settled_copy import CopiedFrom, SettledCopy, chosen_by
-from streaming.spans.table_copies import Standing, TableCopies, only_one
+from streaming.spans.settled_copy import CopiedFrom, SettledCopy, chosen_by, only_one
+from streaming.spans.table_copies import Standing, TableCopies
 
 logger = logging.getLogger(__name__)
 
@@ -223,8 +223,8 @@ class FirstCopy:
             if target in known:
                 raise ConfigError(
                     f"table {name}, which an earlier [filter] has left out, goes into {target}, "
-                    "which has rows already: no copy is made on top of them. Leave it out again, or "
-                    "give all tables of that target to a new changefeed"
+                    "which has rows already: no copy is made on top of them. Leave it out again, "
+                    "or give all tables of that target to a new changefeed"
                 )
             return True
 
@@ -318,7 +318,7 @@ class FirstCopy:
         engine = MergeOnWriteEngine(revealed_options(sink.storage_options), keeps_up=False)
         rows = []
         for each in settled.tables:
-            self._loading(_loading(each, 0))
+            self._loading(loading(each.copied, 0))
         try:
             copies = {each.name: each for each in settled.tables}
             for target, origins in self._routes.by_target(copies).items():
@@ -328,7 +328,7 @@ class FirstCopy:
                 begin = min(each.begin for each in here)
                 self._loaded(target, here, begin, registry, engine)
                 for each in here:
-                    self._loading(_loading(each, each.copied.rows, is_done=True))
+                    self._loading(loading(each.copied, each.copied.rows, is_done=True))
                 failpoint(Failpoint.AFTER_LOAD_ONE)
                 rows.append(first_progress(registry[target], row, {PART: begin.position}))
         finally:
@@ -369,7 +369,7 @@ class FirstCopy:
             added=added,
             part=PART,
             position=begin.position,
-            on_rows=lambda done: self._tell(copies, done),
+            on_progress=self._loading,
             check=self._check,
         )
         found = with_null_dates(registry[name], loaded.nulled)
@@ -379,13 +379,6 @@ class FirstCopy:
             *(name, sum(each.copied.rows for each in copies), loaded.version),
             time.monotonic() - began_s,
         )
-
-    def _tell(self, copies: Sequence[CopiedFrom], rows: int) -> None:
-        """So many rows of them together are loaded; one comes after the other, about."""
-        for each in copies:
-            done = min(rows, each.copied.rows)
-            rows -= done
-            self._loading(_loading(each, done))
 
 
 def _joined(row: ChangefeedRow, settled: SettledCopy) -> ChangefeedRow:
@@ -400,17 +393,4 @@ def _joined(row: ChangefeedRow, settled: SettledCopy) -> ChangefeedRow:
         max_published_ts=max(row.max_published_ts, settled.end.ts),
         loaded_ts=settled.end.ts,
         watermarks={**row.watermarks, PART: replace(watermark, token=to_token(pins))},
-    )
-
-
-def _loading(each: CopiedFrom, rows: int, *, is_done: bool = False) -> CopyProgress:
-    of = each.copied
-    loaded = of.bytes * rows // of.rows if of.rows else 0
-    return CopyProgress(
-        table=of.table.name,
-        rows=rows,
-        of_rows=of.rows,
-        bytes=loaded,
-        of_bytes=of.bytes,
-        is_done=is_done,
     )

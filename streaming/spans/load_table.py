@@ -38,7 +38,7 @@ from streaming.protocols.contract import (
     Order,
     wire_metadata,
 )
-from streaming.source.dump.copy_tables import CopiedTable
+from streaming.source.dump.copy_tables import CopiedTable, CopyProgress
 
 PIECE_ROWS: Final = 500_000
 _INDEX: Final = (1 << 31) - 1  # of a row, within its piece
@@ -62,7 +62,7 @@ def load_table(
     added: Mapping[TableName, tuple[tuple[str, str], ...]],
     part: str,
     position: int,
-    on_rows: Callable[[int], None] = lambda _: None,
+    on_progress: Callable[[CopyProgress], None] = lambda _: None,
     check: Callable[[], None] = lambda: None,
 ) -> Loaded:
     """Fill ``target`` with the copied rows of its upstream tables, as they were at ``at_ts``; once.
@@ -83,7 +83,10 @@ def load_table(
         with counting:
             nulled.update(found.nulled)
             done += block.rows
-            on_rows(done)
+            left = done  # one table comes after the other, about
+            for copied in copies:
+                on_progress(loading(copied, min(left, copied.rows)))
+                left -= min(left, copied.rows)
         return found.rows
 
     def pieces() -> Iterator[Callable[[], pa.Table]]:
@@ -161,3 +164,16 @@ def _refuse_errors(name: TableName, errors: pa.Table) -> None:
             f"its target cannot have; the first one: {first['message']}. See zero-date and "
             "docs/types.md, mend the rows, or leave the table out with [filter] rules"
         )
+
+
+def loading(copied: CopiedTable, rows: int, *, is_done: bool = False) -> CopyProgress:
+    """The progress of a table of which so many rows are loaded."""
+    loaded = copied.bytes * rows // copied.rows if copied.rows else 0
+    return CopyProgress(
+        table=copied.table.name,
+        rows=rows,
+        of_rows=copied.rows,
+        bytes=loaded,
+        of_bytes=copied.bytes,
+        is_done=is_done,
+    )

@@ -1,16 +1,19 @@
 """What is settled when all tables of a first copy are whole: from then on the database is not asked
-about them any more. It is kept in a file, so a load that was killed goes on with the same."""
+about them any more. It is kept in a file, so a load that was killed goes on with the same. And the folder of a copy."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from conf.settings import Changefeed
+from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName, Ts
 from streaming.source.binlog.walk.commit_clock import Pin, from_token, to_token
 from streaming.source.dump.copy_tables import CopiedTable, copied_table
@@ -18,6 +21,8 @@ from streaming.source.dump.manifest import described, table_from_json
 from streaming.spans.moments import Moment
 
 SETTLED: Final = "settled.json"
+BEGINS: Final = "begins.json"
+LOCK: Final = "lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,3 +113,32 @@ def chosen_by(changefeed: Changefeed) -> str:
 
 def _moment(pair: tuple[int, int]) -> Moment:
     return Moment(pair[0], Ts(pair[1]))
+
+
+def is_of_a_copy(folder: Path) -> bool:
+    """Whether the folder may be used by a copy: it is one's already, or has nothing but a lock."""
+    names = {path.name for path in folder.iterdir()} - {LOCK}
+    return not names or bool(names & {BEGINS, SETTLED, f"{SETTLED}.part"})
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """One process of this machine works in the folder, which is made. Raises TidelakeError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not is_of_a_copy(folder):
+            raise ConfigError(
+                f"{folder} has files, and none of a copy: give an empty folder, or none yet"
+            )
+        file = (folder / LOCK).open("w")
+    except OSError as error:
+        raise TidelakeError(f"no copy can be staged in {folder}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise TidelakeError(
+                f"another process is copying the tables of this changefeed, into {folder}: let it "
+                "end, or stop it"
+            ) from error
+        yield

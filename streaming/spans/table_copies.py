@@ -12,12 +12,10 @@ copied again. Where a table was renamed, or has exchanged a partition, all begin
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -49,12 +47,10 @@ from streaming.source.dump.session import Connection, Session, TableChanged
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.dump.staging import StagedTable, is_of_a_table
 from streaming.spans.moments import Begins, Moment
-from streaming.spans.settled_copy import SETTLED, CopiedFrom, SettledCopy
+from streaming.spans.settled_copy import BEGINS, SETTLED, CopiedFrom, SettledCopy
 
 logger = logging.getLogger(__name__)
 
-BEGINS: Final = "begins.json"
-LOCK: Final = "lock"
 MOST_TIMES: Final = 5  # all is copied
 MOST_ROUNDS: Final = 20  # tables that were altered meanwhile are copied again
 ANSWER_S: Final = 3_600.0  # for a row of a large table
@@ -305,35 +301,6 @@ class TableCopies:
             return self._joins.begin
         position = self._shown()
         return Moment(position, Ts(int(time.time() * 1e3) << TSO_LOGICAL_BITS))
-
-
-@contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """One process of this machine works in the folder, which is made. Raises TidelakeError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not is_of_a_copy(folder):
-            raise ConfigError(
-                f"{folder} has files, and none of a copy: give an empty folder, or none yet"
-            )
-        file = (folder / LOCK).open("w")
-    except OSError as error:
-        raise TidelakeError(f"no copy can be staged in {folder}: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise TidelakeError(
-                f"another process is copying the tables of this changefeed, into {folder}: let it "
-                "end, or stop it"
-            ) from error
-        yield
-
-
-def is_of_a_copy(folder: Path) -> bool:
-    """Whether the folder may be used by a copy: it is one's already, or has nothing but a lock."""
-    names = {path.name for path in folder.iterdir()} - {LOCK}
-    return not names or bool(names & {BEGINS, SETTLED, f"{SETTLED}.part"})
 
 
 def forget_copy(folder: Path) -> None:
