@@ -1,5 +1,6 @@
 """What is settled when all tables of a first copy are whole: from then on the database is not asked
-about them any more. It is kept in a file, so a load that was killed goes on with the same. And the folder of a copy."""
+about them any more. It is kept in a file, so a load that was killed goes on with the same. Also the
+folder of a copy, in which one process works."""
 
 from __future__ import annotations
 
