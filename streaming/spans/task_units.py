@@ -161,7 +161,11 @@ class _Sync(_Work):
             with suppress(ChangefeedExists):
                 self._operator.create(wanted)
         else:
-            self._go_on(found.known_info, wanted)
+            begun()
+            try:
+                self._go_on(found.known_info, wanted, stop)
+            except Stop:
+                return False
         begun()
         while not stop.wait(LOOK_EVERY_S):
             found = find_changefeed(self._client, self._cluster_id, name)
@@ -180,19 +184,35 @@ class _Sync(_Work):
         end = end_of_copy(row) if self._is_full else None
         return replace(info, start_ts=Ts(row.start_ts), target_ts=Ts(end or 0))
 
-    def _go_on(self, info: ChangefeedInfo, wanted: ChangefeedInfo) -> None:
-        """The task may have been updated since, and a mode that ended with its copy may not."""
+    def _go_on(self, info: ChangefeedInfo, wanted: ChangefeedInfo, stop: threading.Event) -> None:
+        """The task may have been updated since: a filter may take more tables, which then join, and
+        a mode that ended with its copy may not end any more. Raises TryAgain until the captures
+        have left the changefeed."""
         state = known_state(info)
         is_other = _settings(info) != _settings(wanted)
         if is_other and (state.is_running or state is FeedState.PENDING):
             self._operator.pause(wanted.name)
         if is_other:
+            self._join(stop)
             updated = replace(
                 info, sink_uri=wanted.sink_uri, config=wanted.config, target_ts=wanted.target_ts
             )
             self._operator.update(wanted.name, updated)
         if is_other or state in (FeedState.STOPPED, FeedState.FAILED):
             self._operator.resume(wanted.name)
+
+    def _join(self, stop: threading.Event) -> None:
+        if self._place.source.task_mode != "all":
+            return
+        copy = FirstCopy(
+            self._place.changefeed,
+            self._place.folder,
+            is_stopped=stop.is_set,
+            check=self._check,
+        )
+        with closing(copy):
+            if copy.is_done:
+                copy.join()
 
     def paused(self) -> None:
         self._check()  # without trust, the task's next worker may have the changefeed by now

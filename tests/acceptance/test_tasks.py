@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from coordination.etcd.embedded import EmbeddedEtcd, free_ports
 from coordination.etcd.etcd3_client import connect
 from coordination.jobmaster.job_operator import JobOperator
 from coordination.jobmaster.records import TaskCfg
-from coordination.model import JobID, TaskID
+from coordination.model import JobID, TaskID, time_tso
+from sinks.control.changefeeds import Changefeeds
 from sinks.control.progress import Progress
 from tests.acceptance.processes import Life, await_, environment, field
 from tests.services.database_server import DatabaseServer
@@ -108,23 +110,30 @@ def test_a_full_task_finishes_and_goes_on_when_its_mode_is_updated(
     client = connect(EtcdSettings(endpoints=(etcd.endpoint,), embedded=False))
     jobs = JobOperator(client, cluster_id)
 
-    def cfg(mode: str) -> TaskCfg:
+    def cfg(mode: str, *tables: str) -> TaskCfg:
         config = {
             "source-uri": f"mysql://root@{mariadb.host}:{mariadb.port}/",
             "sink-uri": f"delta://{lake}",
-            "document": {"filter": {"rules": [f"{NAME}.*"]}, "mysql": {"task-mode": mode}},
+            "document": {
+                "filter": {"rules": [f"{NAME}.{each}" for each in tables]},
+                "mysql": {"task-mode": mode},
+            },
         }
         return TaskCfg(task_mode=mode, config=config)
 
-    def count() -> int:
-        return len(read_rows(lake / NAME / "t"))
+    def count(table: str = "t") -> int:
+        return len(read_rows(lake / NAME / table))
+
+    def checkpoint() -> int:
+        row = Changefeeds(str(lake)).read(f"{JOB}-{TASK}")
+        return row.checkpoint_ts if row is not None else 0
 
     life = server(1, etcd.endpoint, cluster_id, tmp_path)
     try:
         with mariadb.database(NAME):
             mariadb.execute(f"CREATE TABLE {NAME}.t (id INT PRIMARY KEY)")
             mariadb.insert(f"{NAME}.t", [(number,) for number in range(500)])
-            jobs.create(JOB, {TASK: cfg("full")})
+            jobs.create(JOB, {TASK: cfg("full", "t")})
 
             def has_finished() -> bool:
                 assert not life.is_over, life.tail()
@@ -138,8 +147,18 @@ def test_a_full_task_finishes_and_goes_on_when_its_mode_is_updated(
             assert proof.ledger(lake, f"{JOB}-{TASK}")
             mariadb.execute(f"INSERT INTO {NAME}.t VALUES (1000)")
             assert count() == 500
-            jobs.update(JOB, {TASK: cfg("all")})
+            jobs.update(JOB, {TASK: cfg("all", "t")})
             await_("what came since", lambda: count() == 501, every_s=0.5)
+            mariadb.execute(
+                f"CREATE TABLE {NAME}.other (id INT PRIMARY KEY)",
+                f"INSERT INTO {NAME}.other SELECT id FROM {NAME}.t",
+            )
+            passed = time_tso(datetime.now(UTC))  # its rows were read, and left out
+            await_("the checkpoint behind", lambda: checkpoint() > passed, every_s=0.5)
+            jobs.update(JOB, {TASK: cfg("all", "t", "other")})
+            await_("the table that joins", (lake / NAME / "other").exists, every_s=0.5)
+            mariadb.execute(f"INSERT INTO {NAME}.other VALUES (2000)")
+            await_("all of it", lambda: count("other") == 502, every_s=0.5)
     finally:
         life.end()
         client.close()

@@ -154,6 +154,32 @@ class TestTaskUnits(UnitsContract):
         self._until(step, lambda: opened.is_closed)
         assert state() is FeedState.STOPPED
 
+    def test_tables_that_an_updated_task_takes_join_its_changefeed(
+        self,
+        mariadb: DatabaseServer,
+        units: Any,
+        config: dict[str, Any],
+        step: Any,
+        tmp_path: Path,
+    ) -> None:
+        for number, unit in enumerate((Unit.DUMP, Unit.LOAD), 1):
+            opened = units.open_unit(JOB, order(number, unit=unit, task_mode="all"), lambda: None)
+            self._until(step, lambda now=opened: now.report().stage is TaskStage.FINISHED)
+            self._close(opened, step)
+        opened = units.open_unit(JOB, order(3, unit=Unit.SYNC, task_mode="all"), lambda: None)
+        self._until(step, lambda: opened.report().status.get("state") == "normal")
+        self._close(opened, step)
+        with mariadb.database(f"{NAME}_more"):
+            mariadb.execute(
+                f"CREATE TABLE {NAME}_more.t (id INT PRIMARY KEY)",
+                f"INSERT INTO {NAME}_more.t VALUES (1), (2)",
+            )
+            config["document"] = {"filter": {"rules": [f"{NAME}*.t"]}}
+            opened = units.open_unit(JOB, order(4, unit=Unit.SYNC, task_mode="all"), lambda: None)
+            self._until(step, lambda: opened.report().status.get("state") == "normal")
+            self._close(opened, step)
+        assert len(read_rows(tmp_path / "lake" / f"{NAME}_more" / "t")) == 2
+
     def test_a_sync_without_trust_leaves_the_changefeed_to_the_next_worker(
         self, client: EtcdClient, config: dict[str, Any], step: Any, tmp_path: Path
     ) -> None:
