@@ -1,4 +1,4 @@
-"""The task modes of DM by the real program, while the bank is open and the program is killed."""
+"""The task modes of DM by the real program; in a soak while the bank is open and it is killed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from coordination.failpoint import Failpoint
 from tests.acceptance import copied_bank
-from tests.acceptance.binlog_stage import BinlogStage
+from tests.acceptance.binlog_stage import BinlogStage, end_of_log
 from tests.acceptance.processes import Life, environment
 from tests.acceptance.test_first_copy import DEATHS, PARAMETERS, dying, open_bank
-from tests.services.database_editions import EDITIONS, MARIADB_10_11, Edition
+from tests.services.database_editions import EDITIONS, Edition
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 
@@ -31,25 +31,24 @@ def ended(stage: BinlogStage, name: str, parameters: str) -> Life:
     return life
 
 
-def test_a_full_task_ends_with_a_snapshot_and_the_changefeed_may_go_on(tmp_path: Path) -> None:
-    with open_bank(MARIADB_10_11, tmp_path, mode="full") as stage:
-        killed(stage, Failpoint.AFTER_FIRST_ROWS, 1, PARAMETERS)
-        ended(stage, "full", PARAMETERS)
-        row, (cut,) = stage.row(), stage.cuts()
-        assert row is not None
-        assert (row.state, row.checkpoint_ts) == ("finished", cut["primary_ts"])
-        assert copied_bank.cut_differences(stage.warehouse, cut["tables"]) == []
-        stage.mode = "all"  # the block's end compares everything
-
-
-def test_a_dump_is_loaded_later_and_then_followed(tmp_path: Path) -> None:
-    parameters = f"{PARAMETERS}&dump-dir={tmp_path}/dump"
-    with open_bank(MARIADB_10_11, tmp_path, mode="dump", parameters=parameters) as stage:
-        killed(stage, Failpoint.AFTER_CHUNK, 11, parameters)
-        assert ended(stage, "dump", parameters).lines("dumped tables=7 ")
+def test_a_dump_is_loaded_later_and_then_followed(mariadb: DatabaseServer, tmp_path: Path) -> None:
+    parameters, rules = f"&dump-dir={tmp_path}/dump", "[filter]\nrules = ['dumped.*']\n"
+    with (
+        mariadb.database("dumped"),
+        BinlogStage(mariadb, tmp_path, rules=rules, mode="dump") as stage,
+    ):
+        mariadb.execute("CREATE TABLE dumped.t (id INT PRIMARY KEY, v INT)")
+        mariadb.insert("dumped.t", [(number, 1) for number in range(100)])
+        assert ended(stage, "dump", parameters).lines("dumped tables=1 rows=100 ")
         assert not stage.warehouse.exists()
+        mariadb.execute("UPDATE dumped.t SET v = 2 WHERE id < 50")
         stage.mode = "load&sync"
-        killed(stage, Failpoint.AFTER_LOAD_ONE, 3, parameters)
+        life = stage.start("load", parameters=parameters)
+        stage.await_position(end_of_log(mariadb), life)
+        found = sorted((row["id"], row["v"]) for row in read_rows(stage.warehouse / "dumped" / "t"))
+        assert found == sorted(mariadb.query("SELECT id, v FROM dumped.t"))
+        life.signal(signal.SIGTERM)
+        assert life.await_exit() == 0, life.tail()
     assert (tmp_path / "dump" / "settled.json").exists()
 
 
@@ -99,6 +98,8 @@ def test_a_full_task_is_killed_at_every_step(tmp_path: Path, edition: Edition) -
         life.await_line("claimed the changefeed")
         life.kill(group=True)
         ended(stage, "full", PARAMETERS)
-        (cut,) = stage.cuts()
+        row, (cut,) = stage.row(), stage.cuts()
+        assert row is not None
+        assert (row.state, row.checkpoint_ts) == ("finished", cut["primary_ts"])
         assert copied_bank.cut_differences(stage.warehouse, cut["tables"]) == []
         stage.mode = "incremental"

@@ -136,13 +136,16 @@ class TestTaskUnits(UnitsContract):
         def state() -> FeedState:
             found = find_changefeed(client, CLUSTER, name)
             assert found is not None
+            epochs.add(found.known_info.epoch)
             return known_state(found.known_info)
 
+        epochs: set[int] = set()
         for number in (1, 2):
             opened = units.open_unit(JOB, order(number, unit=Unit.SYNC), lambda: None)
             self._until(step, lambda now=opened: now.report().status.get("state") == "normal")
             self._close(opened, step)
             assert state() is FeedState.NORMAL
+        assert len(epochs) == 1, "it was not begun again"
         config["document"] = {"filter": {"rules": [f"{NAME}.t"]}}  # the task is updated
         opened = units.open_unit(JOB, order(3, unit=Unit.SYNC), lambda: None)
         self._until(step, lambda: opened.report().status.get("state") == "normal")
