@@ -248,6 +248,25 @@ class TestTaskUnits(UnitsContract):
         assert found.known_info.target_ts == 0
         self._close(sync, step)
 
+    def test_a_removal_asks_the_trust_before_each_of_its_steps(
+        self, client: EtcdClient, tmp_path: Path, step: Any
+    ) -> None:
+        asked: list[int] = []
+
+        def check() -> None:
+            asked.append(1)
+            if len(asked) > 1:
+                raise Fenced("the session is lost")
+
+        staged = tmp_path / "staging" / f"epoch-{EPOCH}"
+        staged.mkdir(parents=True)
+        removal = TaskCheckpoints(
+            client, CLUSTER, lambda _: tmp_path / "staging", lambda: None, check=check
+        )
+        with pytest.raises(Fenced):
+            self._until(step, lambda: removal.remove(JOB))
+        assert staged.exists()
+
     def test_a_load_without_staged_files_says_so(self, units: Any, step: Any) -> None:
         opened = units.open_unit(JOB, order(1, unit=Unit.LOAD, task_mode="all"), lambda: None)
         self._until(step, lambda: opened.report().stage is TaskStage.ERROR)
