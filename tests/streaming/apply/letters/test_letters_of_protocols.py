@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from conf.settings import FilterSettings
 from coordination.model import TableName
 from streaming.apply.letters.letter_rows import NO_BYTES, NO_MESSAGES, letter_rows
+from streaming.changefeed.routes import routes_of
 from tests.streaming.protocols.open import reading as open_protocol
 from tests.streaming.protocols.simple import reading as simple
 
@@ -19,7 +21,9 @@ def values(*messages: bytes | None) -> pa.ChunkedArray:
 def test_a_letter_of_open_protocol_has_its_key() -> None:
     side = open_protocol.side({"id": 7, "b": r"\x00"})
     message = open_protocol.message((open_protocol.key(), {"u": side}))
-    found = letter_rows(values(message, message[:-1], None), T, "open-protocol")
+    found = letter_rows(
+        values(message, message[:-1], None), T, "open-protocol", routes_of((), FilterSettings())
+    )
     (block,) = found.blocks
     assert (block.first, block.rows) == (0, 1)
     assert found.others == {1: "not an open-protocol message", 2: NO_BYTES}
@@ -28,7 +32,7 @@ def test_a_letter_of_open_protocol_has_its_key() -> None:
 def test_letters_of_simple() -> None:
     other = simple.row(table="o")
     messages = (simple.row(), simple.bootstrap(), simple.watermark(5), other)
-    found = letter_rows(values(*messages), T, "simple")
+    found = letter_rows(values(*messages), T, "simple", routes_of((), FilterSettings()))
     assert [block.first for block in found.blocks] == [0]
     assert {number: why.partition(":")[0] for number, why in found.others.items()} == {
         1: "it tells the schema of a table",
@@ -38,5 +42,5 @@ def test_letters_of_simple() -> None:
 
 
 def test_a_binlog_has_no_messages() -> None:
-    found = letter_rows(values(b"x", None), T, "binlog")
+    found = letter_rows(values(b"x", None), T, "binlog", routes_of((), FilterSettings()))
     assert (found.blocks, found.others) == ([], {0: NO_MESSAGES, 1: NO_BYTES})
