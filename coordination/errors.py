@@ -16,6 +16,8 @@ UNRETRYABLE: Final = "CDC:ErrChangefeedUnretryable"  # tried for too long, or a 
 GC_ERRORS: Final = frozenset(
     {"CDC:ErrGCTTLExceeded", "CDC:ErrSnapshotLostByGC", "CDC:ErrStartTsBeforeGC"}
 )
+# The source is another server now: the changefeed is tried again, also where no error else is.
+SOURCE_MOVED: Final = "CDC:ErrSourceMoved"
 # The changefeed fails at once.
 UNRETRYABLE_ERRORS: Final = frozenset(
     {

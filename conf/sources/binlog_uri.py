@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args
-from urllib.parse import SplitResult, quote, unquote
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from conf.problems import Problems, SettingError, require, unknown
 from conf.secret_references import parse_reference
@@ -24,7 +24,6 @@ TaskMode = Literal["all", "full", "incremental", "dump", "load&sync"]
 TlsMode = Literal["off", "preferred", "required", "verify-ca", "verify-identity"]
 OF_A_DUMP: Final = ("dump", "load&sync")  # what is copied stays in a folder of the user's
 NOT_BUILT: Final = {
-    "binlog-gtid": "binlog-gtid is not built yet: give binlog-name and binlog-pos",
     "server-id": "server-id: each connection takes one of its own, from 2^31 on",
     "time-zone": "time-zone is of texts that TiCDC made: a database tells moments. Leave it out "
     "(ddl-time-zone is the zone of the sessions that run DDLs)",
@@ -33,16 +32,22 @@ FIRST_POSITION: Final = 4  # a binlog's first event, behind four bytes of magic
 
 _IN_A_PASSWORD: Final = "in a user or password, : / ? # @ are written %3A %2F %3F %23 %40"
 _BINLOG = re.compile(r"[^/\\\0]+\.\d{6,}")
+_UUID: Final = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_OF_MYSQL: Final = rf"{_UUID}(:([a-zA-Z_]\w*|[1-9]\d*(-[1-9]\d*)?))+"
+_GTIDS: Final = re.compile(rf"{_OF_MYSQL}(,{_OF_MYSQL})*|\d+-\d+-\d+(,\d+-\d+-\d+)*")
 _Choice = TypeVar("_Choice", bound=str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinlogSettings:
-    """``mysql://user:password@host:3306/?task-mode=all&…`` (or ``mariadb://``)."""
+    """``mysql://user:password@host:3306,replica:3306/?task-mode=all&…`` (or ``mariadb://``).
+
+    ``others``: further servers, host and port, that have the same data by replication."""
 
     scheme: Literal["mysql", "mariadb"] = "mysql"
     host: str  # a name or an address, an IPv6 one without brackets
     port: int = 3306
+    others: tuple[tuple[str, int], ...] = ()
     user: str  # may be a reference, as the password: `coordination.secrets.revealed`
     password: str = setting(
         "password", "", "the user's password, if it does not stand before the host", is_secret=True
@@ -65,6 +70,11 @@ class BinlogSettings:
     )
     binlog_pos: int = setting(
         "binlog-pos", FIRST_POSITION, "the position in that file: the start of an event"
+    )
+    binlog_gtid: str | None = setting(
+        "binlog-gtid",
+        says="instead of these, the GTIDs that lie before: MySQL's set (`@@gtid_executed` of a "
+        "backup) or MariaDB's list (`@@gtid_binlog_pos`)",
     )
     tls: TlsMode = setting(
         "tls",
@@ -94,9 +104,18 @@ class BinlogSettings:
         return self.scheme
 
     @property
+    def servers(self) -> tuple[BinlogSettings, ...]:
+        """Each server by itself, in the order given."""
+        places = ((self.host, self.port), *self.others)
+        return tuple(replace(self, host=host, port=port, others=()) for host, port in places)
+
+    @property
     def address(self) -> str:
-        """``host:port``, as a sentence names the server."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        """``host:port``, as a sentence names the server; several with commas between."""
+        places = ((self.host, self.port), *self.others)
+        return ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in places
+        )
 
     @property
     def uri(self) -> str:
@@ -121,19 +140,20 @@ class BinlogSettings:
 
     @property
     def agreed(self) -> dict[str, str | int | None]:
-        """As for Kafka. Positions are of one server: all captures must read the same one."""
+        """As for Kafka. All captures must read the same server, or the same one of several."""
         return {
             "server": self.address,
             "task-mode": self.task_mode,
             "binlog-name": self.binlog_name,
             "binlog-pos": self.binlog_pos if self.binlog_name else None,
+            "binlog-gtid": self.binlog_gtid,
         }
 
 
 PARAMETERS: Final = tuple(
     each.metadata["key"] for each in fields(BinlogSettings) if "key" in each.metadata
 )
-KNOWN: Final = (*PARAMETERS, "binlog-gtid", "server-id", "time-zone")
+KNOWN: Final = (*PARAMETERS, "server-id", "time-zone")
 _WITH_AND: Final = {"task-mode": "load", "sync": ""}  # `task-mode=load&sync`, cut at its `&`
 _TEXTS: Final = ("password", "ca", "cert", "key")
 _NUMBERS: Final[Mapping[str, tuple[int, str]]] = {
@@ -191,19 +211,27 @@ def parse_binlog_uri(parts: SplitResult, parameters: Mapping[str, str]) -> Binlo
 
 
 def _server(parts: SplitResult) -> dict[str, Any]:
-    try:
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        raise SettingError(f"the port must be a number up to 65535; {_IN_A_PASSWORD}") from None
-    require(host != "", f"no host; {FORM}")
-    require("," not in host, f"several hosts: give one server; {FORM}")
-    require(port != 0, "port 0 is no server's")
+    places = [_place(text) for text in parts.netloc.rpartition("@")[2].split(",")]
+    twice = next((each for each in places if places.count(each) > 1), None)
+    require(twice is None, f"{twice and twice[0]} stands twice")
     require(
         parts.path in ("", "/"),
         f"path {parts.path!r}: databases and tables are chosen by [filter] rules, such as "
         "rules = ['shop.*'], and not in the path",
     )
-    return {"host": host, "port": port or 3306}
+    (host, port), *others = places
+    return {"host": host, "port": port, "others": tuple(others)}
+
+
+def _place(text: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise SettingError(f"the port must be a number up to 65535; {_IN_A_PASSWORD}") from None
+    require(host != "", f"no host; {FORM}")
+    require(port != 0, "port 0 is no server's")
+    return host, port or 3306
 
 
 def _login(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str]:
@@ -245,12 +273,24 @@ def _task_mode(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _begin(given: Mapping[str, str]) -> dict[str, str]:
-    name = given.get("binlog-name")
-    wanted = [each for each in ("binlog-name", "binlog-pos") if each in given]
+    name, gtid = given.get("binlog-name"), given.get("binlog-gtid")
+    wanted = [each for each in ("binlog-name", "binlog-pos", "binlog-gtid") if each in given]
     require(
         not wanted or given.get("task-mode") == "incremental",
         f"{' and '.join(wanted)}: only with task-mode=incremental (a copy knows where it began)",
     )
+    if gtid is not None:
+        require(
+            wanted == ["binlog-gtid"],
+            f"{' and '.join(wanted)}: a GTID is a place by itself, leave the file's name and "
+            "position out",
+        )
+        require(
+            _GTIDS.fullmatch("".join(gtid.split())) is not None,
+            f"binlog-gtid={gtid} is no set of GTIDs: give what the server says as "
+            "@@gtid_executed (MySQL) or @@gtid_binlog_pos (MariaDB)",
+        )
+        return {"binlog_gtid": "".join(gtid.split())}
     if name is None:
         require(not wanted, "binlog-pos without binlog-name: name the file too")
         return {}

@@ -68,7 +68,9 @@ def _begin(file: TaskFile, instance: Instance) -> dict[str, Any]:
     if file.task_mode != "incremental":
         return {}
     if meta is None:
-        raise SettingError("mysql-instances: an incremental task needs meta, with a binlog-name")
+        raise SettingError(
+            "mysql-instances: an incremental task needs meta, with a binlog-name or a binlog-gtid"
+        )
     if meta.binlog_name:
         return {"binlog-name": meta.binlog_name, "binlog-pos": max(meta.binlog_pos, 4)}
     return {"binlog-gtid": meta.binlog_gtid}

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from coordination.errors import GC_ERRORS, UNRETRYABLE, UNRETRYABLE_ERRORS
+from coordination.errors import GC_ERRORS, SOURCE_MOVED, UNRETRYABLE, UNRETRYABLE_ERRORS
 from coordination.metadata.duration import duration_ms
 from coordination.metadata.errors import InvalidTransition
 from coordination.metadata.records import (
@@ -34,6 +34,7 @@ from coordination.metadata.records import (
 from coordination.model import NO_TS, Ts
 
 BACKOFF_MIN_S: Final = 10.0
+MOVED_MIN_S: Final = 1.0  # the source has waited for its server already
 BACKOFF_MAX_S: Final = 600.0
 BACKOFF_FACTOR: Final = 2.0
 BACKOFF_JITTER: Final = 0.1
@@ -147,7 +148,7 @@ class FeedStateManager:
         tries_again: bool = True,
     ) -> None:
         """`random` returns a number in [0, 1). With ``tries_again`` a changefeed is tried again
-        after an error that can be retried; without it any error is final."""
+        after an error that can be retried; without it any error is final but `SOURCE_MOVED`."""
         self.error_stuck_s = ERROR_STUCK_S  # how long without progress is too long
         self.should_run = False
         self._random = random
@@ -225,14 +226,22 @@ class FeedStateManager:
             (FeedEvent.UNRETRYABLE_ERROR, UNRETRYABLE_ERRORS),
         ):
             is_final = event is FeedEvent.UNRETRYABLE_ERROR and not self._tries_again
-            fatal = next((each for each in errors if is_final or each.code in codes), None)
+            fatal = next(
+                (
+                    each
+                    for each in errors
+                    if each.code in codes or (is_final and each.code != SOURCE_MOVED)
+                ),
+                None,
+            )
             if fatal is not None and state in TRANSITIONS[event]:
                 return Decision(event=event, error=fatal)
         if not errors or state not in TRANSITIONS[FeedEvent.ERROR]:
             return None
         self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
         is_first = self._backoff is None
-        backoff = self._wait_longer(now_s)
+        is_moved = all(each.code == SOURCE_MOVED for each in errors)
+        backoff = self._wait_longer(now_s, MOVED_MIN_S if is_moved else BACKOFF_MIN_S)
         if not is_first and backoff.retry_at - backoff.began_at > self.error_stuck_s:
             return self._give_up(state, errors[-1])
         return Decision(event=FeedEvent.ERROR, error=errors[-1])
@@ -251,7 +260,8 @@ class FeedStateManager:
 
     def _time(self, state: FeedState, checkpoint_ts: Ts, now_s: float) -> Decision | None:
         if state is FeedState.PENDING:
-            backoff = self._backoff or self._wait_longer(now_s)  # none: the owner is new
+            # None where the owner is new.
+            backoff = self._backoff or self._wait_longer(now_s, BACKOFF_MIN_S)
             if now_s < backoff.retry_at:
                 return None
             self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
@@ -291,12 +301,12 @@ class FeedStateManager:
             self._trouble_ts = checkpoint_ts  # the owner is new: it must advance from here on
         return None
 
-    def _wait_longer(self, now_s: float) -> Backoff:
-        """The back-off after one more error. The jitter keeps changefeeds that failed together from
-        being tried again at the same moment."""
+    def _wait_longer(self, now_s: float, first_s: float) -> Backoff:
+        """The back-off after one more error; ``first_s``: after the first one. The jitter
+        keeps changefeeds that failed together from being tried again at the same moment."""
         last = self._backoff
         began_at = now_s if last is None else last.began_at
-        interval_s = BACKOFF_MIN_S if last is None else last.interval_s
+        interval_s = first_s if last is None else last.interval_s
         jitter = 1 + BACKOFF_JITTER * (2 * self._random() - 1)
         self._backoff = Backoff(
             began_at=began_at,

@@ -36,7 +36,7 @@ from streaming.owner.ddl_run import carry_out, noted
 from streaming.owner.outlook import OwnersOutlook
 from streaming.owner.progress_rows import merged, registered
 from streaming.owner.shown_state import as_ended, as_running
-from streaming.owner.start_point import KeptFresh, claim_term
+from streaming.owner.start_point import KeptFresh, claim_term, gone_on
 from streaming.stream.backlog import BacklogMeter
 from streaming.stream.lasting_warnings import etcd_concern
 from streaming.stream.retention_watch import RetentionWatch
@@ -205,12 +205,16 @@ class DeltaControlWriter(RoleWorker):
         )
         rows.save(row)
         rows.resume(context.progress(), lambda: context.dead_letters(row, term=row.term))
+        # Behind the seal: no earlier writer can bring a table further now.
+        tables_ts = max((each.checkpoint for each in rows.spans.values()), default=0)
+        if (found := gone_on(rows.row, context.source, tables_ts)) is not rows.row:
+            rows.save(found)
         blocked = BlockedTables(context)
         reader = DdlReader(
             context, rows, blocked, on_known=partial(self._on_known, rows), on_failed=self._fail
         )
         retention = RetentionWatch(
-            context.new_source,
+            lambda: context.new_source(rows.row.source_identities),
             lambda: rows.row.source_positions,
             context.concerns,
         )

@@ -60,7 +60,7 @@ class DdlReading:
         stream is by now."""
         row = self._rows.row
         low_water, marks = row.source_positions, row.watermarks
-        begin = self._context.stream.join(self._reader, low_water, marks)
+        begin = self._context.stream.join(self._reader, low_water, marks, row.source_identities)
         self._is_joined = True
         self._retention.begin()
         self._rows.row = replace(row, source_positions={**begin, **row.source_positions})

@@ -3,7 +3,8 @@ has changed. Pure, except for the questions to the source.
 
 A changefeed that has a row *resumes*, whatever ``--start-ts`` says. ``--overwrite-checkpoint-ts``
 and a changed fingerprint (filter, zone, casts) make a new incarnation, under which every table is
-sealed against writers of the old one (rule 4).
+sealed against writers of the old one (rule 4). So does another server of the source, with which the
+changefeed goes on by GTID: its log may lack what a writer of before still has.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.earlier_owner import ChangefeedState
 from streaming.changefeed.earlier_filters import filters_after, filters_of, refuse_other_routes
 from streaming.changefeed.preflight import refuse_far_ahead
-from streaming.source.contract import Source, SourceShape
+from streaming.source.contract import RecordedPlace, Source, SourceShape
 from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)
@@ -101,8 +102,17 @@ def settled_row(
     row = _begun(stored, changefeed, start_id)
     if not row.source_positions:  # where it begins, an operator has said
         refuse_far_ahead("start-ts", row.checkpoint_ts, source)
-    source.check_identities(row.source_identities, shape)
     state = _state(row, changefeed)
+    if state != "finished" and _is_elsewhere(row, shape, source):
+        return replace(
+            row,
+            state=state,
+            # While tables are loaded an incarnation more would look like a rewind.
+            incarnation=row.incarnation + (state != "loading"),
+            target_ts=changefeed.target_ts,
+            row_rules=row_rules(changefeed),
+            start_id=start_id or row.start_id,
+        )
     unknown = shape.parts - row.source_positions.keys()
     first = source.beginnings(unknown) if unknown else {}
     if state != "finished":  # a finished one reads nothing more, so nothing can be missing
@@ -119,6 +129,42 @@ def settled_row(
         error_code=None,
         row_rules=row_rules(changefeed),
         start_id=start_id or row.start_id,
+    )
+
+
+def _is_elsewhere(row: ChangefeedRow, shape: SourceShape, source: Source) -> bool:
+    """Whether the positions are of a source with other identities, with which it can go on
+    (`gone_on`). Raises what ``Source.goes_on`` raises."""
+    place = recorded_place(row)
+    return source.goes_on(place, shape, 0).identities != place.identities
+
+
+def recorded_place(row: ChangefeedRow) -> RecordedPlace:
+    return RecordedPlace(
+        positions=row.source_positions, identities=row.source_identities, marks=row.watermarks
+    )
+
+
+def gone_on(row: ChangefeedRow, source: Source, reached_ts: int) -> ChangefeedRow:
+    """The row with its place in the source as it is now; the same object if it is there. To be
+    called when the tables are sealed: ``reached_ts`` is the highest ts of one. Raises what
+    ``Source.goes_on`` raises."""
+    if row.state == "finished":
+        return row
+    place = recorded_place(row)
+    found = source.goes_on(place, source.shape(), reached_ts)
+    if found is place:
+        return row
+    return replace(
+        row,
+        source_positions=found.positions,
+        source_identities=found.identities,
+        watermarks=found.marks,
+        read_positions={},
+        end_positions={},
+        messages_behind=None,
+        error=None,
+        error_code=None,
     )
 
 
@@ -283,11 +329,13 @@ def claim_term(
     context.tables.progress.claim(changefeed.id, claimed.term)
     context.tables.snapshots.claim(changefeed.id, claimed.term)
     failpoint(Failpoint.AFTER_CLAIM)
-    row = settled_row(claimed, changefeed, context.source.shape(), context.source, start_id)
-    if row.state != "finished":  # a finished one reads nothing more: its data may be deleted
-        context.source.check(row.source_positions, row.checkpoint_ts)
-    else:
+    context.source.keep_to(claimed.source_identities)
+    shape = context.source.shape()
+    row = settled_row(claimed, changefeed, shape, context.source, start_id)
+    if row.state == "finished":  # it reads nothing more: its data may be deleted
         logger.info("finished already checkpoint_ts=%d", row.checkpoint_ts)
+    elif row.source_identities == shape.identities:
+        context.source.check(row.source_positions, row.checkpoint_ts)
     return row
 
 

@@ -6,7 +6,8 @@
     ends ─► reader.read(begin, ends, wanted) ─► blocks ─┴─► limits.advance(blocks, positions) ─► W
 
 A *part* is read in order, and its *identity* says what its positions belong to (a topic's ID):
-where the identity differs, recorded positions mean nothing. Only a source knows what a position
+where the identity differs, recorded positions mean nothing. A watermark's token may tell more: with
+it the source goes on under another identity (`Source.goes_on`). Only a source knows what a position
 means. The rest of the program compares positions of one part and stores them.
 """
 
@@ -14,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
-from coordination.errors import TidelakeError, TryAgain
+from coordination.errors import SOURCE_MOVED, TidelakeError, TryAgain
 from coordination.model import Ts
 from streaming.protocols.contract import Block, Wanted
 from streaming.source.limits import Limits, Marks, Stored
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 Identities = Mapping[str, str]  # part -> identity
+NO_IDENTITIES: Final[Identities] = MappingProxyType({})
 Places = Mapping[str, Sequence[int]]  # part -> positions of single messages
 RAW: Final = pa.schema(
     [
@@ -40,6 +43,13 @@ RAW: Final = pa.schema(
 
 class SourceChanged(TidelakeError):
     """The source has new parts that we read: the stream must start again with the new set."""
+
+
+class SourceMoved(TidelakeError):
+    """The place is another server now, or the server that was read does not come back: the
+    changefeed begins again, and looks where it can go on."""
+
+    code = SOURCE_MOVED
 
 
 class SourceAway(TryAgain):
@@ -65,6 +75,15 @@ class SourceShape:
     @property
     def parts(self) -> frozenset[str]:
         return frozenset(self.identities)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedPlace:
+    """Where a changefeed is in its source, as it was stored: low water, identities, watermarks."""
+
+    positions: Positions
+    identities: Identities
+    marks: Marks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +147,25 @@ class Source(Protocol):
     def close(self) -> None:
         """Close the connection; the next request opens it again."""
 
+    def keep_to(self, identities: Identities) -> None:
+        """These identities were recorded. Where the source is one of several servers, only the one
+        that has them is asked from now on; but for ``shape``, which takes another one if that does
+        not answer. Does not ask."""
+
     def shape(self) -> SourceShape:
         """The shape that it has now. Raises TopicMissing where it is not there."""
 
+    def goes_on(self, place: RecordedPlace, shape: SourceShape, reached_ts: int) -> RecordedPlace:
+        """The place in the source as it is now: the same, or with other identities the place that
+        the watermarks' tokens tell, at which the same messages lie before. All of its positions are
+        above those of ``place``. ``reached_ts``: no table has changes above it.
+
+        Raises SourceLost where there is no such place, and SourceAway where there may be one
+        later."""
+
     def check_unchanged(self, start: SourceShape) -> None:
-        """Raise SourceLost if a part has another identity than at the start, SourceChanged if there
-        are more parts, and the errors of ``shape``."""
+        """Raise SourceLost or SourceMoved if a part has another identity than at the start,
+        SourceChanged if there are more parts, and the errors of ``shape``."""
 
     def check_identities(self, recorded: Identities, shape: SourceShape) -> None:
         """Raise SourceLost where a part has another identity than was recorded. Does not ask."""

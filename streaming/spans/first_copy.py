@@ -43,7 +43,6 @@ from streaming.changefeed.schema_file import read_definitions, routed_definition
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.progress_rows import first_progress
 from streaming.owner.start_point import first_row
-from streaming.source.binlog.database import Database
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.binlog.walk.commit_clock import Pin, from_token, to_token, with_pins
 from streaming.source.dump.copy_tables import CopyProgress
@@ -82,15 +81,14 @@ class FirstCopy:
         self._loading = loading
         self._is_stopped = is_stopped
         self._check = check
-        self._database = Database(self._settings)
         self._source = BinlogSource(self._settings)
+        self._database = self._source.database
         self._routes = changefeed_routes(changefeed)
         case_sensitive = changefeed.filter.case_sensitive
         self._forms = WriteModes(changefeed.sink.tables, case_sensitive=case_sensitive)
         self._tables = ControlTables.of(changefeed.sink)
 
     def close(self) -> None:
-        self._database.close()
         self._source.close()
 
     @property
@@ -172,6 +170,7 @@ class FirstCopy:
         Raises as ``run``; TryAgain while somebody replicates the changefeed."""
         row = self._tables.changefeeds.read(self._changefeed.id)
         assert row is not None, "it has begun"
+        self._source.keep_to(row.source_identities)
         names = {each.name for each in self._new(row)}
         if not names:
             self.clean_up()

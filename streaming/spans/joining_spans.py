@@ -249,7 +249,8 @@ def low_water_of(together: Iterable[JoiningSpan]) -> dict[str, int]:
 
 
 def stored_low_water(row: ChangefeedRow, progress: ProgressRow | None) -> dict[str, int]:
-    """From where a span must be read: its progress row's positions, and for parts that the row
-    does not have, the changefeed's."""
+    """From where a span must be read: its progress row's positions, but not below the changefeed's
+    (they are of an earlier server then)."""
     own = progress.source_positions if progress is not None else {}
-    return {**row.source_positions, **own}
+    first = row.source_positions
+    return {part: max(first.get(part, 0), own.get(part, 0)) for part in first.keys() | own.keys()}

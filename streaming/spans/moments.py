@@ -29,6 +29,11 @@ class Begins:
         text = path.read_text() if path.exists() else "{}"
         self._known: dict[str, Any] = json.loads(text)
 
+    @property
+    def server(self) -> str | None:
+        """On which the copy began; None: it has not."""
+        return self._known[""][0] if "" in self._known else None
+
     def first(self, server: str, make: Callable[[], Moment]) -> tuple[str, Moment]:
         """On which server, and where, the copy began: no table begins before."""
         if "" not in self._known:

@@ -167,7 +167,8 @@ class StreamReplica(RoleWorker):
         coming = newcomers.coming()
         if coming and not self._is_reading:
             row = self._context.row(self._incarnation)
-            self._stream.join(writer, low_water_of(coming), row.watermarks)
+            low_water = low_water_of(coming)
+            self._stream.join(writer, low_water, row.watermarks, row.source_identities)
             self._is_reading = True
         for together in passes(coming, self._stream.distance):
             newcomers.catch_up(together, self._step, self._closing)

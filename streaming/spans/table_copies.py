@@ -36,7 +36,6 @@ from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.routes import Routes
 from streaming.source.binlog.database import Database, connected
 from streaming.source.binlog.log_scan import Scanned, scan
-from streaming.source.binlog.position import BinlogPosition, file_number
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.binlog.walk.commit_clock import Pin, pin_at
 from streaming.source.contract import SourceLost
@@ -134,6 +133,9 @@ class TableCopies:
 
     def _run(self) -> SettledCopy | _Anew:
         begins = Begins(self._folder / BEGINS)
+        if begins.server is not None:
+            self._source.keep_to({PART: begins.server})
+            self._database.facts()  # that one, though others may answer
         shape = self._source.shape()
         server, begin = begins.first(shape.identities[PART], self._begin)
         if self._joins is not None and begin != self._joins.begin:
@@ -206,7 +208,7 @@ class TableCopies:
             for copied in self._copied(todo):
                 name = copied.table.name
                 at = copied.position
-                position = begin[name] if at is None else binlog_position(at)
+                position = begin[name] if at is None else self._position(at)
                 found[name] = CopiedFrom(copied=copied, begin=Moment(position, Ts(0)))
         except TableChanged as error:
             logger.info("a table was altered while it was copied, and is copied again: %s", error)
@@ -239,7 +241,7 @@ class TableCopies:
         places = [end, *(each.begin.position for each in found.values())]
         joins = self._joins
         first, known = (joins.numbering, joins.pins) if joins is not None else (Pin(*begin), ())
-        scanned = scan(self._settings, self._database, first, places, known)
+        scanned = scan(self._database, first, places, known)
         for name in (name for ddl in scanned.ddls for name in _renamed_by(ddl.effects)):
             if self._selects(name):
                 return self._after_renaming(name)
@@ -285,13 +287,16 @@ class TableCopies:
         return f"USE `{name.schema.replace('`', '``')}`;\n{statement};\n"
 
     def _connect(self) -> Connection:
-        return connected(self._settings, read_timeout_s=ANSWER_S)
+        return connected(self._database.settings, read_timeout_s=ANSWER_S)
+
+    def _position(self, at: SnapshotPosition) -> int:
+        return int(self._database.position(at.file, at.offset))
 
     def _shown(self, tables: Iterable[TableName] = ()) -> int:
         """A position such that each later read of these tables shows all that lies before it."""
         session = Session(self._connect)
         try:
-            return binlog_position(settled_position(session, tables))
+            return self._position(settled_position(session, tables))
         finally:
             session.close()
 
@@ -373,7 +378,3 @@ def _lower(name: TableName) -> tuple[str, str]:
 
 def _is_same(found: CopiedFrom | None, table: SourceTable) -> bool:
     return found is not None and described(found.copied.table) == described(table)
-
-
-def binlog_position(at: SnapshotPosition) -> int:
-    return int(BinlogPosition(file_number(at.file), at.offset))

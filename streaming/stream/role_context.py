@@ -27,7 +27,7 @@ from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
-from streaming.source.contract import Source
+from streaming.source.contract import NO_IDENTITIES, Identities, Source
 from streaming.source.limits import Marks
 from streaming.source.sources import open_source
 from streaming.spark.session import compiling
@@ -78,9 +78,12 @@ class RoleContext:
         self.routes = changefeed_routes(self.changefeed)
         self.tables = ControlTables.of(self.changefeed.sink)
 
-    def new_source(self) -> Source:
-        """Another connection to the source, for another thread. Its caller closes it."""
-        return open_source(self.changefeed.source)
+    def new_source(self, identities: Identities = NO_IDENTITIES) -> Source:
+        """Another connection to the source, for another thread. Its caller closes it.
+        ``identities``: to be kept to."""
+        source = open_source(self.changefeed.source)
+        source.keep_to(identities)
+        return source
 
     def row(self, incarnation: int | None = None) -> ChangefeedRow:
         """The changefeed's row. Raises TryAgain before an owner has claimed the changefeed. With
@@ -123,7 +126,7 @@ class RoleContext:
                 capture_id=self.trust.identity.capture_id,
             ),
             dead_letters=dead_letters,
-            values=lambda places: self.source.raw(places, row.source_identities),
+            values=lambda places: self.source.raw(places, self.stream.identities),
             identities=lambda: self.stream.identities,
             place=self.source.place,
             fail=self.changefeed.on_error == "fail",

@@ -21,7 +21,13 @@ from collections.abc import Iterator
 from coordination.errors import TryAgain
 from coordination.model import Ts
 from streaming.protocols.contract import Wanted
-from streaming.source.contract import Identities, SourceShape
+from streaming.source.contract import (
+    NO_IDENTITIES,
+    Identities,
+    Source,
+    SourceMoved,
+    SourceShape,
+)
 from streaming.source.limits import NOTHING_READ, Limits, Marks
 from streaming.source.positions import Distance, Positions
 from streaming.source.sources import open_source
@@ -46,11 +52,16 @@ class SharedStream:
         self._shape = SourceShape({})  # of the last run, when it began and ended
         self._source = open_source(context.changefeed.source)
         self.backlog = BacklogWatch(
-            lambda: open_source(context.changefeed.source),
+            self._watched,
             distance=self._source.distance,
             stream=context.name,
             concerns=context.concerns,
         )
+
+    def _watched(self) -> Source:
+        source = open_source(self.context.changefeed.source)
+        source.keep_to(self._shape.identities)
+        return source
 
     @property
     def name(self) -> str:
@@ -97,17 +108,31 @@ class SharedStream:
         quiet_s = 0.0 if has_end else self.context.batch.quiet_s
         return Ts(target) if run.quiet_s > quiet_s else resolved
 
-    def join(self, role: StreamRole, low_water: Positions, recorded: Marks) -> Positions:
+    def join(
+        self,
+        role: StreamRole,
+        low_water: Positions,
+        recorded: Marks,
+        identities: Identities = NO_IDENTITIES,
+    ) -> Positions:
         """The role gets the stream's reads from now on. An idle stream begins at the role's low
         water, a running one goes on where it is: messages of the role before the positions of its
         first ``submit`` are its own to read, by ``read_between``.
 
         Returns the low water with all parts of the source. ``recorded``: watermarks with the
-        positions where they were seen; they count if the stream begins with this role. Raises
-        SourceLost where the source cannot go on from the low water, Fenced without trust, and
-        TryAgain where the stream has failed and its roles have not left it yet."""
+        positions where they were seen; they count if the stream begins with this role.
+        ``identities``: to which the positions belong. Raises SourceMoved where a numbered source
+        has others, SourceLost where the source cannot go on from the low water, Fenced without
+        trust, and TryAgain where the stream has failed and its roles have not left it yet."""
         with self._lock:
+            self._source.keep_to(identities)
             shape = self._source.shape()
+            if self._source.is_numbered and identities and identities != shape.identities:
+                raise SourceMoved(
+                    f"the server that was read does not answer, or is another one now: its ID is "
+                    f"{', '.join(shape.identities.values())}, and was "
+                    f"{', '.join(identities.values())}"
+                )
             begin = self._source.begin_at(shape, low_water)
             self._shape = shape
             self._source.check(begin)

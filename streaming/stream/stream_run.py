@@ -65,6 +65,7 @@ class StreamRun:
         self._roles = roles
         self._backlog = backlog
         self._source = open_source(context.changefeed.source)
+        self._source.keep_to(begin.shape.identities)
         self._handover = Handover()
         self._reading = Reading(context, self._source, begin)
         self._applying = Applying(

@@ -10,7 +10,8 @@ from typing import Any
 
 from conf.sources.binlog_uri import BinlogSettings
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
-from streaming.source.binlog.database import Database
+from streaming.source.binlog.database import Database, server_of
+from streaming.source.binlog.position import BinlogPosition, LogIdentity
 from tests.acceptance.processes import Life, await_, environment
 from tests.acceptance.progress_watch import ProgressWatch
 from tests.services.database_server import DatabaseServer
@@ -31,6 +32,7 @@ class BinlogStage:
         self.mode = mode
         self.warehouse = folder / "warehouse"
         self.lives: list[Life] = []
+        self._ids: dict[int, str] = {}
         self.watch = ProgressWatch(self.warehouse)
         self._folder = folder
         self._file = folder / "changefeed.toml"
@@ -58,17 +60,20 @@ class BinlogStage:
         user: str = "root",
         etcd: str = "embedded",
         port: int | None = None,
+        others: tuple[DatabaseServer, ...] = (),
         parameters: str = "",
         arguments: tuple[str, ...] = (),
         given: Mapping[str, str] | None = None,
         **settings: object,
     ) -> Life:
         """``settings`` as for `processes.Stage.start`; ``parameters``: further ones of the URI;
-        ``port``: of a proxy, say."""
+        ``port``: of a proxy, say; ``others``: further servers of the URI."""
         name = f"{len(self.lives) + 1}-{name}".rstrip("-")
         folder = self._folder / name
         folder.mkdir()
-        address = f"{user}@{self.server.host}:{port or self.server.port}"
+        places = [f"{self.server.host}:{port or self.server.port}"]
+        places += [f"{each.host}:{each.port}" for each in others]
+        address = f"{user}@{','.join(places)}"
         command = [
             *(sys.executable, "-m", "streaming.cli.main", "run", "--changefeed-id", CHANGEFEED),
             *("--source-uri", f"mysql://{address}/?task-mode={self.mode}{parameters}"),
@@ -86,9 +91,22 @@ class BinlogStage:
         return Changefeeds(str(self.warehouse)).read(CHANGEFEED)
 
     def position(self) -> int:
-        """Up to where the changefeed has nothing left to do."""
+        """Up to where the changefeed has nothing left to do, in the log of ``server``; 0 where it
+        is in another one's."""
         row = self.row()
-        return 0 if row is None else row.source_positions.get("binlog", 0)
+        if row is None or "binlog" not in row.source_positions:
+            return 0
+        identity = LogIdentity.parse(row.source_identities["binlog"])
+        if identity.lift and identity.server != self._server_id():
+            return 0
+        at = BinlogPosition.of(row.source_positions["binlog"])
+        return int(BinlogPosition(at.number - identity.lift, at.offset))
+
+    def _server_id(self) -> str:
+        if self.server.pid not in self._ids:
+            with self.server.connect() as link, link.cursor() as cursor:
+                self._ids[self.server.pid] = server_of(cursor)
+        return self._ids[self.server.pid]
 
     def await_position(self, at: int, life: Life, *, within_s: float = 120.0) -> None:
         """Until everything before this position is in the tables; fails when the life ends."""

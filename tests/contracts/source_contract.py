@@ -14,7 +14,7 @@ import pytest
 
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
-from streaming.source.contract import RAW, Reader, Source, SourceLost
+from streaming.source.contract import RAW, Reader, RecordedPlace, Source, SourceLost
 from streaming.source.limits import Stored
 from streaming.source.positions import Positions
 
@@ -77,6 +77,9 @@ class SourceContract(ABC):
         assert source.shape() == shape
         source.check_unchanged(shape)
         source.check_identities(shape.identities, shape)
+        place = RecordedPlace(positions={}, identities=shape.identities, marks={})
+        source.keep_to(shape.identities)
+        assert source.goes_on(place, shape, 0) is place
 
     def test_all_is_read_once_from_beginnings_to_ends(self) -> None:
         source, reader = self.make(LOGS)
@@ -145,6 +148,9 @@ class SourceContract(ABC):
             source.check_identities(before.identities, now)
         with pytest.raises(SourceLost):
             source.check_unchanged(before)
+        place = RecordedPlace(positions={}, identities=before.identities, marks={})
+        with pytest.raises(SourceLost):
+            source.goes_on(place, now, 0)
         places = {part: [0] for part in before.parts}
         with pytest.raises(SourceLost):
             list(source.raw(places, before.identities))

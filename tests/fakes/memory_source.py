@@ -11,12 +11,13 @@ import pyarrow as pa
 from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
-from streaming.protocols.decoders import CANAL_JSON, decoder_of
+from streaming.protocols.decoders import decoder_of
 from streaming.source.contract import (
     RAW,
     Identities,
     Kept,
     Places,
+    RecordedPlace,
     SourceChanged,
     SourceClock,
     SourceLost,
@@ -45,8 +46,19 @@ class MemorySource:
 
     def close(self) -> None: ...
 
+    def keep_to(self, identities: Identities) -> None: ...
+
     def shape(self) -> SourceShape:
         return SourceShape(dict.fromkeys(sorted(self.logs), self.identity))
+
+    def goes_on(
+        self,
+        place: RecordedPlace,
+        shape: SourceShape,
+        reached_ts: int,  # noqa: ARG002
+    ) -> RecordedPlace:
+        self.check_identities(place.identities, shape)
+        return place
 
     def check_unchanged(self, start: SourceShape) -> None:
         self.check_identities(start.identities, self.shape())
@@ -119,7 +131,7 @@ class MemorySource:
 class MemoryReader:
     def __init__(self, source: MemorySource, start_ts: int = 0) -> None:
         self._source = source
-        self._decode = decoder_of(CANAL_JSON, start_ts=start_ts)
+        self._decode = decoder_of("canal-json", start_ts=start_ts)
 
     def read(
         self,

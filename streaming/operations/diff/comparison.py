@@ -27,13 +27,13 @@ from streaming.operations.diff.patience import KeptSession
 from streaming.operations.diff.table_diff import compare_table
 from streaming.operations.progress_report import changefeed_rows
 from streaming.source.binlog.database import connected
-from streaming.source.binlog.position import BinlogPosition, file_number
+from streaming.source.binlog.position import BinlogPosition, LogIdentity, file_number
+from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import Source
 from streaming.source.dump.moment import settled_position
 from streaming.source.dump.session import Session
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.positions import Positions
-from streaming.source.sources import open_source
 
 WAIT_S: Final = 60.0
 QUERY_S: Final = 3600.0  # for the first rows of a SELECT: one without an index may sort a table
@@ -97,8 +97,14 @@ def compare_with_database(
         raise ConfigError(
             "source-uri: tables are compared with a database's: give mysql://user@host:3306/"
         )
-    source = open_source(settings)
-    session = KeptSession(lambda: Session(lambda: connected(settings, read_timeout_s=QUERY_S)))
+    source = BinlogSource(settings)
+    source.keep_to(_changefeed(sink, changefeed_id).source_identities)
+    database = source.database
+    if database.others:
+        database.choose()  # the server that the changefeed reads
+    session = KeptSession(
+        lambda: Session(lambda: connected(database.settings, read_timeout_s=QUERY_S))
+    )
     try:
         return compare_tables(
             sink,
@@ -130,6 +136,7 @@ def compare_tables(
     Raises ConfigError for a name that is not there, TidelakeError where a side cannot be read."""
     _refuse_tidb(session)
     row = _changefeed(sink, changefeed_id)
+    lift = LogIdentity.parse(row.source_identities.get(PART, "")).lift
     control = ControlTables.of(sink)
     progress = control.progress.read(row.changefeed_id)
     wanted = _chosen(progress, names)
@@ -151,7 +158,7 @@ def compare_tables(
 
         def settled() -> Positions:
             found = session.asked(lambda each: settled_position(each, [name]))
-            at = BinlogPosition(file_number(found.file), found.offset)
+            at = BinlogPosition(file_number(found.file) + lift, found.offset)
             return dict.fromkeys(source.shape().parts, int(at))
 
         return compare_table(

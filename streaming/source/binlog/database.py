@@ -1,9 +1,14 @@
-"""The server whose binlog is read, asked by SQL. One connection, opened when it is needed."""
+"""The server whose binlog is read, asked by SQL. One connection, opened when it is needed.
+
+Where the URI names several servers, one of them is asked: the one that is kept to (`keep_to`), or
+else the first that answers.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,15 +16,16 @@ from typing import Any, Final
 import pymysql
 from pymysql.connections import Connection
 from pymysql.constants import CR, ER
+from pymysql.cursors import Cursor
 
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.secrets import revealed
 from sinks.types.mysql_type import IDENTIFIER_TYPES
 from streaming.source.binlog.format.charsets import CODECS, Charset, Charsets
-from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition, file_name, file_number
+from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition, LogFiles, LogIdentity
 from streaming.source.binlog.tls import tls_arguments
-from streaming.source.contract import SourceAway, SourceLost
+from streaming.source.contract import SourceAway, SourceLost, SourceMoved
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +46,7 @@ _REFUSED: Final = frozenset(
     }
 )
 _DENIED: Final = ER.SPECIFIC_ACCESS_DENIED_ERROR
+_NAMES: Final = ("server_uuid", "server_uid", "hostname", "port", "server_id")
 RIGHTS: Final = "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user"
 # What a server must write into its binlog: (variable, value, the statement that sets it).
 _WANTED: Final = (
@@ -52,15 +59,20 @@ _WANTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """``charsets``: by collation ID; one that Python lacks is not there. ``identity``: of the
-    server's log, as far as it can be told."""
+    """``charsets``: by collation ID; one that Python lacks is not there. ``server``: which one it
+    is, as far as that can be told."""
 
     is_mariadb: bool
     version: str
-    identity: str
-    base_name: str  # of its binlog files
+    server: str
+    files: LogFiles
     charsets: Charsets
     lower_names: bool  # of databases and tables: lower_case_table_names = 1
+
+    @property
+    def identity(self) -> str:
+        """The identity of its log (`position.py`)."""
+        return str(LogIdentity(self.server, self.files.lift))
 
     @property
     def major(self) -> int:
@@ -72,15 +84,85 @@ class Database:
     ConfigError where it refuses the login or lacks a right."""
 
     def __init__(self, settings: BinlogSettings) -> None:
-        self._settings = settings
+        self._servers = settings.servers
+        self._server = self._servers[0]
+        self._kept: LogIdentity | None = None
         self._connection: Connection[Any] | None = None
         self._facts: ServerFacts | None = None
-        self._base_name = ""  # the last that was told
+        self._files = LogFiles()  # the last that were told
         self._lock = threading.RLock()
 
     @property
+    def settings(self) -> BinlogSettings:
+        """Those of the server that is asked: it alone."""
+        return self._server
+
+    @property
     def address(self) -> str:
-        return self._settings.address
+        return self._server.address
+
+    @property
+    def others(self) -> tuple[BinlogSettings, ...]:
+        return tuple(each for each in self._servers if each != self._server)
+
+    def keep_to(self, identity: str | None) -> None:
+        """From now on only the server with this log is asked. None: whichever. Does not ask."""
+        kept = None if identity is None else LogIdentity.parse(identity)
+        with self._lock:
+            if kept != self._kept:
+                self.close()
+            self._kept = kept
+            self._files = LogFiles(self._files.base, kept.lift if kept else 0)
+
+    def use(self, server: BinlogSettings, identity: str) -> None:
+        """From now on this one of the servers is asked, which has this log."""
+        with self._lock:
+            self.close()
+            self._server = server
+            self.keep_to(identity)
+
+    def choose(self) -> None:
+        """Connect: to the server that was kept to if it answers, else to another one, which is kept
+        to then."""
+        with self._lock:
+            if self._connection is not None:
+                return
+            try:
+                self._connection, self._kept = self._opened(is_strict=False)
+            except (pymysql.err.MySQLError, OSError) as error:
+                raise refusal(error, self._server) from error
+
+    def _opened(self, *, is_strict: bool) -> tuple[Connection[Any], LogIdentity]:
+        """A connection to the server that is kept to. Raises pymysql's errors, and SourceMoved."""
+        kept = self._kept
+        found: list[tuple[BinlogSettings, Connection[Any], str]] = []
+        problem: Exception | None = None
+        for settings in (self._server, *self.others):
+            try:
+                connection = connected(settings)
+                with connection.cursor() as cursor:
+                    found.append((settings, connection, server_of(cursor)))
+            except (pymysql.err.MySQLError, OSError) as error:
+                if len(self._servers) == 1:
+                    raise
+                problem = problem or refusal(error, settings)
+                continue
+            if kept is None or kept.server == found[-1][2]:
+                break
+        if not found:
+            assert problem is not None
+            raise problem
+        is_kept = kept is None or kept.server == found[-1][2]
+        settings, chosen, server = found[-1 if is_kept else 0]
+        for _, other, _ in found:
+            if other is not chosen:
+                other.close()
+        if not is_kept and is_strict:
+            assert kept is not None
+            chosen.close()
+            raise problem or moved(settings, kept.server, server)
+        self._server = settings
+        return chosen, kept if kept and is_kept else LogIdentity(server)
 
     def close(self) -> None:
         connection, self._connection, self._facts = self._connection, None, None
@@ -98,14 +180,14 @@ class Database:
             is_fresh = self._connection is None
             try:
                 if self._connection is None:
-                    self._connection = connected(self._settings)
+                    self._connection, self._kept = self._opened(is_strict=self._kept is not None)
                 with self._connection.cursor() as cursor:
                     cursor.execute(sql, values or None)
                     return list(cursor.fetchall())
             except (pymysql.err.MySQLError, OSError) as error:
                 self.close()
                 if is_again or is_fresh or not is_away(error):
-                    raise refusal(error, self._settings) from error
+                    raise refusal(error, self._server) from error
         raise AssertionError("an answer or an error")
 
     def variables(self, *names: str) -> dict[str, str]:
@@ -122,14 +204,14 @@ class Database:
                 *("log_bin_basename", "lower_case_table_names"),
             )
             is_mariadb = "mariadb" in told["version"].lower()
-            own = told.get("server_uuid") or told.get("server_uid")
-            named = f"{told.get('hostname')}:{told.get('port')}/{told.get('server_id')}"
-            self._base_name = told.get("log_bin_basename", "").rpartition("/")[2]
+            server, kept = _server_named(told), self._kept
+            base = told.get("log_bin_basename", "").rpartition("/")[2]
+            self._files = LogFiles(base, kept.lift if kept and kept.server == server else 0)
             self._facts = ServerFacts(
                 is_mariadb=is_mariadb,
                 version=told["version"],
-                identity=own or named,
-                base_name=self._base_name,
+                server=server,
+                files=self._files,
                 charsets=self._charsets(is_mariadb=is_mariadb),
                 lower_names=told.get("lower_case_table_names") == "1",
             )
@@ -164,8 +246,11 @@ class Database:
                     raise
                 continue
             if rows:
-                return BinlogPosition(file_number(str(rows[0][0])), int(rows[0][1]))
+                return self.position(str(rows[0][0]), int(rows[0][1]))
         raise ConfigError(f"{self.address} writes no binlog: start it with --log-bin")
+
+    def position(self, file: str, offset: int) -> BinlogPosition:
+        return BinlogPosition(self.facts().files.number(file), offset)
 
     def files(self) -> list[tuple[str, int]]:
         """Names and sizes of the binlog files, oldest first."""
@@ -176,7 +261,7 @@ class Database:
         files = self.files()
         if not files:
             raise SourceLost(f"{self.address} has no binlog file")
-        return BinlogPosition(file_number(files[0][0]), FIRST_OFFSET)
+        return self.position(files[0][0], FIRST_OFFSET)
 
     def cascades(self) -> list[str]:
         """The tables whose rows a foreign key may delete or change, as ``schema.table``."""
@@ -197,9 +282,7 @@ class Database:
         return sorted(".".join(map(str, row)) for row in rows)
 
     def name_of(self, position: int) -> str:
-        number, offset = BinlogPosition.of(position)
-        base = self._base_name or "binlog"
-        return f"{file_name(base, number)} position {offset}"
+        return self._files.place(position)
 
     def _charsets(self, *, is_mariadb: bool) -> Charsets:
         table = "COLLATION_CHARACTER_SET_APPLICABILITY" if is_mariadb else "COLLATIONS"
@@ -221,6 +304,24 @@ class ServerSays(TidelakeError):
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
         self.errno = code
+
+
+def server_of(cursor: Cursor) -> str:
+    """Which server it is that answers."""
+    marks = ", ".join(["%s"] * len(_NAMES))
+    cursor.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", _NAMES)
+    return _server_named({str(name).lower(): str(value) for name, value in cursor.fetchall()})
+
+
+def _server_named(told: Mapping[str, str]) -> str:
+    own = told.get("server_uuid") or told.get("server_uid")
+    return own or f"{told.get('hostname')}:{told.get('port')}/{told.get('server_id')}"
+
+
+def moved(settings: BinlogSettings, before: str, now: str) -> SourceMoved:
+    return SourceMoved(
+        f"{settings.address} is another server now: its ID is {now}, and was {before}"
+    )
 
 
 def connected(settings: BinlogSettings, *, read_timeout_s: float = ANSWER_S) -> Connection[Any]:

@@ -14,11 +14,17 @@ import pymysql
 
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import TidelakeError
-from streaming.source.binlog.database import ServerFacts, connected, refusal
+from streaming.source.binlog.database import (
+    ServerFacts,
+    connected,
+    moved,
+    refusal,
+    server_of,
+)
 from streaming.source.binlog.format.events import Offsets
 from streaming.source.binlog.format.packets import Stop, long_event, packet_starts, server_error
-from streaming.source.binlog.position import BinlogPosition, file_name
-from streaming.source.contract import SourceAway, SourceLost
+from streaming.source.binlog.position import BinlogPosition
+from streaming.source.contract import SourceAway, SourceLost, SourceMoved
 
 FIRST_SERVER_ID: Final = 1 << 31  # those below are for servers
 HEARTBEAT_S: Final = 2.0  # between two of an idle server
@@ -51,12 +57,14 @@ class BinlogDump:
         """Connects."""
         self._settings = settings
         self._room = bytearray(_RECEIVE_BYTES)
-        file = file_name(facts.base_name, begin.number)
-        self.begin = f"{file} position {begin.offset}"
+        file = facts.files.name(begin.number)
+        self.begin = facts.files.place(int(begin))
         heartbeat_ns = int(HEARTBEAT_S * 1e9)
         try:
             self._connection = connected(settings, read_timeout_s=SILENT_S)
             with self._connection.cursor() as cursor:
+                if (now := server_of(cursor)) != facts.server:  # a name may have come to another
+                    raise moved(settings, facts.server, now)
                 cursor.execute(
                     "SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32', "
                     f"@master_heartbeat_period = {heartbeat_ns}, "
@@ -73,6 +81,9 @@ class BinlogDump:
             self._socket.settimeout(SILENT_S)
         except (pymysql.err.MySQLError, OSError) as error:
             raise refusal(error, settings) from error
+        except SourceMoved:
+            self.close()
+            raise
 
     def close(self) -> None:
         with suppress(Exception):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, tso_time
 from streaming.protocols.clocks import AHEAD_MS
@@ -62,13 +61,13 @@ class Expiry:
         )
 
 
-def kept(settings: BinlogSettings, database: Database, at: BinlogPosition) -> Kept | None:
+def kept(database: Database, at: BinlogPosition) -> Kept | None:
     """How long the server keeps what lies at this position. Blocks; raises SourceAway."""
     expiry = Expiry.of(database.variables(_SECONDS, _DAYS, _PURGES))
     if expiry is None or at.number >= database.end().number:
         return None
     ((now_s,),) = database.ask("SELECT UNIX_TIMESTAMP()")
-    next_s = begun_s(settings, database, at.number + 1)
+    next_s = begun_s(database, at.number + 1)
     name = database.name_of(int(at)).partition(" ")[0]
     return expiry.kept(name, float(now_s) - next_s)
 
@@ -111,25 +110,23 @@ def _xid(format_id: int, gtrid: int, bqual: int, data: bytes | str) -> Xid:
     return Xid(int(format_id), raw[:gtrid], raw[gtrid : gtrid + bqual])
 
 
-def refuse_a_hole(
-    settings: BinlogSettings, database: Database, first: BinlogPosition, checkpoint_ts: int
-) -> None:
+def refuse_a_hole(database: Database, first: BinlogPosition, checkpoint_ts: int) -> None:
     """Raise SourceLost unless all changes above the checkpoint lie at or behind ``first``, which is
     the first position that the server has. Blocks; raises SourceAway."""
     if first.number <= 1:
         return
     # A transaction in an earlier file may have a time that is as far ahead as one is believed.
-    safe_ts = int(begun_s(settings, database, first.number) * 1e3 + AHEAD_MS) << TSO_LOGICAL_BITS
+    safe_ts = int(begun_s(database, first.number) * 1e3 + AHEAD_MS) << TSO_LOGICAL_BITS
     if checkpoint_ts < safe_ts:
         raise SourceLost(
-            f"{settings.address} has its binlog from {database.name_of(int(first))} on, and has "
+            f"{database.address} has its binlog from {database.name_of(int(first))} on, and has "
             "deleted what came before: changes above the start-ts may be missing. Give a start-ts "
             f"of {safe_ts} ({tso_time(safe_ts):%Y-%m-%d %H:%M:%S} UTC) or later, or say with "
             "binlog-name and binlog-pos where to begin"
         )
 
 
-def begun_s(settings: BinlogSettings, database: Database, number: int) -> float:
+def begun_s(database: Database, number: int) -> float:
     """When the server began a file, by its own clock (s since 1970)."""
-    head = event_bytes(settings, database.facts(), BinlogPosition(number, FIRST_OFFSET))
+    head = event_bytes(database.settings, database.facts(), BinlogPosition(number, FIRST_OFFSET))
     return float(int.from_bytes(head[:4], "little"))

@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 
-from conf.sources.binlog_uri import BinlogSettings
 from coordination.model import Ts
 from sinks.ddl.effects import Effect
 from sinks.ddl.statements import read_ddl
@@ -23,7 +22,7 @@ from streaming.source.binlog.format.control.statements import query
 from streaming.source.binlog.format.control.xa import Xid
 from streaming.source.binlog.format.events import event_at
 from streaming.source.binlog.log_tail import LogTail, Stretch
-from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition, file_number
+from streaming.source.binlog.position import FIRST_OFFSET
 from streaming.source.binlog.statement_effect import ddl_of
 from streaming.source.binlog.walk.commit_clock import Pin
 from streaming.source.binlog.walk.log_walk import Walked
@@ -51,7 +50,6 @@ class Scanned:
 
 
 def scan(
-    settings: BinlogSettings,
     database: Database,
     begin: Pin,
     positions: Iterable[int],
@@ -62,8 +60,8 @@ def scan(
     wanted = sorted({begin.position, *positions})
     latest = dict.fromkeys(wanted, begin.ts)
     ddls: list[DdlAt] = []
-    pins, found = sorted({begin, *known}), list[Pin]()
-    tail = LogTail(settings, database.facts(), begin)
+    pins, found = sorted({begin, *known}, key=lambda pin: pin.position), list[Pin]()
+    tail = LogTail(database.settings, database.facts(), begin)
     try:
         while (stretch := tail.next(wanted[-1], pins, STRETCH_BYTES)) is not None:
             walked = stretch.walked
@@ -106,8 +104,7 @@ class XaLog:
     """The XA transactions that are prepared where a reading stands. Those that were prepared before
     it began are looked for in the log, backwards. For one thread, except for ``cancel``."""
 
-    def __init__(self, settings: BinlogSettings, database: Database) -> None:
-        self._settings = settings
+    def __init__(self, database: Database) -> None:
         self._database = database
         self._prepared = Prepared()
         self._tail: LogTail | None = None
@@ -177,10 +174,8 @@ class XaLog:
 
     def _earlier_places(self, pins: Sequence[Pin]) -> Iterator[int]:
         """Places between two transactions, from the reading's beginning backwards."""
-        files = {
-            int(BinlogPosition(file_number(name), FIRST_OFFSET))
-            for name, _ in self._database.files()
-        }
+        names = [name for name, _ in self._database.files()]
+        files = {int(self._database.position(name, FIRST_OFFSET)) for name in names}
         for place in sorted({*files, *(pin.position for pin in pins)}, reverse=True):
             distance = self._prepared.since - place
             if distance > 0 and (place in files or distance >= LEAST_BYTES):
@@ -188,7 +183,7 @@ class XaLog:
 
     def _stretches(self, begin: int, end: int) -> Iterator[Stretch]:
         """The log between two positions. Its numbers do not count."""
-        tail = self._tail = LogTail(self._settings, self._database.facts(), Pin(begin, 0))
+        tail = self._tail = LogTail(self._database.settings, self._database.facts(), Pin(begin, 0))
         try:
             while (stretch := tail.next(end, (), STRETCH_BYTES)) is not None:
                 yield stretch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,11 +13,13 @@ from conf.sources.binlog_uri import BinlogSettings
 from streaming.protocols.clocks import latest_ts
 from streaming.source.binlog.database import ServerFacts
 from streaming.source.binlog.dump import PACKET_HEAD_BYTES, BinlogDump, TornFile
-from streaming.source.binlog.format.events import Offsets
+from streaming.source.binlog.format.events import Event, Offsets, event_at
 from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition
 from streaming.source.binlog.walk.commit_clock import Pin
 from streaming.source.binlog.walk.event_places import MADE_FOR_US, seen_to
+from streaming.source.binlog.walk.gtid_sets import Trail
 from streaming.source.binlog.walk.log_walk import LogPlace, Walked, walk
+from streaming.source.binlog.walk.named_groups import GTID_HEADS
 from streaming.source.contract import SourceLost
 
 STUCK_S: Final = 60.0  # without a step towards the log's end
@@ -40,15 +42,21 @@ class LogTail:
         self._settings, self._facts = settings, facts
         at = BinlogPosition.of(begin.position)
         self._made_s = begin.made_s  # of its file, until that is looked at
-        self._begin_at(at, begin.floor_ts)
+        self._begin_at(at, begin.floor_ts, begin.trail)
 
-    def _begin_at(self, at: BinlogPosition, after_ts: int) -> None:
+    def _begin_at(self, at: BinlogPosition, after_ts: int, trail: Trail | None) -> None:
         self._dump = BinlogDump(self._settings, self._facts, at)
         self._buffer = bytearray()
         self._at: list[Offsets] = []  # events in the buffer
         self._packets_end = 0
         self._seen = at  # where the last event in the buffer ends
-        self.place = LogPlace(number=at.number, offset=at.offset, after_ts=after_ts)
+        self.place = LogPlace(
+            number=at.number,
+            offset=at.offset,
+            after_ts=after_ts,
+            lift=self._facts.files.lift,
+            trail=trail,
+        )
 
     def close(self) -> None:
         self._dump.close()
@@ -104,7 +112,8 @@ class LogTail:
         """The server has rolled back the transaction whose event it had not written to its end, and
         goes on in its next file."""
         self._dump.close()
-        self._begin_at(BinlogPosition(self.place.number + 1, FIRST_OFFSET), self.place.after_ts)
+        at = BinlogPosition(self.place.number + 1, FIRST_OFFSET)
+        self._begin_at(at, self.place.after_ts, self.place.trail)
 
     def _fill(self, end: int, most_bytes: int) -> TornFile | None:
         """The error where the server can send nothing more of the file."""
@@ -132,7 +141,8 @@ class LogTail:
                 return
             self._at.append(at)
             self._packets_end = packets_end
-            self._seen = seen_to(np.frombuffer(self._buffer, np.uint8), at, self._seen)
+            lift = self._facts.files.lift
+            self._seen = seen_to(np.frombuffer(self._buffer, np.uint8), at, self._seen, lift)
 
     def _drop(self, at: Offsets, count: int) -> None:
         """The first events are handed out."""
@@ -147,13 +157,30 @@ class LogTail:
 
 def event_bytes(settings: BinlogSettings, facts: ServerFacts, at: BinlogPosition) -> bytes:
     """The event at a position, whole. Raises what `BinlogDump` raises."""
+    return _first(settings, facts, at, lambda kind, told: bool(told) or kind not in MADE_FOR_US)
+
+
+def file_head(settings: BinlogSettings, facts: ServerFacts, number: int) -> Event:
+    """The event with the GTIDs that lie before a file. Raises as ``event_bytes``, and BadEvent."""
+    at = BinlogPosition(number, FIRST_OFFSET)
+    found = _first(settings, facts, at, lambda kind, _: kind in GTID_HEADS)
+    return event_at(found, 0, checksum=False)
+
+
+def _first(
+    settings: BinlogSettings,
+    facts: ServerFacts,
+    at: BinlogPosition,
+    is_it: Callable[[int, int], bool],
+) -> bytes:
+    """The first event from there on that is so, by its kind and where it says that it ends."""
     dump, buffer, end = BinlogDump(settings, facts, at), bytearray(), 0
     try:
         while True:
             found, end = dump.starts(buffer, end)
             for begin in found.tolist():
                 told = int.from_bytes(buffer[begin + 13 : begin + 17], "little")
-                if told or buffer[begin + 4] not in MADE_FOR_US:
+                if is_it(buffer[begin + 4], told):
                     size = int.from_bytes(buffer[begin + 9 : begin + 13], "little")
                     return bytes(buffer[begin : begin + size])
             if not len(found):

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from conf.sources.binlog_uri import BinlogSettings
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
 from streaming.source.binlog.database import Database
+from streaming.source.binlog.failover.log_search import LogSearch
 from streaming.source.binlog.format.blocks import Slice, row_blocks
 from streaming.source.binlog.format.control.statements import query
 from streaming.source.binlog.format.events import event_at
 from streaming.source.binlog.format.faults import BadEvent, Refused
 from streaming.source.binlog.format.type_codes import EventType
-from streaming.source.binlog.limits import BinlogLimits
 from streaming.source.binlog.log_scan import XaLog
 from streaming.source.binlog.log_tail import LogTail, Stretch
 from streaming.source.binlog.slice_task import SliceTask
 from streaming.source.binlog.statement_effect import ddl_of
 from streaming.source.binlog.walk.commit_clock import Pin, pin_at, to_token
+from streaming.source.binlog.walk.gtid_sets import Trail
+from streaming.source.binlog.walk.limits import BinlogLimits
 from streaming.source.binlog.walk.log_walk import Damaged, RefusedAt, Walked
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities
@@ -48,7 +49,6 @@ class BinlogReader:
 
     def __init__(
         self,
-        settings: BinlogSettings,
         database: Database,
         spark: SparkContext,
         *,
@@ -56,13 +56,12 @@ class BinlogReader:
         start_ts: int,
         name: str,
     ) -> None:
-        self._settings = settings
         self._database = database
         self._part = part
         self._start_ts = start_ts
         self._tail: LogTail | None = None
         self._pins: list[Pin] = []  # of the tail, since the last end of a whole transaction
-        self._xa = XaLog(settings, database)
+        self._xa = XaLog(database)
         self._job = BlockJob(spark, name=name, source="the binlog")
 
     def close(self) -> None:
@@ -140,7 +139,7 @@ class BinlogReader:
         yield from self._decoded(slices, wanted)
         place = tail.place
         if not place.open_ts:
-            pin = Pin(place.position, place.after_ts, made_s=place.made_s)
+            pin = Pin(place.position, place.after_ts, made_s=place.made_s, trail=place.trail)
             pins, self._pins = [*self._pins, pin], []
             yield Block(
                 kind=Kind.WATERMARK,
@@ -170,8 +169,11 @@ class BinlogReader:
             self._end_tail()
         pin = pin_at(limits.numbering, first) or limits.numbering[0]
         self._xa.begin_at(pin.position)
-        facts = self._database.facts()
-        self._tail = LogTail(self._settings, facts, pin)
+        if pin.trail is None:
+            gtids = LogSearch(self._database).before(pin.position)
+            pin = pin._replace(trail=None if gtids is None else Trail(gtids))
+            self._pins.append(pin._replace(is_needed=False))  # it is stored, but for the trail
+        self._tail = LogTail(self._database.settings, self._database.facts(), pin)
         return self._tail
 
     def _slices(self, stretch: Stretch, first: int) -> list[Slice]:

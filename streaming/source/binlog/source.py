@@ -1,6 +1,7 @@
 """The binlog of MySQL or MariaDB as a source: it is one part, and a place in it is a position.
 
-Positions are of one server's log; its identity is the server's own ID.
+Positions are of one server's log; its identity is the server's own ID. In the log of another server
+it goes on by GTID, which stand in the tokens (`failover/`).
 """
 
 from __future__ import annotations
@@ -8,24 +9,31 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.model import TSO_LOGICAL_BITS, Ts
-from streaming.source.binlog.database import Database
+from streaming.source.binlog.database import Database, moved
+from streaming.source.binlog.failover.decision import shown
+from streaming.source.binlog.failover.switch import first_fit, place_of_gtids, switched
 from streaming.source.binlog.kept_files import PreparedWatch, kept, refuse_a_hole
-from streaming.source.binlog.limits import BinlogLimits
 from streaming.source.binlog.log_tail import event_bytes
 from streaming.source.binlog.position import BinlogPosition, file_number
+from streaming.source.binlog.walk.commit_clock import from_token, to_token
+from streaming.source.binlog.walk.limits import BinlogLimits
 from streaming.source.contract import (
     RAW,
     Identities,
     Kept,
     Places,
+    RecordedPlace,
+    SourceAway,
     SourceClock,
     SourceLost,
+    SourceMoved,
     SourceShape,
 )
 from streaming.source.limits import Limits, Marks, Stored
@@ -42,6 +50,7 @@ PART: Final = "binlog"
 EVENT_BYTES: Final = 100  # about: for a count of what lies between two positions
 IDLE_MS: Final = 5_000  # between two steps of an idle log's checkpoint
 OWN_TIME_MS: Final = 1_000  # MariaDB's own times are whole seconds
+FAILOVER_S: Final = 10.0  # a server is away for so long before another one is looked for
 
 
 class BinlogSource:
@@ -59,23 +68,58 @@ class BinlogSource:
         self._read_to = 0
         self._prepared = PreparedWatch()
         self._proposed_ms = 0.0  # of the last proposal of an idle log
+        self._away_since_s: float | None = None
 
     def close(self) -> None:
         self._database.close()
 
+    @property
+    def database(self) -> Database:
+        return self._database
+
+    def keep_to(self, identities: Identities) -> None:
+        self._database.keep_to(identities.get(PART))
+
     def shape(self) -> SourceShape:
+        self._database.choose()
         self._database.check_binlog()
         return SourceShape({PART: self._database.facts().identity})
 
+    def goes_on(self, place: RecordedPlace, shape: SourceShape, reached_ts: int) -> RecordedPlace:
+        before = place.identities.get(PART)
+        if before in (None, shape.identities[PART]):
+            return place
+        mark = place.marks.get(PART)
+        pins = from_token(mark.token) if mark is not None else ()
+        if mark is None or not pins or PART not in place.positions:
+            self.check_identities(place.identities, shape)
+        self._database, found = first_fit(
+            self._database, lambda each: switched(each, pins, place.positions[PART], reached_ts)
+        )
+        assert mark is not None
+        log = logger.warning if reached_ts else logger.debug  # it is asked once before the seal
+        log(
+            "going on in the binlog of %s, by GTID, at %s: behind %s",
+            *(self._database.address, self._named(found.position), shown(found.pins[0].gtids)),
+        )
+        return RecordedPlace(
+            positions={PART: found.position},
+            identities={PART: found.identity},
+            marks={
+                PART: replace(mark, position=found.position, token=to_token(found.pins)),
+            },
+        )
+
     def check_unchanged(self, start: SourceShape) -> None:
-        now = SourceShape({PART: self._database.facts().identity})
-        self.check_identities(start.identities, now)
+        before, now = start.identities[PART], self._database.facts().identity
+        if before != now:
+            raise moved(self._database.settings, before, now)
 
     def check_identities(self, recorded: Identities, shape: SourceShape) -> None:
         before, now = recorded.get(PART), shape.identities[PART]
         if before is not None and before != now:
             raise SourceLost(
-                f"{self._settings.address} is not the server whose binlog this changefeed has "
+                f"{self._database.address} is not the server whose binlog this changefeed has "
                 f"read: its ID is {now}, and was {before}. Give the earlier server; or begin anew "
                 "with another changefeed-id and warehouse"
             )
@@ -86,7 +130,7 @@ class BinlogSource:
         at, (first, end) = positions[PART], self._span()
         if at < int(first):
             raise SourceLost(
-                f"the binlog {self._named(at)} is needed, and {self._settings.address} has deleted "
+                f"the binlog {self._named(at)} is needed, and {self._database.address} has deleted "
                 f"it: its first file is {self._named(int(first))}. Let the server keep its binlog "
                 "for longer (binlog_expire_logs_seconds), and copy the tables anew into another "
                 "warehouse"
@@ -96,7 +140,7 @@ class BinlogSource:
     def _check_end(self, at: int, end: int) -> None:
         if at > end:
             raise SourceLost(
-                f"the binlog {self._named(at)} is needed, and {self._settings.address} ends at "
+                f"the binlog {self._named(at)} is needed, and {self._database.address} ends at "
                 f"{self._named(end)}: its log was begun anew (RESET MASTER, or a restored "
                 "backup). Copy the tables anew into another warehouse"
             )
@@ -115,25 +159,42 @@ class BinlogSource:
     ) -> None:
         """A start without a time takes what the server has, and one with a position what is
         there."""
-        if PART in first and checkpoint_ts and self._settings.binlog_name is None:
-            at = BinlogPosition.of(first[PART])
-            refuse_a_hole(self._settings, self._database, at, checkpoint_ts)
+        is_placed = self._settings.binlog_name or self._settings.binlog_gtid
+        if PART in first and checkpoint_ts and not is_placed:
+            refuse_a_hole(self._database, BinlogPosition.of(first[PART]), checkpoint_ts)
 
     def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
-        """Where an incremental task begins: at ``binlog-name`` and ``binlog-pos``, or else at the
-        first event that the server has."""
+        """Where an incremental task begins: at ``binlog-name`` and ``binlog-pos``, at
+        ``binlog-gtid``, or else at the first event that the server has."""
         if not set(parts):
             return {}
+        if (gtids := self._settings.binlog_gtid) is not None:
+            return {PART: place_of_gtids(self._database, gtids)}
         if (name := self._settings.binlog_name) is not None:
             return {PART: int(BinlogPosition(file_number(name), self._settings.binlog_pos))}
         return {PART: int(self._database.beginning())}
 
     def ends(self, parts: Iterable[str]) -> dict[str, int]:
         at_ms = time.time() * 1e3
-        end = int(self._database.end())
+        try:
+            end = int(self._database.end())
+        except SourceAway as error:
+            self._look_for_another(error)
+            raise
+        self._away_since_s = None
         self._check_end(self._read_to, end)
         self._looked = end, at_ms
         return dict.fromkeys(parts, end)
+
+    def _look_for_another(self, error: SourceAway) -> None:
+        """Raise SourceMoved where the server does not come back and there are others."""
+        now_s = time.monotonic()
+        since_s = self._away_since_s = self._away_since_s or now_s
+        if self._database.others and now_s - since_s >= FAILOVER_S:
+            raise SourceMoved(
+                f"{error}. It is away for more than {FAILOVER_S:.0f} s: another server of the "
+                "source-uri is looked for"
+            ) from error
 
     def limits(self, shape: SourceShape, recorded: Marks) -> BinlogLimits:  # noqa: ARG002
         return BinlogLimits.of(PART, recorded.get(PART))
@@ -179,7 +240,7 @@ class BinlogSource:
     def kept(self, positions: Positions) -> Kept | None:
         if PART not in positions:
             return None
-        found = kept(self._settings, self._database, BinlogPosition.of(positions[PART]))
+        found = kept(self._database, BinlogPosition.of(positions[PART]))
         prepared = self._prepared.concern(self._database, time.monotonic())
         if prepared is None:
             return found
@@ -187,10 +248,11 @@ class BinlogSource:
         return Kept(left_s=found.left_s if found else None, concern=concern)
 
     def raw(self, places: Places, identities: Identities) -> Iterator[pa.Table]:
+        self.keep_to(identities)
         self.check_identities(identities, self.shape())
         for at in sorted(set(places.get(PART, ()))):
             facts = self._database.facts()
-            event = event_bytes(self._settings, facts, BinlogPosition.of(at))
+            event = event_bytes(self._database.settings, facts, BinlogPosition.of(at))
             yield pa.table([[PART], [at], [event]], schema=RAW)
 
     def place(self, part: str, position: int) -> str:  # noqa: ARG002
@@ -200,7 +262,7 @@ class BinlogSource:
         facts = self._database.facts()
         logger.info(
             "reading the binlog of %s, version %s, from %s",
-            *(self._settings.address, facts.version, self._named(begin[PART])),
+            *(self._database.address, facts.version, self._named(begin[PART])),
         )
         older = self._settings.task_mode == "incremental" and self._database.identifiers()
         if older:
@@ -223,14 +285,13 @@ class BinlogSource:
     def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> BinlogReader:
         from streaming.source.binlog.reader import BinlogReader  # Spark is up by then
 
-        return BinlogReader(
-            self._settings, self._database, spark, part=PART, start_ts=start_ts, name=name
-        )
+        return BinlogReader(self._database, spark, part=PART, start_ts=start_ts, name=name)
 
     def _span(self) -> tuple[BinlogPosition, BinlogPosition]:
         """The first position that the server has, and the end."""
         end = self._database.end()
-        self._sizes = {file_number(name): size for name, size in self._database.files()}
+        number = self._database.facts().files.number
+        self._sizes = {number(name): size for name, size in self._database.files()}
         return BinlogPosition(min(self._sizes, default=end.number), 0), end
 
     def _named(self, position: int) -> str:

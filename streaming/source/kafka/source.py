@@ -18,6 +18,7 @@ from streaming.source.contract import (
     Identities,
     Kept,
     Places,
+    RecordedPlace,
     SourceChanged,
     SourceClock,
     SourceLost,
@@ -53,12 +54,23 @@ class KafkaSource:
     def close(self) -> None:
         self._broker.close()
 
+    def keep_to(self, identities: Identities) -> None: ...
+
     def shape(self) -> SourceShape:
         found = self._broker.shape()
         return SourceShape(
             {str(each): found.topic_ids[each.topic] for each in sorted(found.partitions)},
             frozenset(map(str, found.strays)),
         )
+
+    def goes_on(
+        self,
+        place: RecordedPlace,
+        shape: SourceShape,
+        reached_ts: int,  # noqa: ARG002
+    ) -> RecordedPlace:
+        self.check_identities(place.identities, shape)
+        return place
 
     def check_unchanged(self, start: SourceShape) -> None:
         now = self.shape()

@@ -24,6 +24,7 @@ from streaming.source.contract import (
     Identities,
     Kept,
     Places,
+    RecordedPlace,
     SourceClock,
     SourceLost,
     SourceShape,
@@ -56,9 +57,20 @@ class RecordingSource:
 
     def close(self) -> None: ...
 
+    def keep_to(self, identities: Identities) -> None: ...
+
     def shape(self) -> SourceShape:
         file = self._file()
         return SourceShape(dict.fromkeys(file.parts, file.identity), self._strays(file))
+
+    def goes_on(
+        self,
+        place: RecordedPlace,
+        shape: SourceShape,
+        reached_ts: int,  # noqa: ARG002
+    ) -> RecordedPlace:
+        self.check_identities(place.identities, shape)
+        return place
 
     def check_unchanged(self, start: SourceShape) -> None:
         self.check_identities(start.identities, self.shape())

@@ -39,6 +39,28 @@ def test_the_usual_uri() -> None:
     assert parse_source_uri("mariadb://u@h") == BinlogSettings(scheme="mariadb", host="h", user="u")
 
 
+def test_several_servers() -> None:
+    source = parse_source_uri("mysql://u@a:1,[::1],c:3/")
+    assert isinstance(source, BinlogSettings)
+    assert source.address == "a:1,[::1]:3306,c:3"
+    assert [each.address for each in source.servers] == ["a:1", "[::1]:3306", "c:3"]
+    assert source.servers[2] == BinlogSettings(host="c", port=3, user="u")
+
+
+@pytest.mark.parametrize(
+    "gtids",
+    [
+        "0-1-100,7-2-3",
+        "5dc71f0e-e992-11f1-a644-02fc00000001:1-9:12",
+        "5dc71f0e-e992-11f1-a644-02fc00000001:1-9:shop:1,fe528ace-e994-11f1-be49-02fc00000001:3",
+    ],
+)
+def test_a_set_of_gtids_is_a_place(gtids: str) -> None:
+    source = parse_source_uri(f"{GOOD}?task-mode=incremental&binlog-gtid={gtids}")
+    assert isinstance(source, BinlogSettings)
+    assert source.binlog_gtid == gtids
+
+
 def test_every_parameter() -> None:
     source = parse_source_uri(
         "mysql://u:p%40%2F%3A@[::1]/?task-mode=incremental&binlog-name=mysql-bin.000007"
@@ -149,8 +171,7 @@ def test_what_ends_with_its_copy_has_no_target(mode: str) -> None:
     [
         ("mysql://u@/", "no host"),
         ("mysql://h/", "no user"),
-        ("mysql://u@a:1,b:2/", "the port must be a number"),
-        ("mysql://u@a,b/", "several hosts: give one server"),
+        ("mysql://u@a:1,b:x/", "the port must be a number"),
         ("mysql://u@h:0/", "port 0"),
         ("mysql://u@h:99999/", "the port must be a number up to 65535"),
         ("mysql://u@h/shop", "path '/shop': databases and tables are chosen by [filter] rules"),
@@ -163,7 +184,11 @@ def test_what_ends_with_its_copy_has_no_target(mode: str) -> None:
         (f"{GOOD}?tls=yes", "unknown tls 'yes': one of off, preferred"),
         (f"{GOOD}?protocol=canal-json", "unknown parameter 'protocol'"),
         (f"{GOOD}?tls=off&tls=off", "parameter tls is given twice"),
-        (f"{GOOD}?binlog-gtid=0-1-2", "binlog-gtid is not built yet: give binlog-name"),
+        (f"{GOOD}?binlog-gtid=0-1-2", "binlog-gtid: only with task-mode=incremental"),
+        (f"{FROM_A_PLACE}&binlog-gtid=0-1-2", "a GTID is a place by itself"),
+        (f"{GOOD}?task-mode=incremental&binlog-gtid=0-1", "binlog-gtid=0-1 is no set of GTIDs"),
+        ("mysql://u@a:1,a:1/", "a stands twice"),
+        ("mysql://u@a:1,/", "no host"),
         (f"{GOOD}?time-zone=UTC", "ddl-time-zone is the zone"),
         (f"{GOOD}?binlog-name=mysql-bin.000007", "only with task-mode=incremental"),
         (f"{GOOD}?task-mode=incremental&binlog-pos=4", "binlog-pos without binlog-name"),

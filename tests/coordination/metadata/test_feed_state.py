@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordination.errors import GC_ERRORS, UNRETRYABLE, UNRETRYABLE_ERRORS
+from coordination.errors import GC_ERRORS, SOURCE_MOVED, UNRETRYABLE, UNRETRYABLE_ERRORS
 from coordination.metadata.errors import InvalidTransition
 from coordination.metadata.feed_state import (
     ADMIN_JOB_WRITTEN,
@@ -350,3 +350,22 @@ def test_what_lasts_is_no_warning_of_one_that_does_not_run(state: FeedState) -> 
     feed = Feed(state)
     assert feed.tick(concerns=[BROKER], is_caught_up=True) is None
     assert feed.state is state
+
+
+def test_a_run_is_tried_again_where_its_source_is_another_server_now() -> None:
+    """Soon, since the source itself has waited; any other error ends a run."""
+    moved = RunningError(code=SOURCE_MOVED, message="it does not come back")
+    feed = Feed()
+    feed.manager = FeedStateManager(random=lambda: 0.5, tries_again=False)
+    feed.tick(moved)
+    assert feed.state is PENDING
+    feed.tick(after_s=0.9)
+    assert feed.state is PENDING
+    feed.tick(after_s=0.2)
+    assert feed.state is WARNING
+    feed.tick(moved)
+    feed.tick(after_s=1.9)
+    assert feed.state is PENDING, "it waits longer each time"
+    feed.tick(after_s=0.2)
+    feed.tick(moved, ERROR)
+    assert feed.state is FAILED

@@ -80,7 +80,7 @@ class Stream:
         )
         self.backlog = SimpleNamespace(look=lambda: SimpleNamespace(ends={}))
 
-    def join(self, reader: Any, low_water: Any, _marks: Any) -> Any:
+    def join(self, reader: Any, low_water: Any, _marks: Any, _identities: Any) -> Any:
         reader.submit(low_water)
         self._reader = reader
         return low_water
@@ -200,7 +200,8 @@ def owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         shape=lambda: shape,
         beginnings=lambda parts: dict.fromkeys(parts, 0),
         check=lambda *_: None,
-        check_identities=lambda *_: None,
+        keep_to=lambda _: None,
+        goes_on=lambda place, *_: place,
         refuse_a_hole=lambda *_, **__: None,
         kept=lambda _: None,
         distance=counted,

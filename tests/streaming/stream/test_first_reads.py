@@ -73,6 +73,8 @@ class Ground:
 
     # Spark.
 
+    def keep_to(self, _identities: object) -> None: ...
+
     def context(self, _stopping: threading.Event) -> object:
         if self.context_errors:
             raise self.context_errors.pop()

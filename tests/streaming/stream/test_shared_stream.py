@@ -37,6 +37,8 @@ class NoRun:
 @pytest.fixture
 def stream(monkeypatch: pytest.MonkeyPatch) -> SharedStream:
     source = SimpleNamespace(
+        is_numbered=False,
+        keep_to=lambda _: None,
         shape=lambda: SourceShape({}),
         begin_at=lambda *_: {},
         limits=lambda *_: Watermarks(parts=frozenset()),

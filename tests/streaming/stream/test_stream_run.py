@@ -39,6 +39,8 @@ class Mute:
 
     has_end = False
 
+    def keep_to(self, _identities: object) -> None: ...
+
     def ends(self, partitions: Iterable[str]) -> dict[str, int]:
         return dict.fromkeys(partitions, 7)
 

@@ -10,8 +10,8 @@ began, but for these; so *pins* are stored, from which numbering goes on to the 
     Pin(position, ts, above_ts): all before ``position`` is at or below ``ts``; all from there on is
                                  above ``above_ts`` too, where an idle log was passed (`limits.py`)
 
-Numbering from a pin takes up each later pin that it passes. No own time before a pin is believed
-that is above the pin's ts.
+A pin also has the GTIDs of what lies before it. With them another server's log is read on, which
+has the same transactions at other positions (`failover/`), and the same own times (`own_times.py`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coordination.model import TSO_LOGICAL_BITS, Ts
+from streaming.source.binlog.walk.gtid_sets import GtidSet, Trail, parse_gtids
 
 Numbers = npt.NDArray[np.int64]
 MOST_PINS: Final = 32
@@ -38,6 +39,11 @@ class Pin(NamedTuple):
     above_ts: int = 0
     is_needed: bool = False  # numbering cannot do without: bytes do not tell it
     made_s: int = 0  # when its file was begun, by the server's clock; 0: not known
+    trail: Trail | None = None  # what lies before; None: not known
+
+    @property
+    def gtids(self) -> GtidSet | None:
+        return None if self.trail is None else self.trail.gtids
 
     @property
     def floor_ts(self) -> int:
@@ -115,8 +121,9 @@ def with_pins(pins: Sequence[Pin], more: Sequence[Pin]) -> tuple[Pin, ...]:
             max(known.above_ts, pin.above_ts),
             known.is_needed or pin.is_needed,
             max(known.made_s, pin.made_s),
+            known.trail or pin.trail,
         )
-    kept = sorted(by_position.values())
+    kept = [pin for _, pin in sorted(by_position.items())]
     needed = [pin for pin in kept[1:] if pin.is_needed]
     for pin in needed[: -2 * MOST_PINS]:  # so old that no reading begins before them
         kept.remove(pin)
@@ -136,12 +143,23 @@ def with_pins(pins: Sequence[Pin], more: Sequence[Pin]) -> tuple[Pin, ...]:
 
 
 def to_token(pins: Sequence[Pin]) -> str:
-    return json.dumps([list(map(int, pin)) for pin in pins], separators=(",", ":"))
+    """Each pin says the GTIDs that the one before it does not."""
+    known, rows = GtidSet(), []
+    for *numbers, trail in pins:
+        told = trail and [str(trail.gtids.since(known)), trail.count, trail.order]
+        rows.append([*map(int, numbers), told])
+        known = trail.gtids if trail else known
+    return json.dumps(rows, separators=(",", ":"))
 
 
 def from_token(token: str) -> tuple[Pin, ...]:
     """Raises ValueError for another text than `to_token` makes."""
-    read = json.loads(token or "[]")
-    return tuple(
-        Pin(at, ts, above_ts, bool(needed), made_s) for at, ts, above_ts, needed, made_s in read
-    )
+    known, pins = GtidSet(), list[Pin]()
+    for at, ts, above_ts, needed, made_s, told in json.loads(token or "[]"):
+        trail = None
+        if told is not None:
+            text, count, order = told
+            known = known.plus(parse_gtids(text))
+            trail = Trail(known, count, order)
+        pins.append(Pin(at, ts, above_ts, bool(needed), made_s, trail))
+    return tuple(pins)

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+import zlib
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from streaming.source.binlog.format.events import HEADER_BYTES, Bytes, Events, Offsets, words_of
+from streaming.source.binlog.format.events import (
+    CHECKSUM_BYTES,
+    HEADER_BYTES,
+    Bytes,
+    Events,
+    Offsets,
+    words_of,
+)
 from streaming.source.binlog.format.faults import BadEvent
 from streaming.source.binlog.format.type_codes import EventType
 from streaming.source.binlog.position import BinlogPosition, file_number
@@ -24,17 +32,18 @@ _FILE: Final = re.compile(rb"[^\0]*?\.\d{6,}")
 _TOLD_BITS: Final = 32  # of an event's own word about where it ends
 
 
-def seen_to(data: Bytes, at: Offsets, before: BinlogPosition) -> BinlogPosition:
+def seen_to(data: Bytes, at: Offsets, before: BinlogPosition, lift: int) -> BinlogPosition:
     """Where the last of these events that says so ends: a quick look, before they are walked.
-    ``before``: where the events before them end."""
+    ``before``: where the events before them end. ``lift``: of the files' numbers."""
     number, offset = before
     words = words_of(data, "<u4")
     kind, told = data[at + 4], words[at + 13].astype(np.int64)
     here = 0
     for rotate in np.flatnonzero(kind == EventType.ROTATE).tolist():
         begin, size = int(at[rotate]), int(words[at[rotate] + 9])
-        body = data[begin + HEADER_BYTES : begin + size].tobytes()
-        number, offset = _next_file(body, (number, offset))
+        number, offset = _next_file(
+            _rotate_body(data[begin : begin + size].tobytes()), (number, offset), lift
+        )
         here = rotate + 1
     ends = told[here:][told[here:] > 0]
     if len(ends):
@@ -42,9 +51,17 @@ def seen_to(data: Bytes, at: Offsets, before: BinlogPosition) -> BinlogPosition:
     return BinlogPosition(number, offset)
 
 
-def places(events: Events, begin: BinlogPosition) -> tuple[Numbers, Numbers, Numbers]:
+def _rotate_body(whole: bytes) -> bytes:
+    """Without the CRC32, if there is one: its bytes may look like digits of the file's name."""
+    has_crc = zlib.crc32(whole[:-CHECKSUM_BYTES]) == int.from_bytes(
+        whole[-CHECKSUM_BYTES:], "little"
+    )
+    return whole[HEADER_BYTES : -CHECKSUM_BYTES if has_crc else None]
+
+
+def places(events: Events, begin: BinlogPosition, lift: int) -> tuple[Numbers, Numbers, Numbers]:
     """File and offset of each event, and of what comes behind the last; and where each ends.
-    ``begin``: of the first."""
+    ``begin``: of the first. ``lift``: of the files' numbers."""
     count = len(events)
     number = np.full(count + 1, begin.number, np.int64)
     offset = np.full(count + 1, begin.offset, np.int64)
@@ -66,7 +83,7 @@ def places(events: Events, begin: BinlogPosition) -> tuple[Numbers, Numbers, Num
         offset[some] = ends - size[some]
         at = at[0], int(ends[-1]) if len(ends) else at[1]
         if rotate < count:
-            at = _next_file(events.body(rotate), at)
+            at = _next_file(events.body(rotate), at, lift)
         here = stop
     number[count], offset[count] = at
     return number, offset, end
@@ -89,10 +106,10 @@ def _lifted(told: Any, expected: Any) -> Any:
     return told + ((expected - told + (1 << (_TOLD_BITS - 1))) >> _TOLD_BITS << _TOLD_BITS)
 
 
-def _next_file(body: bytes, at: tuple[int, int]) -> tuple[int, int]:
+def _next_file(body: bytes, at: tuple[int, int], lift: int) -> tuple[int, int]:
     named = _FILE.match(body, 8)
     if named is None:
         raise BadEvent("a ROTATE names no file")
-    number = file_number(named[0].decode())
+    number = file_number(named[0].decode()) + lift
     # The server's word where it begins to send names the place that was asked for.
     return at if number == at[0] else (number, int.from_bytes(body[:8], "little"))

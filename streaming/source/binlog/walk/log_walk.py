@@ -16,7 +16,6 @@ import numpy as np
 
 from coordination.model import Ts
 from streaming.source.binlog.format.control.files import format_description
-from streaming.source.binlog.format.control.gtids import mysql_gtid
 from streaming.source.binlog.format.control.transactions import (
     GroupKind,
     Transactions,
@@ -32,7 +31,6 @@ from streaming.source.binlog.format.events import (
 )
 from streaming.source.binlog.format.faults import CHECKSUM, BadEvent, Refused
 from streaming.source.binlog.format.type_codes import (
-    GTIDS,
     INFLATED,
     ROW_EVENTS,
     EventType,
@@ -52,6 +50,15 @@ from streaming.source.binlog.walk.commit_clock import (
     pin_at,
 )
 from streaming.source.binlog.walk.event_places import places
+from streaming.source.binlog.walk.gtid_sets import Trail
+from streaming.source.binlog.walk.named_groups import (
+    Gtid,
+    NamedGroups,
+    Where,
+    gtid_of,
+    named_groups,
+)
+from streaming.source.binlog.walk.own_times import own_times
 from streaming.source.binlog.walk.prepared import Mask, Walking, XaEnd, XaRows, xa_of
 
 _OF_ROWS: Final = (
@@ -88,8 +95,9 @@ class LogPlace:
     """Where the walk goes on. ``after_ts``: the commit-ts of the last transaction; ``open_ts``: of
     the one that is begun, 0 for none, with the TABLE_MAPs that hold in it; ``is_unbelieved``: its
     own time is not believed; ``xa_begin``: if it is an XA transaction, the position of its GTID.
-    ``checksum``: whether events end in a CRC32; None: the file's head
-    comes first, and says so, and ``made_s``: when the file was begun."""
+    ``checksum``: whether events end in a CRC32; None: the file's head comes first, and says so, and
+    ``made_s``: when the file was begun. ``trail``: of all whole transactions before; None: not
+    known; ``open_gtid``: of the one that is begun."""
 
     number: int
     offset: int
@@ -100,6 +108,9 @@ class LogPlace:
     maps: tuple[bytes, ...] = ()
     checksum: bool | None = None
     made_s: int = 0
+    lift: int = 0
+    trail: Trail | None = None
+    open_gtid: Gtid | None = None
 
     @property
     def position(self) -> int:
@@ -124,6 +135,7 @@ class Walked:
     made_s: int  # when the file was begun in which the first event lies
     pins: tuple[Pin, ...]
     place: LogPlace
+    named: NamedGroups
     rolled_back: int = 0  # transactions
 
 
@@ -141,11 +153,10 @@ def walk(
     """Walk to the end of the last whole transaction; with ``may_cut`` to the last event. Nothing
     from the position ``end`` on is walked, where a transaction begins.
 
-    ``is_torn_file``: nothing more of the file can be read.
-    ``at``: where each event begins in ``data``. ``pins`` and ``latest`` as for `numbered`. Raises
-    BadEvent for bytes that are no event, and Refused."""
+    ``at``: where each event begins. ``is_torn_file``: nothing more of the file can be read. Raises
+    BadEvent for bytes that are no event, and Refused. ``pins``, ``latest``: as for `numbered`."""
     first, place, events, is_file_end = _events(data, at, place)
-    number, offset, ends = places(events, BinlogPosition(place.number, place.offset))
+    number, offset, ends = places(events, BinlogPosition(place.number, place.offset), place.lift)
     position = number << OFFSET_BITS | offset
     if place.checksum:
         _check_control(data, events, position)
@@ -154,12 +165,9 @@ def walk(
     is_torn = _torn(groups, events, is_last=is_torn_file or is_file_end)
     if is_torn[:1].any() and place.open_ts and not place.xa_begin:
         raise Refused(_TORN)
-    is_open = groups.open < len(events) and not is_torn[groups.open]
-    stop = int(np.searchsorted(position[:-1], end))
-    # The event behind a GTID says whether it begins a statement, or an XA transaction.
-    may_cut = may_cut and groups.open < len(events) - 1
-    count = min(stop, groups.open if is_open and not may_cut else len(events))
-    own_ms, gtids = _own_times(data, events, count)
+    is_open, count = _count(events, groups, is_torn, may_cut=may_cut)
+    count = min(count, int(np.searchsorted(position[:-1], end)))
+    own_ms, gtids = own_times(data, events, count)
     own_ms[is_torn[gtids]] = 0
     stamps = numbered(position[gtids], own_ms, after=place.after_ts, pins=pins, latest=latest)
     nth = np.searchsorted(gtids, np.arange(count), side="right") - 1
@@ -171,6 +179,8 @@ def walk(
     )
     open_ts = int(commit_ts[-1]) if is_open and count > groups.open else 0
     open_ts = open_ts if count else place.open_ts  # the one that is begun still is
+    where = Where(position, number[:-1] << OFFSET_BITS | ends, commit_ts)
+    named, before = named_groups(data, events, groups, where, place)
     return Walked(
         count=first + count,
         at=events.at[rows],
@@ -181,7 +191,7 @@ def walk(
         maps=place.maps,
         checksum=bool(place.checksum),
         made_s=place.made_s,
-        pins=(
+        pins=before.told(
             *_end_of_open(place, groups, number, ends),
             *needed_pins(_ends(groups, gtids, number, ends), stamps, own_ms, _NO_END),
         ),
@@ -193,9 +203,22 @@ def walk(
             xa_begin=xa_begin,
             is_unbelieved=bool(open_ts) and _is_open_unbelieved(place, stamps, len(gtids)),
             checksum=None if is_file_end and count == len(events) else place.checksum,
+            trail=before(int(position[count])),
+            open_gtid=gtid_of(data, events, groups.open, place) if open_ts else None,
         ),
+        named=named,
         rolled_back=int((groups.kind == GroupKind.ROLLED_BACK).sum()),
     )
+
+
+def _count(
+    events: Events, groups: Transactions, is_torn: Mask, *, may_cut: bool
+) -> tuple[bool, int]:
+    """Whether the last transaction goes on, and how many events are walked then. The event behind a
+    GTID says whether it begins a statement, or an XA transaction."""
+    is_open = groups.open < len(events) and not is_torn[groups.open]
+    is_cut = is_open and not (may_cut and groups.open < len(events) - 1)
+    return is_open, groups.open if is_cut else len(events)
 
 
 def _behind(place: LogPlace, events: Events, count: int, open_ts: int) -> LogPlace:
@@ -337,29 +360,6 @@ def _check_control(data: bytes, events: Events, position: Numbers) -> None:
     wrong = control[found != words_of(events.data, "<u4")[events.end[control]]]
     if len(wrong):
         raise Damaged(int(position[wrong[0]]))
-
-
-def _own_times(data: bytes, events: Events, count: int) -> tuple[Numbers, Offsets]:
-    """The own time of each transaction that begins among the first ``count`` events, in ms, and its
-    GTID event."""
-    gtids = np.flatnonzero(np.isin(events.kind[:count], GTIDS))
-    kind, at = events.kind[gtids], events.at[gtids]
-    own_ms = words_of(events.data, "<u4")[at].astype(np.int64) * 1_000
-    is_tagged = kind == EventType.GTID_TAGGED
-    for nth in np.flatnonzero(is_tagged).tolist():
-        told = mysql_gtid(event_at(data, int(at[nth]), checksum=False))
-        own_ms[nth] = (told.original_us or 0) // 1_000
-    is_mysql = (kind != EventType.MARIADB_GTID) & ~is_tagged
-    if is_mysql.any():
-        words = words_of(events.data, "<u8")
-        body, end = at + HEADER_BYTES, events.end[gtids]
-        has_times = is_mysql & (body + 42 + 7 <= end)
-        immediate = words[np.where(has_times, body + 42, 0)].astype(np.int64) & ((1 << 56) - 1)
-        has_original = has_times & (immediate >> 55 == 1) & (body + 49 + 7 <= end)
-        original = words[np.where(has_original, body + 49, 0)].astype(np.int64) & ((1 << 56) - 1)
-        us = np.where(has_original, original, immediate & ((1 << 55) - 1))
-        own_ms = np.where(has_times, us // 1_000, own_ms)
-    return own_ms, gtids
 
 
 def _ends(groups: Transactions, gtids: Offsets, number: Numbers, end: Numbers) -> Numbers:

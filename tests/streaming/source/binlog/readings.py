@@ -16,9 +16,9 @@ from conf.sources.binlog_uri import BinlogSettings
 from coordination.model import TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind, WantedTable
-from streaming.source.binlog.limits import BinlogLimits
 from streaming.source.binlog.source import PART, BinlogSource
-from streaming.source.contract import SourceAway
+from streaming.source.binlog.walk.limits import BinlogLimits
+from streaming.source.contract import Identities, SourceAway
 from streaming.source.limits import Marks, Stored
 from streaming.stream.read import marks_of, reached
 from tests.services.database_server import DatabaseServer
@@ -93,10 +93,12 @@ class BinlogReading:
     recorded: Marks = field(default_factory=dict)
     tables: Sequence[str] = ("shop.t",)
     start_ts: int = 0
+    identities: Identities = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.spark: Any = SparkHere()
         self.source = BinlogSource(self.settings)
+        self.source.keep_to(self.identities)
         self.shape = self.source.shape()
         low_water = {} if self.begin is None else {PART: self.begin}
         self.position = self.source.begin_at(self.shape, low_water)

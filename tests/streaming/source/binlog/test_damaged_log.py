@@ -13,7 +13,7 @@ from streaming.source.binlog import reader
 from streaming.source.binlog.format.events import HEADER_BYTES
 from streaming.source.binlog.format.type_codes import ROW_EVENTS, EventType
 from streaming.source.block_job import ReadFailed
-from streaming.source.contract import SourceAway, SourceLost
+from streaming.source.contract import SourceAway, SourceLost, SourceMoved
 from tests.acceptance.processes import await_
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
@@ -177,7 +177,7 @@ def test_another_server_at_the_same_address(server: DatabaseServer) -> None:
         reading.to_end()
         facts = reading.source.shape()
         there = BinlogReading(settings_of(other))
-        with there, pytest.raises(SourceLost, match="is not the server"):
+        with there, pytest.raises(SourceMoved, match="is another server now"):
             there.source.check_unchanged(facts)
 
 

@@ -49,7 +49,7 @@ class Writer:
     def __init__(self, server: DatabaseServer, dice: random.Random) -> None:
         self._server = server
         self._dice = dice
-        self._next_id = time.time_ns() % 1_000_000_000
+        self.first_id = self.next_id = time.time_ns() % 1_000_000_000
 
     def write(self, count: int) -> None:
         dice = self._dice
@@ -63,9 +63,9 @@ class Writer:
                 if off_s := dice.choice((0, 0, -3_600, -2, 30, 55, 65, 90, 300, 10**7)):
                     cursor.execute(f"SET timestamp = {int(time.time()) + off_s}")
                 for _ in range(dice.choice((1, 1, 1, 3, 12))):
-                    self._next_id = self._next_id % 2_000_000_000 + 1
+                    self.next_id = self.next_id % 2_000_000_000 + 1
                     text = "x" * dice.choice((1, 10, 500))
-                    cursor.execute("INSERT INTO t VALUES (%s, %s)", (self._next_id, text))
+                    cursor.execute("INSERT INTO t VALUES (%s, %s)", (self.next_id, text))
                 if dice.random() < 0.1:
                     link.rollback()
                 link.commit()

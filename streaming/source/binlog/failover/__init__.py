@@ -1,0 +1,1 @@
+"""Going on in the log of another server, by GTID."""
