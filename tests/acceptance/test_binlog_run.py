@@ -72,6 +72,30 @@ def test_it_follows_tells_the_time_of_an_idle_log_and_waits_for_an_xa_commit(
         assert ids(stage) == [1, 3, 4, 9]
 
 
+def test_an_xa_transaction_that_was_prepared_before_the_copy(tmp_path: Path) -> None:
+    """The copy does not see its rows. They come with the COMMIT, which another life reads."""
+    with DatabaseServer(MARIADB_11_8) as server, BinlogStage(server, tmp_path, mode="all") as stage:
+        server.execute(
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.t (id INT PRIMARY KEY, v VARCHAR(20))",
+            "INSERT INTO shop.t VALUES (1, 'a'), (2, 'b')",
+        )
+        server.execute(
+            "XA START 'x'", "UPDATE shop.t SET v = 'x' WHERE id = 1",
+            "INSERT INTO shop.t VALUES (9, 'x')", "XA END 'x'", "XA PREPARE 'x'",
+        )  # fmt: skip
+        server.execute("FLUSH BINARY LOGS", "INSERT INTO shop.t VALUES (3, 'c')")
+        life = stage.start()
+        server.execute("INSERT INTO shop.t VALUES (4, 'd')")
+        stage.await_position(end_of_log(server), life)
+        assert ids(stage) == [1, 2, 3, 4]
+        life.end()
+        server.execute("INSERT INTO shop.t VALUES (5, 'e')", "XA COMMIT 'x'")
+        stage.await_position(end_of_log(server), stage.start())
+        rows = sorted((row["id"], row["v"]) for row in read_rows(stage.warehouse / "shop" / "t"))
+        assert rows == list(server.query("SELECT id, v FROM shop.t ORDER BY id"))
+
+
 def ids(stage: BinlogStage) -> list[int]:
     return sorted(row["id"] for row in read_rows(stage.warehouse / "shop" / "t"))
 
