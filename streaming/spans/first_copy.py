@@ -137,7 +137,7 @@ class FirstCopy:
                 )
         if self._settings.dump_dir:
             logger.info(
-                "dumped tables=%d rows=%d into %s: task-mode=load&sync loads it, and reads the "
+                "dumped tables=%d rows=%d: the mode load&sync loads them from %s, and reads the "
                 "binlog on at %s",
                 *(len(settled.tables), settled.rows, self._folder),
                 self._database.name_of(settled.begin.position),

@@ -39,7 +39,7 @@ def test_a_dump_is_loaded_later_and_then_followed(mariadb: DatabaseServer, tmp_p
     ):
         mariadb.execute("CREATE TABLE dumped.t (id INT PRIMARY KEY, v INT)")
         mariadb.insert("dumped.t", [(number, 1) for number in range(100)])
-        assert ended(stage, "dump", parameters).lines("dumped tables=1 rows=100 ")
+        assert ended(stage, "dump", parameters).lines("dumped tables=1 rows=100: ")
         assert not stage.warehouse.exists()
         mariadb.execute("UPDATE dumped.t SET v = 2 WHERE id < 50")
         stage.mode = "load&sync"

@@ -17,7 +17,7 @@ from sinks.types.table_schema import Column, TableSchema
 from sinks.types.type_changes import CannotConvert, converted
 from tests.streaming.apply.blocks import Row, Text
 
-RULES = CastRules(time_zone="Asia/Tokyo", zero_date="null")
+RULES = CastRules(time_zone="Asia/Tokyo", zero_date="null", ddl_time_zone="Asia/Tokyo")
 TSO = 1 << 18  # a millisecond
 POOLS = {  # texts as messages have them
     "tinyint": ("0", "7", "-128"),
