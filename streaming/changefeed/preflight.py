@@ -24,6 +24,7 @@ from sinks.storage.local_storage import LocalStorage
 from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_choice import LOCAL, engine_choice, scheme_of
+from streaming.changefeed.earlier_filters import refuse_other_routes
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.routes import changefeed_routes
@@ -48,13 +49,13 @@ def check_changefeed(changefeed: Changefeed) -> None:
     """Check filter, schema file, warehouse and source. Blocks. Raises the first thing that a start
     would raise: ConfigError for wrong settings, another TidelakeError for a source or storage that
     does not answer."""
-    for check in (_check_tables, _check_sink, _check_source):
+    for check in (_check_tables, _check_sink, _check_routes, _check_source):
         check(changefeed)
 
 
 def findings(changefeed: Changefeed, *, is_new: bool) -> list[TidelakeError]:
     """All errors in a changefeed that is to be created (``is_new``) or changed. Blocks."""
-    checks = [_check_tables, _check_sink, refuse_others_warehouse, _check_source]
+    checks = [_check_tables, _check_sink, _check_routes, refuse_others_warehouse, _check_source]
     checks += [check_beginning] if is_new else []
     found: dict[str, TidelakeError] = {}
     for check in checks:
@@ -73,6 +74,12 @@ def _check_tables(changefeed: Changefeed) -> None:
 
 def _check_sink(changefeed: Changefeed) -> None:
     check_warehouse(changefeed.sink, changefeed.id)
+
+
+def _check_routes(changefeed: Changefeed) -> None:
+    stored = _stored(changefeed.sink, changefeed.id)
+    if stored is not None and stored.source_positions:
+        refuse_other_routes(stored, changefeed)
 
 
 def _check_source(changefeed: Changefeed) -> None:

@@ -22,6 +22,7 @@ from conf.settings import (
     FilterSettings,
     SessionSettings,
     Settings,
+    TableRule,
 )
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.trust.clock import SystemClock
@@ -45,6 +46,7 @@ class FollowedDatabase:
         *,
         rules: Sequence[str] = ("*.*",),
         routes: Sequence[RouteRule] = (),
+        tables: Sequence[TableRule] = (),
         since: tuple[str, int] | None = None,
         **changefeed: Any,
     ) -> None:
@@ -66,7 +68,9 @@ class FollowedDatabase:
             changefeed=Changefeed(
                 id=CHANGEFEED,
                 source=source,
-                sink=DeltaSink(warehouse=str(self.warehouse), routes=tuple(routes)),
+                sink=DeltaSink(
+                    warehouse=str(self.warehouse), routes=tuple(routes), tables=tuple(tables)
+                ),
                 filter=FilterSettings(rules=tuple(rules)),
                 **changefeed,
             ),

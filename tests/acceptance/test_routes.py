@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.route_rules import Extract, RouteRule
+from conf.settings import TableRule
 from sinks.control.blocked_ddls import BlockedDdls
 from tests.acceptance.binlog_stage import BinlogStage, end_of_log
 from tests.acceptance.followed_database import CHANGEFEED, FollowedDatabase
@@ -237,3 +238,65 @@ routes:
         (id_, table, schema, "mysql-01") for schema, table in shards for id_ in range(3)
     )
     assert read_rows(lake / "merged" / "people") == [{"id": 7}]
+
+
+def test_change_logs_and_histories_of_shards(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table without a key and one with soft deletes too."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    kinds = {
+        "log": TableRule(matcher=("shop.log",), write_mode="append"),
+        "past": TableRule(matcher=("shop.past",), write_mode="history"),
+        "soft": TableRule(matcher=("shop.soft",), soft_delete=True),
+        "bag": TableRule(matcher=("shop.bag",), key="all-columns"),
+    }
+    routes = [
+        RouteRule(
+            matcher=(f"s*.{name}",),
+            target_schema="shop",
+            target_table=name,
+            extract_schema=Extract(regexp="s(.*)", target_column="s"),
+        )
+        for name in kinds
+    ]
+    with DatabaseServer() as server:
+        database = FollowedDatabase(
+            spark, server, tmp_path, routes=routes, tables=list(kinds.values())
+        )
+        for shard in ("s1", "s2"):
+            server.execute(f"CREATE DATABASE {shard}")
+            for name in kinds:
+                key = "" if name == "bag" else " PRIMARY KEY"
+                server.execute(
+                    f"CREATE TABLE {shard}.{name} (id INT{key}, v INT)",
+                    f"INSERT INTO {shard}.{name} VALUES (1, 1), (2, 2)",
+                    f"UPDATE {shard}.{name} SET v = 9, id = 5 WHERE id = 1",
+                    f"DELETE FROM {shard}.{name} WHERE id = 2",
+                )
+
+        def are_there() -> bool:
+            found = {name: database.delta_rows(f"shop.{name}") for name in kinds}
+            shown = {
+                "log": [(r["id"], r["v"], r["s"], r["_op"]) for r in found["log"]],
+                "past": [(r["id"], r["v"], r["s"], r["_is_current"]) for r in found["past"]],
+                "soft": [(r["id"], r["v"], r["s"], r["_tidelake_deleted"]) for r in found["soft"]],
+                "bag": [(r["id"], r["v"], r["s"]) for r in found["bag"]],
+            }
+            return {name: sorted(rows) for name, rows in shown.items()} == {
+                name: sorted(row for s in "12" for row in wanted(s)[name]) for name in kinds
+            }
+
+        def wanted(s: str) -> dict[str, list[tuple[object, ...]]]:
+            changed = [(1, 1, s, "update_preimage"), (5, 9, s, "update_postimage")]
+            added = [(1, 1, s, "insert"), (2, 2, s, "insert")]
+            return {
+                "log": [*added, *changed, (2, 2, s, "delete")],
+                "past": [(1, 1, s, False), (2, 2, s, False), (5, 9, s, True)],
+                "soft": [(1, 1, s, True), (2, 2, s, True), (5, 9, s, False)],
+                "bag": [(5, 9, s)],
+            }
+
+        with database.followed() as life:
+            life.wait_until(are_there)
+        assert not any(row.dead_letters or row.error for row in database.progress().values())

@@ -290,8 +290,9 @@ def difference(made: TableSchema, target: TableSchema | None, event: DdlEvent) -
         for each in mine
         if each in theirs and not fits(mine[each].type, str(theirs[each].type))
     ]
-    keys = [[each.lower() for each in of.key] for of in (made, target)]
-    if sorted(keys[0]) != sorted(keys[1]):
+    own = () if target.key_is_row else target.key  # with all columns as the key it has none
+    keys = [sorted(each.lower() for each in key) for key in (made.key, own)]
+    if keys[0] != keys[1]:
         found.append(f"its key is ({', '.join(made.key)}), and not ({', '.join(target.key)})")
     if not found:
         return ""

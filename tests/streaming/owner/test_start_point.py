@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from conf.route_rules import RouteRule
 from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
 from conf.sources.kafka_uri import KafkaSettings
-from coordination.errors import TidelakeError
+from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from streaming.changefeed.earlier_filters import refuse_left_out_tables
@@ -369,3 +370,19 @@ def test_rules_of_how_tables_are_written_are_configuration() -> None:
     keyed = replace(rule, write_mode="upsert", key="all-columns")
     chosen = replace(changed, sink=replace(logs, tables=(keyed,)))
     assert settled_row(ran_to(100, by_all), chosen, SHAPE, LOG).incarnation == 2
+
+
+def test_a_changefeed_that_has_begun_keeps_its_routes() -> None:
+    """But for the word that keys are disjoint, which only widens what is taken."""
+    rule = RouteRule(matcher=("a.*",), target_schema="b")
+
+    def routed(*rules: RouteRule) -> Changefeed:
+        return replace(CHANGEFEED, sink=DeltaSink(warehouse="/w", routes=rules))
+
+    row = replace(first_row(routed(rule)), checkpoint_ts=100, source_positions={"shop/0": 1})
+    assert settled_row(row, routed(rule), SHAPE, LOG).incarnation == 1
+    disjoint = settled_row(row, routed(replace(rule, disjoint_keys=True)), SHAPE, LOG)
+    assert disjoint.incarnation == 2
+    for other in (routed(), routed(replace(rule, target_schema="c"))):
+        with pytest.raises(ConfigError, match="others than those with which this changefeed"):
+            settled_row(row, other, SHAPE, LOG)

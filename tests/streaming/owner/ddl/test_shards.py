@@ -223,6 +223,14 @@ def test_a_table_of_the_same_shape_joins(columns: str, says: str) -> None:
     assert (B in lake.shards[TARGET]) == (not says)
 
 
+def test_tables_without_a_key_join_a_set_of_rows() -> None:
+    lake, keyless = Lake.of(A), "id INT, v INT"
+    lake.schemas[TARGET] = ROUTES.extended(A, shape(keyless)).by_all_columns()
+    assert not lake.on([event(10, B, f"CREATE TABLE `{{}}` ({keyless})", "CREATE")]).held
+    keyed = event(20, C, "CREATE TABLE `{}` (id INT PRIMARY KEY, v INT)", "CREATE")
+    assert "its key is (id, t, s)" in lake.on([keyed]).held[0].why
+
+
 def test_so_does_one_that_its_rows_tell_and_one_that_copies_another() -> None:
     lake = Lake.of(A)
     like = event(20, C, "CREATE TABLE `{}` LIKE s1.o1", "CREATE")
