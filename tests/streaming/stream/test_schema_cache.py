@@ -15,6 +15,7 @@ import pytest
 
 from conf.settings import Changefeed, DeltaSink, TableRule
 from conf.sources.kafka_uri import KafkaSettings
+from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.schemas import SchemaRow
@@ -198,7 +199,12 @@ def live(seed: int, folder: Path, mode: str) -> None:
     life = Life(folder, changefeed(folder, mode), [])
     try:
         life.make(history.schema, history.made_ts)
-        life.run(history.steps, dice)
+        try:
+            life.run(history.steps, dice)
+        except TidelakeError as refused:  # it waits for an operator: there is no table to compare
+            if "A wrong value could never be mended" not in str(refused):
+                raise
+            return
         whole = life.table()
         is_emptied = "TRUNCATE TABLE a" in history.ddls
         for with_ddls in (True, is_emptied):  # that were run once: their shapes are known anyhow
