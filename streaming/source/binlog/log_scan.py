@@ -180,6 +180,8 @@ class XaLog:
             distance = self._prepared.since - place
             if distance > 0 and (place in files or distance >= LEAST_BYTES):
                 yield place
+            if place == min(files):  # pins before it are of an earlier server, or of deleted files
+                return
 
     def _stretches(self, begin: int, end: int) -> Iterator[Stretch]:
         """The log between two positions. Its numbers do not count."""

@@ -21,6 +21,7 @@ from streaming.source.binlog.format.faults import BadEvent, Refused
 from streaming.source.binlog.format.type_codes import EventType
 from streaming.source.binlog.log_scan import XaLog
 from streaming.source.binlog.log_tail import LogTail, Stretch
+from streaming.source.binlog.position import BinlogPosition
 from streaming.source.binlog.slice_task import SliceTask
 from streaming.source.binlog.statement_effect import ddl_of
 from streaming.source.binlog.walk.commit_clock import Pin, pin_at, to_token
@@ -167,7 +168,9 @@ class BinlogReader:
             if self._tail.place.position == first:
                 return self._tail
             self._end_tail()
-        pin = pin_at(limits.numbering, first) or limits.numbering[0]
+        before = int(BinlogPosition(self._database.facts().files.lift + 1, 0))
+        here = [pin for pin in limits.numbering if pin.position >= before]  # of this server's log
+        pin = pin_at(here, first) or here[0]
         self._xa.begin_at(pin.position)
         if pin.trail is None:
             gtids = LogSearch(self._database).before(pin.position)
