@@ -246,7 +246,7 @@ class DdlReader(StreamRole):
             self._create(planned)
         altered = planned.runs.names if planned.runs is not None else ()
         self._make_found(planned.limit, altered=altered)
-        if self._routes and self._join():
+        if self._routes and self._join(position):
             planned = self._plan(position)
             self._create(planned)
         self._on_known(
@@ -268,7 +268,7 @@ class DdlReader(StreamRole):
         self._unplanned.drop(planned)
         self._position_ts = position
 
-    def _join(self) -> bool:
+    def _join(self, limit: Ts) -> bool:
         """Upstream tables whose first rows have come join their targets. Whether there are any."""
         targets = {n: each.target.schema for n, each in self._spans.items() if each.target}
         found = self._unplanned.join(targets)
@@ -277,7 +277,7 @@ class DdlReader(StreamRole):
             wanted = {each.name: WantedTable(above_ts=Ts(0), key=None) for each in found}
             reads = self._stream.read_between(since, self._stream.position, wanted)
             ddls, reads = self._unplanned.ddls, self._until_closing(reads)
-            self._unlike |= unlike_targets(reads, found, ddls, targets)
+            self._unlike |= unlike_targets(reads, found, ddls, targets, limit)
             self._unlike |= left_out_tables(self._rows.row, [each.upstream for each in found])
         return bool(found)
 

@@ -167,10 +167,11 @@ class ShardDdls:
     ) -> str:
         """Why the table cannot join these; "": it can."""
         origin = event.upstream
-        why = self.routes.clash(origin, of) or self.unlike.get(origin, "")
-        if isinstance(first, CreateTable) and not why:
-            why = difference(self.routes.extended(origin, first.schema), schema, event)
-        return why
+        if why := self.routes.clash(origin, of):
+            return why
+        if isinstance(first, CreateTable):
+            return difference(self.routes.extended(origin, first.schema), schema, event)
+        return self.unlike.get(origin, "")
 
     def _of_shard(  # noqa: PLR0911 - one per kind
         self, event: DdlEvent, effect: Effect, of: Shards, schema: TableSchema | None

@@ -44,9 +44,11 @@ def unlike_targets(
     newcomers: Iterable[DdlEvent],
     ddls: Iterable[DdlEvent],
     targets: Mapping[TableName, TableSchema],
+    limit: Ts,
 ) -> dict[TableName, str]:
     """How upstream tables differ from their targets, as their rows below their next DDL tell; ""
-    where they do not, or no whole row tells. ``ddls``: all that were read."""
+    where they do not, or no whole row tells. ``ddls``: all at or below ``limit``; what lies above
+    may lack some, and rows of there tell nothing."""
     by_origin = {each.upstream: each for each in newcomers}
     next_ts: dict[TableName, int] = {}
     for ddl in ddls:
@@ -54,7 +56,8 @@ def unlike_targets(
         if event is not None and ddl.commit_ts > event.commit_ts:
             next_ts[ddl.upstream] = min(ddl.commit_ts, next_ts.get(ddl.upstream, SEALED_TS))
     newest = {
-        origin: NewestWholeRow(Ts(next_ts.get(origin, SEALED_TS) - 1)) for origin in by_origin
+        origin: NewestWholeRow(Ts(min(next_ts.get(origin, SEALED_TS) - 1, limit)))
+        for origin in by_origin
     }
     for read in reads:
         for block in read.blocks:
