@@ -159,6 +159,6 @@ def test_random_shards_are_one_table_whoever_dies(new_lives: MakeLives) -> None:
 
 
 @pytest.mark.soak
-def test_many_random_shards_are_one_table(new_lives: MakeLives) -> None:
-    for seed in range(100, 108):
-        lived(new_lives, seed)
+@pytest.mark.parametrize("seed", range(100, 108))
+def test_many_random_shards_are_one_table(new_lives: MakeLives, seed: int) -> None:
+    lived(new_lives, seed)
