@@ -147,7 +147,7 @@ def test_a_table_like_another_is_the_same() -> None:
     ("text", "says"),
     [
         ("CREATE TABLE a (id int)", "table a: no database is named: put `USE <database>;`"),
-        ("CREATE TABLE s.a (id inet6)", "table s.a: it cannot be read: column id has the type"),
+        ("CREATE TABLE s.a (id xmltype)", "table s.a: it cannot be read: column id has the type"),
         ("CREATE TABLE s.a (id int", "CREATE TABLE s.a (id int … cannot be read: an opening paren"),
         ("CREATE TABLE s.a AS SELECT 1", "table s.a: it takes columns or rows from a query"),
         ("CREATE TABLE s.b LIKE s.a", "table s.b: it is like s.a, which is not before it"),
@@ -167,7 +167,7 @@ def test_what_cannot_be_read_is_one_line_with_table_and_reason(text: str, says: 
 
 
 def test_a_table_that_the_filter_leaves_out_need_not_be_readable() -> None:
-    text = "CREATE TABLE s.a (id inet6); CREATE TABLE s.b (id int)"
+    text = "CREATE TABLE s.a (id xmltype); CREATE TABLE s.b (id int)"
     found = read_definitions(text, lambda name: name.table == "b")
     assert [str(of.name) for of in found.values()] == ["s.b"]
     assert everything("  \n") == {}
