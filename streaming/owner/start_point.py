@@ -119,12 +119,14 @@ def settled_row(
         reached = None if is_new else stored.checkpoint_ts
         source.refuse_a_hole(first, checkpoint_ts=row.checkpoint_ts, reached_ts=reached)
     positions = {**first, **row.source_positions}
+    # The positions of a finished one stay, whatever the source is by now: so do their identities.
+    known = row.source_identities if state == "finished" else {}
     return replace(
         row,
         state=state,
         target_ts=changefeed.target_ts,
         source_positions={part: positions[part] for part in shape.identities},
-        source_identities=dict(shape.identities),
+        source_identities={**shape.identities, **known},
         error=None,
         error_code=None,
         row_rules=row_rules(changefeed),

@@ -133,6 +133,14 @@ class SharedStream:
                     f"{', '.join(shape.identities.values())}, and was "
                     f"{', '.join(identities.values())}"
                 )
+            if self._source.is_numbered and self._run is not None:
+                read = self._run.shape.identities
+                if read != shape.identities:
+                    raise SourceMoved(
+                        f"stream {self.name} still reads the server with the ID "
+                        f"{', '.join(read.values())}, and the changefeed goes on at "
+                        f"{', '.join(shape.identities.values())}"
+                    )
             begin = self._source.begin_at(shape, low_water)
             self._shape = shape
             self._source.check(begin)

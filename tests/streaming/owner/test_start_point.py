@@ -309,6 +309,16 @@ def test_who_reads_nothing_more_may_have_lost_everything() -> None:
     assert settled_row(ran_to(100), ended, NEW_TOPIC, log_of(5, 170)).state == "finished"
 
 
+def test_a_finished_one_keeps_the_identities_of_its_positions() -> None:
+    """A retried job finds it finished; a later target-ts must not read on in another topic."""
+    other = SourceShape(dict.fromkeys(SHAPE.parts, "OTHER"))
+    ended = settled_row(ran_to(100), replace(CHANGEFEED, target_ts=100), other, LOG)
+    assert ended.state == "finished"
+    assert ended.source_identities.items() >= ran_to(100).source_identities.items()
+    with pytest.raises(SourceLost, match="topic shop was deleted and made again"):
+        settled_row(ended, replace(CHANGEFEED, target_ts=200), other, LOG)
+
+
 def test_a_refused_first_start_may_begin_elsewhere() -> None:
     claimed = replace(first_row(replace(CHANGEFEED, start_ts=60)), term=1, state="failed")
     for start_ts, incarnation in ((80, 1), (40, 2)):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordination.errors import TryAgain
-from streaming.source.contract import SourceShape
+from streaming.source.contract import SourceMoved, SourceShape
 from streaming.source.positions import counted
 from streaming.source.watermarks import Watermarks
 from streaming.stream import shared_stream
@@ -101,3 +101,18 @@ def test_identities_are_those_of_the_run_and_stay_after_it(
     assert stream.identities == {"t/0": "a", "t/1": "a"}
     stream.leave(role)
     assert stream.identities == {"t/0": "a", "t/1": "a"}
+
+
+def test_a_stream_that_still_reads_another_server_is_not_joined(
+    stream: SharedStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Positions of one server's log say nothing in that of another."""
+    monkeypatch.setattr(NoRun, "begun", 1)
+    before, late = object(), object()
+    stream.join(before, {}, {})  # type: ignore[arg-type]
+    run: Any = stream._run
+    run.shape = SourceShape({"t/0": "of another server"})
+    monkeypatch.setattr(stream._source, "is_numbered", True, raising=False)
+    with pytest.raises(SourceMoved):
+        stream.join(late, {}, {})  # type: ignore[arg-type]
+    assert stream.is_running
