@@ -271,6 +271,9 @@ class _Planning:
     def _create(self, event: DdlEvent, ddl: CreateTable | CreateTableLike) -> DdlPlan | None:
         if event.name in self.tables.schemas:  # it has come again: its schema may be another by now
             return None
+        if self.routes and self._waits_for(event.commit_ts, (event.name,)):
+            # Rows of older shards come first: the target begins with them, and this one joins it.
+            return replace(self._wall(event), unmade=event.name)
         if isinstance(ddl, CreateTableLike):
             ddl = replace(ddl, source=as_known(ddl.source, (*self.tables.unmade, *self.schemas)))
             if ddl.source in self.held:

@@ -81,6 +81,7 @@ class Lake:
         limit: int = 1_000,
         orders: Sequence[BlockedDdl] = (),
         unlike: Mapping[TableName, str] | None = None,
+        unmade: Mapping[TableName, Ts] | None = None,
     ) -> DdlPlan:
         return plan(
             in_order(ddls),
@@ -89,7 +90,7 @@ class Lake:
                 last_ddls=self.last,
                 shaped=self.shaped,
                 defined=Definitions(),
-                unmade={},
+                unmade=unmade or {},
                 forms=WriteModes(),
                 shards=self.shards,
                 unlike=unlike or {},
@@ -327,3 +328,13 @@ def live(seed: int) -> None:
 def test_each_shard_is_cast_by_its_own_shape_at_any_time() -> None:
     for seed in chosen_seeds(150):
         live(seed)
+
+
+def test_a_create_waits_until_rows_of_older_shards_have_made_the_target() -> None:
+    """They would lie below the target's beginning, and nobody would apply them."""
+    create = event(100, A, "CREATE TABLE `{}` (id INT PRIMARY KEY, v INT)", "CREATE")
+    planned = Lake().plan([create], unmade={TARGET: Ts(50)})
+    assert (planned.unmade, planned.limit, planned.creations) == (TARGET, 99, ())
+    for first in (100, 101):  # no whole row lies below it
+        planned = Lake().plan([create], unmade={TARGET: Ts(first)})
+        assert [each.event for each in planned.creations] == [create]
