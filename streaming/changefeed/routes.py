@@ -23,11 +23,13 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from conf.route_rules import RouteRule
-from conf.settings import Changefeed, FilterSettings
+from conf.settings import Changefeed, DeltaSink, FilterSettings
 from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
+from coordination.secrets import revealed_options
 from sinks.ddl.handle_key import PRIMARY
 from sinks.target.table_properties import SHARDS
+from sinks.target.target_table import inspect, table_uri
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, Index, TableSchema
 from streaming.changefeed.filter import TableFilter, read_regex, read_rules
@@ -302,3 +304,9 @@ class Shards:
                 for schema, table, behind in json.loads(text or "[]")
             }
         )
+
+
+def shards_of(sink: DeltaSink, target: TableName) -> Shards:
+    """The upstream tables that a target has, if routes lead to it. Blocks; raises StorageAway."""
+    state = inspect(table_uri(sink.warehouse, target), revealed_options(sink.storage_options))
+    return Shards() if state is None else Shards.of_text(state.shards)

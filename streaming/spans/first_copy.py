@@ -38,7 +38,7 @@ from streaming.changefeed.earlier_filters import left_out, left_out_any
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.replicated_table import NO_DDL
-from streaming.changefeed.routes import Shards, changefeed_routes
+from streaming.changefeed.routes import Shards, changefeed_routes, shards_of
 from streaming.changefeed.schema_file import read_definitions, routed_definitions
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.progress_rows import first_progress
@@ -219,6 +219,8 @@ class FirstCopy:
             if name in known or not self._routes.filter.selects(name) or not was_left_out(name):
                 return False
             target = self._routes.of(name).target
+            if target in known and name in shards_of(self._changefeed.sink, target):
+                return False  # it has joined
             if target in known:
                 raise ConfigError(
                     f"table {name}, which an earlier [filter] has left out, goes into {target}, "

@@ -222,8 +222,12 @@ class _Planning:
         """``shards``: of targets, after it."""
         ddl = reasons.outcome(statement, self.schemas.get(event.name))
         if isinstance(ddl, CreateTable | CreateTableLike):
-            is_another = ddl.replaces and event.name in self.schemas
-            return self._held(event, REPLACES) if is_another else self._create(event, ddl)
+            if ddl.replaces and event.name in self.schemas:
+                return self._held(event, REPLACES)
+            if self.routes and self._waits_for(event.commit_ts, (event.name,)):
+                # The target begins with rows of older shards, and this one joins it.
+                return replace(self._wall(event), unmade=event.name)
+            return self._create(event, ddl)
         if not isinstance(ddl, Unsupported):
             return None
         return self._change(place, event, statement, ddl, shards)
@@ -271,9 +275,6 @@ class _Planning:
     def _create(self, event: DdlEvent, ddl: CreateTable | CreateTableLike) -> DdlPlan | None:
         if event.name in self.tables.schemas:  # it has come again: its schema may be another by now
             return None
-        if self.routes and self._waits_for(event.commit_ts, (event.name,)):
-            # Rows of older shards come first: the target begins with them, and this one joins it.
-            return replace(self._wall(event), unmade=event.name)
         if isinstance(ddl, CreateTableLike):
             ddl = replace(ddl, source=as_known(ddl.source, (*self.tables.unmade, *self.schemas)))
             if ddl.source in self.held:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conf.route_rules import RouteRule
 from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import ConfigError, TryAgain
@@ -95,6 +96,18 @@ def test_where_the_changefeed_has_gone_on_meanwhile_the_copy_begins_anew(
     joined(wide, tmp_path)
     assert begin_of_other(wide) >= end
     assert len(read_rows(tmp_path / "lake" / NAME / "other")) == 4
+
+
+def test_a_table_that_has_joined_under_another_name_does_not_join_again(
+    wide: Changefeed, tmp_path: Path
+) -> None:
+    route = RouteRule(matcher=(str(OTHER),), target_schema=NAME, target_table="renamed")
+    routed = replace(wide, sink=replace(wide.sink, routes=(route,)))
+    joined(routed, tmp_path)
+    row = row_of(routed)
+    assert len(read_rows(tmp_path / "lake" / NAME / "renamed")) == 3
+    joined(routed, tmp_path)
+    assert row_of(routed) == row
 
 
 def test_nothing_joins_beside_an_owner_or_in_another_mode(wide: Changefeed, tmp_path: Path) -> None:
