@@ -11,7 +11,7 @@ So all rows of a target wait, not only those of the shard that is ahead: a targe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordination.model import TableName, Ts
@@ -34,7 +34,7 @@ from sinks.ddl.statements import read_ddl
 from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableFilter
-from streaming.changefeed.routes import Routes, Shards
+from streaming.changefeed.routes import Routes, Shards, Statements
 from streaming.changefeed.schema_from_rows import fits
 from streaming.owner.ddl.due import Orders, is_wanted, statement_of
 from streaming.owner.ddl.routed import NOT_OF_SHARDS, is_of_shards
@@ -119,19 +119,33 @@ class ShardDdls:
     def _of_one(
         self, event: DdlEvent, first: Effect, of: Shards, schema: TableSchema | None
     ) -> Decision:
-        """A DDL of one upstream table, which joins first."""
-        is_new = event.ddl_type == ROWS or isinstance(first, CreateTable | CreateTableLike)
-        if event.upstream not in of:
-            is_skipped = self._is_skipped(event)
-            why = "" if is_skipped else self._why_not(event, first, of, schema)
-            if why:
-                return Stays(why=why)
-            of = of.joined(event.upstream)
-            if is_new or is_skipped:
-                return Noted(shards={event.name: of}, is_skipped=is_skipped)
-        if is_new:
-            return Passes()
+        """A DDL of one upstream table, which joins first. All that join at one commit-ts do so in
+        one step: the target tells its steps apart by that alone."""
+        is_new = _brings(event, first)
+        if event.upstream in of:
+            return Passes() if is_new else self._of_shard(event, first, of, schema)
+        is_skipped, whys = self._is_skipped(event), []
+        together = self._joining(event) if is_new or is_skipped else ()
+        for each, effect in ((event, first), *together):
+            if each.upstream in of:
+                continue
+            whys.append("" if is_skipped else self._why_not(each, effect, of, schema))
+            of = of.joined(each.upstream)
+        if why := "; ".join(filter(None, whys)):
+            return Stays(why=why)
+        if is_new or is_skipped:
+            return Noted(shards={event.name: of}, is_skipped=is_skipped)
         return self._of_shard(event, first, of, schema)
+
+    def _joining(self, event: DdlEvent) -> Iterator[tuple[DdlEvent, Effect]]:
+        """What brings upstream tables to its target at its commit-ts."""
+        for each in self.ddls:
+            if (each.name, each.commit_ts) != (event.name, event.commit_ts):
+                continue
+            statement = statement_of(each)
+            first = statement.effects[0]
+            if _brings(each, first) and is_wanted(each, statement, self.table_filter):
+                yield each, first
 
     def _is_ordered(self, event: DdlEvent) -> bool:
         """Whether an operator lets it run without the others, or another statement in its place."""
@@ -188,12 +202,10 @@ class ShardDdls:
                 if not route.columns or len(twins) > 1:
                     return Stays(why=NOT_TOLD)
                 return Noted(shards={event.name: of}, of_shard=route.columns)
+            case AlterTable() if _counts(effect, schema, of.behind[event.upstream]):
+                return self._altered(event, effect, of, schema)
             case AlterTable():
-                return (
-                    self._altered(event, effect, of, schema)
-                    if _changes(effect, schema)
-                    else Passes()
-                )
+                return Passes()
             case NoEffect():
                 return Passes()
         why = effect.reason if isinstance(effect, Unsupported) else effect.why
@@ -228,7 +240,7 @@ class ShardDdls:
         for other, behind in sorted(of.behind.items()):
             if other == event.upstream:
                 continue
-            found, is_dropped = self._later(event, other, schema)
+            found, is_dropped = self._later(event, other, behind, schema)
             if len(found) > len(behind):
                 there, query = found[len(behind)]
                 if there.changes != effect.changes:
@@ -240,7 +252,7 @@ class ShardDdls:
         return Stays(why=f"it waits for the same DDL of {', '.join(missing)}", is_waiting=True)
 
     def _later(
-        self, event: DdlEvent, other: TableName, schema: TableSchema | None
+        self, event: DdlEvent, other: TableName, behind: Statements, schema: TableSchema | None
     ) -> tuple[list[tuple[AlterTable, str]], bool]:
         """The DDLs of another shard behind this one, and whether it is dropped then."""
         found: list[tuple[AlterTable, str]] = []
@@ -257,7 +269,7 @@ class ShardDdls:
                 return found, True
             first = statement.effects[0]
             if each.upstream == other and isinstance(first, AlterTable):
-                found += [(first, each.query)] if _changes(first, schema) else []
+                found += [(first, each.query)] if _counts(first, schema, behind) else []
         return found, False
 
 
@@ -266,10 +278,17 @@ def _caught_up(of: Shards, event: DdlEvent) -> Shards:
     return Shards({**of.behind, event.upstream: of.behind[event.upstream][1:]})
 
 
-def _changes(effect: AlterTable, schema: TableSchema | None) -> bool:
-    """Whether it changes a target."""
+def _brings(event: DdlEvent, first: Effect) -> bool:
+    """Whether an upstream table begins with it."""
+    return event.ddl_type == ROWS or isinstance(first, CreateTable | CreateTableLike)
+
+
+def _counts(effect: AlterTable, schema: TableSchema | None, behind: Statements) -> bool:
+    """Whether it changes a target, or did so when another shard had it: an index that it drops may
+    be gone from the target's schema since."""
     statement = Statement(effects=(effect,), event_types=())
-    return isinstance(reasons.outcome(statement, schema), Unsupported)
+    is_change = isinstance(reasons.outcome(statement, schema), Unsupported)
+    return is_change or any(is_same(effect, query) for _, query in behind)
 
 
 def is_same(effect: AlterTable, query: str) -> bool:

@@ -67,8 +67,8 @@ class Lake:
     ran: list[DdlStep] = field(default_factory=list)
 
     @classmethod
-    def of(cls, *shards: TableName) -> Lake:
-        schema = ROUTES.extended(A, shape())
+    def of(cls, *shards: TableName, columns: str = "id INT PRIMARY KEY, v INT") -> Lake:
+        schema = ROUTES.extended(A, shape(columns))
         return cls(
             schemas={TARGET: schema},
             shards={TARGET: Shards().joined(*shards)},
@@ -170,6 +170,36 @@ def test_what_changes_nothing_in_a_target_waits_for_nobody() -> None:
     lake = Lake.of(A, B)
     assert not lake.on([event(10, A, index), event(20, A, ADD), event(30, B, ADD)]).held
     assert len(lake.ran) == 2
+
+
+UNIQUE = "id INT PRIMARY KEY, v INT, UNIQUE KEY u (v)"
+
+
+@pytest.mark.parametrize("change", ["DROP INDEX u", "RENAME INDEX u TO x", "ADD UNIQUE KEY x (v)"])
+@pytest.mark.parametrize("limits", [range(10, 70, 10), [60]])
+@pytest.mark.parametrize("shards", [[A, B, A, B, B, A], [A, A, A, B, B, B]])
+def test_a_shard_catches_up_with_a_change_of_indexes(
+    change: str, limits: Iterable[int], shards: list[TableName]
+) -> None:
+    queries = {each: iter([f"ALTER TABLE `{{}}` {change}", ADD, DROP]) for each in (A, B)}
+    ddls = [event(10 * at, each, next(queries[each])) for at, each in enumerate(shards, 1)]
+    lake = Lake.of(A, B, columns=UNIQUE)
+    for limit in limits:
+        found = lake.on([each for each in ddls if each.commit_ts <= limit], limit)
+        assert all(each.is_waiting for each in found.held), held(found)
+    assert found.held == ()
+    assert not any(lake.shards[TARGET].behind.values())
+    assert len(lake.past) == 4
+
+
+def test_a_change_of_indexes_out_of_turn_holds_the_target() -> None:
+    index = "ALTER TABLE `{}` DROP INDEX u"
+    lake = Lake.of(A, B)
+    lake.shards[TARGET] = Shards({A: (), B: ((Ts(5), ADD.format("o1")), (Ts(6), index))})
+    lake.schemas[TARGET] = ROUTES.extended(A, shape("id INT PRIMARY KEY, v INT, w INT"))
+    ((_, why, is_waiting),) = held(lake.on([event(10, B, index), event(20, B, ADD)]))
+    assert "the other tables of the target have had another DDL" in why
+    assert not is_waiting
 
 
 def order(ts: int, action: DdlAction, sql: str | None = None) -> BlockedDdl:
