@@ -136,7 +136,7 @@ class DdlReader(StreamRole):
             is_unmade=lambda name: name not in self._spans and self._routes.may_make(name),
         )
         if self._routes:
-            self._unplanned.keep_newcomers(read, is_known=self._is_known)
+            self._unplanned.keep_newcomers(read, ended=self._spans.ended, is_known=self._is_known)
 
     def _is_known(self, target: TableName, origin: TableName) -> bool:
         """Whether the target has this upstream table. One that no route leads to needs no note."""
@@ -270,6 +270,7 @@ class DdlReader(StreamRole):
 
     def _join(self, limit: Ts) -> bool:
         """Upstream tables whose first rows have come join their targets. Whether there are any."""
+        self._unplanned.none_join({n for n, each in self._spans.items() if each.is_keyless})
         targets = {n: each.target.schema for n, each in self._spans.items() if each.target}
         found = self._unplanned.join(targets)
         if found:

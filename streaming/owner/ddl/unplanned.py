@@ -82,17 +82,21 @@ class Unplanned:
                 self._keep_first_row(name, ts, after_start.get(name), before)
 
     def keep_newcomers(
-        self, read: Read, *, is_known: Callable[[TableName, TableName], bool]
+        self,
+        read: Read,
+        *,
+        ended: Mapping[TableName, Ts],
+        is_known: Callable[[TableName, TableName], bool],
     ) -> None:
-        """``is_known``: whether the target has this upstream table. The first rows of one that it
-        has not are as a DDL by which it joins."""
+        """``ended``: as for ``keep``. ``is_known``: whether the target has this upstream table. The
+        first rows of one that it has not are as a DDL by which it joins."""
         before = {**read.position, **read.begin}
         for block in read.blocks:
             is_new = block.origin != NO_TABLE and not is_known(block.name, block.origin)
             if (
                 block.kind is not Kind.ROW
                 or not is_new
-                or (block.max_ts or 0) <= self.checkpoint_ts
+                or (block.max_ts or 0) <= max(self.checkpoint_ts, ended.get(block.name, 0))
             ):
                 continue
             event = DdlEvent(
@@ -120,6 +124,12 @@ class Unplanned:
             del self._newcomers[event.upstream]
             self._ddls[event.key] = event, since
         return [event for event, _ in found]
+
+    def none_join(self, targets: Container[TableName]) -> None:
+        """To tables without a key nothing joins: their rows are dead letters."""
+        for origin, (event, _) in list(self._newcomers.items()):
+            if event.name in targets:
+                del self._newcomers[origin]
 
     def origins_of(self, target: TableName) -> list[TableName]:
         """The newcomers to a target."""
