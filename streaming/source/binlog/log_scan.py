@@ -27,6 +27,7 @@ from streaming.source.binlog.statement_effect import ddl_of
 from streaming.source.binlog.walk.commit_clock import Pin
 from streaming.source.binlog.walk.log_walk import Walked
 from streaming.source.binlog.walk.prepared import KeptRows, Prepared, PreparedAt, XaEnd, XaRows
+from streaming.source.block_job import ReadFailed
 from streaming.source.contract import SourceLost
 
 STRETCH_BYTES: Final = 16 << 20
@@ -123,7 +124,8 @@ class XaLog:
     ) -> Iterator[Slice]:
         """The rows that are committed in this stretch, from the position ``first`` on and above
         ``above_ts``. ``pins``: between two transactions each. Blocks; raises SourceLost if a
-        PREPARE is not there any more, and what a reading raises."""
+        PREPARE is not there any more, ReadFailed if its rows do not come again, and what a reading
+        raises."""
         for seen in stretch.walked.xa:
             found = self._prepared.take(stretch.data, seen)
             if isinstance(seen, XaEnd) and seen.commit_ts > above_ts and seen.position >= first:
@@ -146,6 +148,10 @@ class XaLog:
                     yield self._slice(rows, end.commit_ts, seen.maps)
                     if seen.xid is not None:
                         return
+        raise ReadFailed(
+            f"the binlog has at {self._database.name_of(found.begin)} the rows of the XA "
+            f"transaction {end.xid}, and they did not come when they were read again"
+        )
 
     def _slice(self, rows: KeptRows, commit_ts: int, maps: tuple[bytes, ...] = ()) -> Slice:
         facts = self._database.facts()

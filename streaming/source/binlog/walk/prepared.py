@@ -5,7 +5,8 @@
 
 The rows have the COMMIT's commit-ts, and their own positions. So whoever reads the COMMIT must find
 the PREPARE before it. `Prepared` knows those that a walk has passed; of a large one it knows the
-place alone, and the log keeps the rows.
+place alone, and the log keeps the rows. An XA COMMIT ONE PHASE ends as a PREPARE does that is its
+own COMMIT: both come, whether a walk has met it whole or in pieces.
 """
 
 from __future__ import annotations
@@ -104,10 +105,13 @@ def xa_of(walking: Walking) -> tuple[list[XaRows | XaEnd], Mask, int]:
             checksum=walking.checksum,
         )
 
+    is_prepare = (events.kind[groups.last] == EventType.XA_PREPARE).tolist()
     for nth, kind in enumerate(groups.kind.tolist()):
         first, last = int(groups.first[nth]), int(groups.last[nth])
         goes_on = is_inside and first == 0
-        if last >= count or (kind not in _OF_XA and not goes_on):
+        is_one_phase = kind == GroupKind.ROWS and is_prepare[nth]
+        is_one_phase = is_one_phase and _begins_xa(data, events, first)
+        if last >= count or not (kind in _OF_XA or goes_on or is_one_phase):
             continue
         at = int(position[last])
         if kind in (GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK):
@@ -151,9 +155,9 @@ def _begins_xa(data: bytes, events: Events, gtid: int) -> bool:
         head = event_at(data, int(events.at[gtid]), checksum=False)
         return maria_gtid(head).xa_prepared is not None
     told = None
-    if events.kind[gtid + 1] == EventType.QUERY:
+    if IS_GTID[events.kind[gtid]] and events.kind[gtid + 1] == EventType.QUERY:
         told = xa_statement(statement_of(events, gtid + 1))
-    return told is not None and told[0] == "START"
+    return told is not None and told[0] in ("START", "BEGIN")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -105,12 +105,13 @@ def test_every_kind_of_change_and_compressed_ones(server: DatabaseServer) -> Non
         server.execute(f"SET GLOBAL {compressed} = ON")
     else:
         server.execute("SET GLOBAL binlog_transaction_compression = ON")
+    longest = "n" * 64 + "','" + "q" * 64  # its XA COMMIT is long enough to be compressed
     prepare(
-        server, "a",
+        server, longest,
         "UPDATE t SET v = REPEAT('y', 900) WHERE id = 1", "DELETE FROM t WHERE id = 2",
         "INSERT INTO t VALUES (9, REPEAT('z', 900))", "UPDATE t SET id = 10 WHERE id = 9",
     )  # fmt: skip
-    server.execute("XA COMMIT 'a'")
+    server.execute(f"XA COMMIT '{longest}'")
     if compressed:
         server.execute(f"SET GLOBAL {compressed} = OFF")
     else:

@@ -54,14 +54,15 @@ _ENDS: Final = {  # a QUERY that is exactly this -> the group that it ends
     b"COMMIT": GroupKind.ROWS,
     b"ROLLBACK": GroupKind.ROLLED_BACK,
 }
-_INSIDE: Final = (b"SAVEPOINT", b"ROLLBACK TO", b"RELEASE SAVEPOINT", b"XA START", b"XA END")
+_INSIDE: Final = (b"SAVEPOINT", b"ROLLBACK TO", b"RELEASE SAVEPOINT")
 _XA_ENDS: Final = {"COMMIT": GroupKind.XA_COMMIT, "ROLLBACK": GroupKind.XA_ROLLBACK}
-_SHOWN: Final = 256  # bytes of a statement in which its first words, and an XA name, stand
+_SHOWN: Final = 512  # bytes of a statement: its first words, or XA ROLLBACK and a name of 128 bytes
 
 
 def transactions(events: Events, *, is_inside: bool = False) -> Transactions:
     """``is_inside``: the block begins within a group. A GTID is not to be cut off from the event
-    behind it: the two together tell a statement of its own from a transaction."""
+    behind it: the two together tell a statement of its own from a transaction. Raises BadEvent for
+    an XA statement whose name cannot be read."""
     kind = events.kind
     ends = np.zeros(len(events), np.int8)
     ends[kind == EventType.XID] = GroupKind.ROWS

@@ -8,12 +8,16 @@ from typing import Final
 
 from streaming.source.binlog.format.byte_reader import ByteReader
 from streaming.source.binlog.format.events import Event, event_at
+from streaming.source.binlog.format.faults import BadEvent
 from streaming.source.binlog.format.inflate import payload_events
 from streaming.source.binlog.format.type_codes import EventType
 
 _XA_STATEMENT: Final = re.compile(
-    rb"\s*XA\s+(?P<verb>COMMIT|ROLLBACK|START|END|PREPARE)\s+"
-    rb"X'(?P<gtrid>[0-9a-f]*)'\s*,\s*X'(?P<bqual>[0-9a-f]*)'\s*,\s*(?P<format>-?\d+)",
+    rb"\s*XA\s+(?P<verb>COMMIT|ROLLBACK|START|BEGIN|END|PREPARE)\b\s*", re.IGNORECASE
+)
+_NAME: Final = re.compile(  # no part has more than 64 bytes
+    rb"X'(?P<gtrid>(?:[0-9a-f]{2}){0,64})'\s*,\s*X'(?P<bqual>(?:[0-9a-f]{2}){0,64})'\s*,"
+    rb"\s*(?P<format>-?\d+)",
     re.IGNORECASE,
 )
 
@@ -38,13 +42,17 @@ class Xid:
 
 
 def xa_statement(sql: bytes) -> tuple[str, Xid] | None:
-    """COMMIT, ROLLBACK, START, END or PREPARE, and of which transaction; None for another
-    statement. Both servers write the name in hexadecimal digits."""
+    """COMMIT, ROLLBACK, START, BEGIN, END or PREPARE, and of which transaction; None for another
+    statement. Both servers write the name in hexadecimal digits, whatever its session wrote. Raises
+    BadEvent for another name."""
     found = _XA_STATEMENT.match(sql)
     if found is None:
         return None
-    gtrid, bqual = (bytes.fromhex(found[each].decode()) for each in ("gtrid", "bqual"))
-    return found["verb"].decode().upper(), Xid(int(found["format"]), gtrid, bqual)
+    name = _NAME.match(sql, found.end())
+    if name is None:
+        raise BadEvent(f"the name of an XA transaction cannot be read: {sql.decode('latin-1')!r}")
+    gtrid, bqual = (bytes.fromhex(name[each].decode()) for each in ("gtrid", "bqual"))
+    return found["verb"].decode().upper(), Xid(int(name["format"]), gtrid, bqual)
 
 
 @dataclass(frozen=True, slots=True)
