@@ -63,8 +63,8 @@ def known_of(pins: Sequence[Pin], low_water: int, address: str) -> Known:
     if not before or (later and later[-1].gtids is None) or any(pin.is_needed for pin in unknown):
         raise SourceLost(
             f"{address} is another server, and which GTIDs were read of the one before is not "
-            "known: it had gtid_mode = OFF, or was read by an earlier version. Start once with "
-            f"that server (with gtid_mode = ON); if it is lost, {_ANEW}"
+            "known: it had gtid_mode = OFF. Start once with that server (with gtid_mode = ON); if "
+            f"it is lost, {_ANEW}"
         )
     return Known(start=before[-1], later=tuple(pin for pin in later if pin.gtids is not None))
 

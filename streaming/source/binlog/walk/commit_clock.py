@@ -17,6 +17,7 @@ has the same transactions at other positions (`failover/`), and the same own tim
 from __future__ import annotations
 
 import json
+import operator
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,11 +27,13 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, Ts
 from streaming.source.binlog.walk.gtid_sets import GtidSet, Trail, parse_gtids
 
 Numbers = npt.NDArray[np.int64]
 MOST_PINS: Final = 32
+_SHOWN: Final = 100  # characters of a token in an error
 
 
 class Pin(NamedTuple):
@@ -153,13 +156,21 @@ def to_token(pins: Sequence[Pin]) -> str:
 
 
 def from_token(token: str) -> tuple[Pin, ...]:
-    """Raises ValueError for another text than `to_token` makes."""
+    """Raises TidelakeError for another text than `to_token` makes."""
     known, pins = GtidSet(), list[Pin]()
-    for at, ts, above_ts, needed, made_s, told in json.loads(token or "[]"):
-        trail = None
-        if told is not None:
-            text, count, order = told
-            known = known.plus(parse_gtids(text))
-            trail = Trail(known, count, order)
-        pins.append(Pin(at, ts, above_ts, bool(needed), made_s, trail))
+    try:
+        for *numbers, told in json.loads(token or "[]"):
+            at, ts, above_ts, needed, made_s = map(operator.index, numbers)
+            trail = None
+            if told is not None:
+                text, count, order = told
+                known = known.plus(parse_gtids(text))
+                trail = Trail(known, count, order)
+            pins.append(Pin(at, ts, above_ts, bool(needed), made_s, trail))
+    except (ValueError, TypeError) as error:
+        raise TidelakeError(
+            f"the stored place in the binlog cannot be read: {token[:_SHOWN]!r}. Another version "
+            "of Tidelake has stored it: go on with that one, or copy the tables anew into another "
+            "warehouse"
+        ) from error
     return tuple(pins)

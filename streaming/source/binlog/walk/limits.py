@@ -33,7 +33,7 @@ class BinlogLimits:
 
     @classmethod
     def of(cls, part: str, recorded: RecordedWatermark | None) -> BinlogLimits:
-        """Before anything is read. Raises ValueError if the recorded token cannot be read."""
+        """Before anything is read. Raises TidelakeError if the recorded token cannot be read."""
         return cls(part=part, pins=from_token(recorded.token) if recorded else ())
 
     @property

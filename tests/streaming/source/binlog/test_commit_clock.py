@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, Ts
 from streaming.source.binlog.walk.commit_clock import (
     MOST_PINS,
@@ -128,3 +129,15 @@ def test_a_token_comes_back() -> None:
     pins = (Pin(1 << 50, NOW_MS << 18), Pin((1 << 50) + 1, NOW_MS << 18, 7, True))
     assert from_token(to_token(pins)) == pins
     assert from_token("") == ()
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        *("[[4,5,0,0,0]]", "[[4,5,0,0,0,null,1]]", "[[4,5,0,0,0,[1,2]]]", "[4]", "4", "{", '"a"'),
+        *('[[4,5,0,0,0,["a",0,0]]]', '[["4",5,0,0,0,null]]', "[[4,null,0,0,0,null]]"),
+    ],
+)
+def test_a_token_of_another_version_is_one_sentence(token: str) -> None:
+    with pytest.raises(TidelakeError, match=r"Another version of Tidelake.*another warehouse"):
+        from_token(token)

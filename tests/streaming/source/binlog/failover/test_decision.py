@@ -212,7 +212,9 @@ def test_what_is_refused_says_what_to_do() -> None:
     with pytest.raises(SourceLost, match="start it with --log-slave-updates"):
         refuse_unfit(known, replace(fit, logs_replicated=False))
     for pins in ([Pin(5, 5)], [Pin(5, 5, trail=Trail(gtids)), Pin(9, 9)]):
-        with pytest.raises(SourceLost, match=r"is not known.*Start once with that server"):
+        with pytest.raises(
+            SourceLost, match=r"is not known: it had gtid_mode = OFF\. Start once with that server"
+        ):
             known_of(pins, 7, "b:1")
 
 
