@@ -167,7 +167,7 @@ def stretches(log: Log, piece: int | None) -> Iterator[Stretch]:
     return (Stretch(data, walked) for data, walked in log.walked(piece=piece))
 
 
-@pytest.mark.parametrize("pieces", [(4, None), (None, 4), (3, 5)])
+@pytest.mark.parametrize("pieces", [(4, None), (None, None), (None, 4), (3, 5)])
 def test_a_large_one_phase_has_its_rows_however_it_is_read_again(
     monkeypatch: pytest.MonkeyPatch, pieces: tuple[int | None, int | None]
 ) -> None:
@@ -175,11 +175,12 @@ def test_a_large_one_phase_has_its_rows_however_it_is_read_again(
     log.xa(LONGEST, one_phase=True, count=9)
     monkeypatch.setattr(log_scan, "LogTail", Replayed.of(log, pieces[1]))
     monkeypatch.setattr("streaming.source.binlog.walk.prepared.MOST_BYTES", 10)
+    amid = int(BinlogPosition(1, FIRST + log.at[9]))  # where a read has ended before a restart
     xa_log = log_scan.XaLog(database())
     slices = [
         each
         for stretch in stretches(log, pieces[0])
-        for each in xa_log.committed(stretch, (), first=0, above_ts=0)
+        for each in xa_log.committed(stretch, (), first=amid, above_ts=0)
     ]
     assert sum(len(each.at) for each in slices) == 18
 
