@@ -30,6 +30,7 @@ EXPECTED = {
     "RetriesExhausted": ("CDC:ErrReachMaxTry", AGAIN),
     "SinkUriInvalid": ("CDC:ErrSinkURIInvalid", FAILED),
     "SourceLost": ("CDC:ErrGCTTLExceeded", LOST),
+    "SourceMoved": ("CDC:ErrSourceMoved", AGAIN),
     "SourceUriInvalid": ("CDC:ErrKafkaInvalidConfig", FAILED),
     "StorageRefuses": ("CDC:ErrS3StorageAPI", AGAIN),
     "TableSealed": ("CDC:ErrChangefeedUnretryable", FAILED),

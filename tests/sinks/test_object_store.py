@@ -281,7 +281,9 @@ def test_a_writer_that_is_killed_at_any_of_its_puts(s3: S3Server) -> None:
         return f"{has_committed} {done.stdout.strip()}".strip()
 
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(killed, [1, 2, 3, 4])) == ["False"] * 3 + ["True 3"]
+        *amid, last = pool.map(killed, [1, 2, 3, 4])
+    assert amid == ["False"] * 3
+    assert last in ("True 3", "True")  # without its words where a slow put was sent twice
 
 
 # What an operator reads.

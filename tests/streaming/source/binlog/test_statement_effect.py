@@ -176,7 +176,7 @@ def test_an_alter_in_two_phases_happens_at_its_commit() -> None:
         ("ALTER TABLE t DROP SYSTEM VERSIONING", "system versioning"),
         ("ALTER TABLE t CONVERT PARTITION p TO TABLE u", "another table"),
         ("ALTER TABLE t IMPORT TABLESPACE", "another table or file"),
-        ("CREATE TABLE t (id UUID PRIMARY KEY)", "column id has the type uuid"),
+        ("CREATE TABLE t (id XMLTYPE PRIMARY KEY)", "column id has the type xmltype"),
     ],
 )
 def test_what_cannot_be_followed_is_about_its_table(sql: str, why: str) -> None:
