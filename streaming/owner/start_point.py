@@ -126,7 +126,7 @@ def settled_row(
         state=state,
         target_ts=changefeed.target_ts,
         source_positions={part: positions[part] for part in shape.identities},
-        source_identities={**shape.identities, **known},
+        source_identities=dict(known or shape.identities),
         error=None,
         error_code=None,
         row_rules=row_rules(changefeed),
