@@ -9,23 +9,21 @@ their end alone. Everything else, and whatever does not turn out to be plain, is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordination.model import TSO_LOGICAL_BITS, TableName
+from coordination.model import TableName
 from streaming.protocols.canal_json.row_template import Template
 from streaming.protocols.canal_json.strict_parser import read
-from streaming.protocols.clocks import latest_ts
 from streaming.protocols.contract import Block, Messages, Wanted
 from streaming.protocols.json_text.message_heads import TEXT, Heads, by_head
 from streaming.protocols.json_text.plain_text import are_plain, some
 from streaming.protocols.json_text.quote_scanner import Indexes, Mask
 from streaming.protocols.json_text.strict_json import Malformed, parse
-from streaming.protocols.rows.blocks import Collector, key_of
+from streaming.protocols.rows.blocks import Collector, key_of, with_clocks
 
 _HEADS: Final = Heads.of(
     rf'\{{"id":0,"database":{TEXT},"table":{TEXT},'
@@ -47,12 +45,8 @@ def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator
     where an operator had the changefeed begin, which is as good a clock as the messages'."""
     if not len(messages):
         return iter(())
-    believed_ts = max(messages.latest_ts, latest_ts(start_ts >> TSO_LOGICAL_BITS))
-    messages = replace(messages, latest_ts=believed_ts)
+    messages = with_clocks(messages, start_ts)
     values = messages.values
-    if not pa.types.is_binary(values.type):
-        values = values.cast(pa.binary())
-    messages = replace(messages, values=values)
     collector = Collector(messages, wanted)
     begins = pc.fill_null(pc.starts_with(values, _START), False)
     likely = are_plain(values, begins.to_numpy(zero_copy_only=False))

@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordination.model import TSO_LOGICAL_BITS, TableName
-from streaming.protocols.clocks import latest_ts
+from coordination.model import TableName
 from streaming.protocols.contract import NO_TABLE, Block, Messages, Wanted
 from streaming.protocols.json_text.plain_text import are_plain, some
 from streaming.protocols.json_text.quote_scanner import Indexes, Mask
@@ -27,7 +26,7 @@ from streaming.protocols.open.frames import Frames, frames_of
 from streaming.protocols.open.row_keys import row_keys
 from streaming.protocols.open.row_template import Template
 from streaming.protocols.open.strict_parser import event
-from streaming.protocols.rows.blocks import Collector, Parts, key_of
+from streaming.protocols.rows.blocks import Collector, Parts, key_of, with_clocks
 from streaming.protocols.rows.parsed_message import (
     Bad,
     Ddl,
@@ -51,12 +50,7 @@ def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator
     """As `canal_json.decoder.decode`."""
     if not len(messages):
         return iter(())
-    believed_ts = max(messages.latest_ts, latest_ts(start_ts >> TSO_LOGICAL_BITS))
-    values = messages.values
-    if not pa.types.is_binary(values.type):
-        values = values.cast(pa.binary())
-    messages = replace(messages, values=values, latest_ts=believed_ts)
-    return _Chunk(messages, wanted).blocks()
+    return _Chunk(with_clocks(messages, start_ts), wanted).blocks()
 
 
 class _Chunk:

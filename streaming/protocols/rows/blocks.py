@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName
-from streaming.protocols.clocks import KEPT_MS, clock_of, shown_ts
+from streaming.protocols.clocks import KEPT_MS, clock_of, latest_ts, shown_ts
 from streaming.protocols.contract import (
     BAD_BODY,
     DDL_BODY,
@@ -45,6 +45,16 @@ from streaming.protocols.rows.row_arrays import RowArrays, row_body, rows_of
 _Event = TypeVar("_Event")
 _Shaped = tuple[Shape, RowArrays]
 _Single = tuple[int, ParsedRow]
+
+
+def with_clocks(messages: Messages, start_ts: int) -> Messages:
+    """With values as ``binary``, and ``start_ts`` as one more clock: where an operator had the
+    changefeed begin is as good as the messages'."""
+    values = messages.values
+    if not pa.types.is_binary(values.type):
+        values = values.cast(pa.binary())
+    believed_ts = max(messages.latest_ts, latest_ts(start_ts >> TSO_LOGICAL_BITS))
+    return replace(messages, values=values, latest_ts=believed_ts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
