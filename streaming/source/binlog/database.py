@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -136,7 +136,7 @@ class Database:
         """A connection to the server that is kept to. Raises pymysql's errors, and SourceMoved."""
         kept = self._kept
         found: list[tuple[BinlogSettings, Connection[Any], str]] = []
-        problem: Exception | None = None
+        problems: list[TidelakeError] = []
         for settings in (self._server, *self.others):
             try:
                 connection = connected(settings)
@@ -145,13 +145,12 @@ class Database:
             except (pymysql.err.MySQLError, OSError) as error:
                 if len(self._servers) == 1:
                     raise
-                problem = problem or refusal(error, settings)
+                problems.append(refusal(error, settings))
                 continue
             if kept is None or kept.server == found[-1][2]:
                 break
         if not found:
-            assert problem is not None
-            raise problem
+            raise of_all(problems)
         is_kept = kept is None or kept.server == found[-1][2]
         settings, chosen, server = found[-1 if is_kept else 0]
         for _, other, _ in found:
@@ -160,7 +159,7 @@ class Database:
         if not is_kept and is_strict:
             assert kept is not None
             chosen.close()
-            raise problem or moved(settings, kept.server, server)
+            raise problems[0] if problems else moved(settings, kept.server, server)
         self._server = settings
         return chosen, kept if kept and is_kept else LogIdentity(server)
 
@@ -346,6 +345,13 @@ def is_away(error: BaseException) -> bool:
     return isinstance(error, OSError) or (
         isinstance(error, pymysql.err.MySQLError) and _code(error) in _AWAY
     )
+
+
+def of_all(problems: Sequence[TidelakeError]) -> TidelakeError:
+    """What is wrong with each of several servers; it may pass where one of them is away."""
+    said = "; ".join(map(str, problems))
+    is_away = any(isinstance(each, SourceAway) for each in problems)
+    return SourceAway(said) if is_away else ConfigError(said)
 
 
 def refusal(error: BaseException, settings: BinlogSettings) -> TidelakeError:
