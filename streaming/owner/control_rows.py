@@ -39,7 +39,7 @@ from streaming.owner.progress_rows import (
     with_blocked,
     with_letters,
 )
-from streaming.source.limits import Marks
+from streaming.source.resolved.limits import Marks
 from streaming.stream.backlog import Backlog
 
 logger = logging.getLogger(__name__)

@@ -23,8 +23,8 @@ import pyarrow as pa
 from coordination.errors import SOURCE_MOVED, TidelakeError, TryAgain
 from coordination.model import Ts
 from streaming.protocols.contract import Block, Wanted
-from streaming.source.limits import Limits, Marks, Stored
 from streaming.source.positions import Positions
+from streaming.source.resolved.limits import Limits, Marks, Stored
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

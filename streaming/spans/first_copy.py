@@ -44,9 +44,9 @@ from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.progress_rows import first_progress
 from streaming.owner.start_point import first_row
 from streaming.source.binlog.source import PART, BinlogSource
-from streaming.source.binlog.walk.commit_clock import Pin, from_token, to_token, with_pins
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import SourceTable, read_tables
+from streaming.source.resolved.commit_clock import Pin, from_token, to_token, with_pins
 from streaming.spans.load_table import load_table, loading
 from streaming.spans.moments import Moment
 from streaming.spans.settled_copy import CopiedFrom, SettledCopy, chosen_by, only_one

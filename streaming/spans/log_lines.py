@@ -10,7 +10,7 @@ from typing import Final
 from coordination.model import Ts
 from streaming.apply.applier import DueTable
 from streaming.apply.carry import Carry
-from streaming.source.limits import Limits
+from streaming.source.resolved.limits import Limits
 
 logger = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from typing import Any, Final
 from conf.settings import Changefeed
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName, Ts
-from streaming.source.binlog.walk.commit_clock import Pin, from_token, to_token
 from streaming.source.dump.copy_tables import CopiedTable, copied_table
 from streaming.source.dump.manifest import described, table_from_json
+from streaming.source.resolved.commit_clock import Pin, from_token, to_token
 from streaming.spans.moments import Moment
 
 SETTLED: Final = "settled.json"

@@ -37,7 +37,6 @@ from streaming.changefeed.routes import Routes
 from streaming.source.binlog.database import Database, connected
 from streaming.source.binlog.log_scan import Scanned, scan
 from streaming.source.binlog.source import PART, BinlogSource
-from streaming.source.binlog.walk.commit_clock import Pin, pin_at
 from streaming.source.contract import SourceLost
 from streaming.source.dump.copy_tables import CopiedTable, CopyProgress, copy_tables
 from streaming.source.dump.manifest import described
@@ -45,6 +44,7 @@ from streaming.source.dump.moment import SnapshotPosition, settled_position
 from streaming.source.dump.session import Connection, Session, TableChanged
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.dump.staging import StagedTable, is_of_a_table
+from streaming.source.resolved.commit_clock import Pin, pin_at
 from streaming.spans.moments import Begins, Moment
 from streaming.spans.settled_copy import BEGINS, SETTLED, CopiedFrom, SettledCopy
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from coordination.failpoint import Failpoint, failpoint
-from streaming.source.limits import Limits
 from streaming.source.positions import Positions
+from streaming.source.resolved.limits import Limits
 from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.read import Read
 from streaming.stream.role import StreamContext, StreamRole

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from coordination.model import TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
-from streaming.source.limits import NOTHING_READ, Limits, Marks
 from streaming.source.positions import Positions
+from streaming.source.resolved.limits import NOTHING_READ, Limits, Marks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -15,8 +15,8 @@ from pyspark import SparkContext
 
 from streaming.protocols.contract import Wanted
 from streaming.source.contract import Reader, Source, SourceShape
-from streaming.source.limits import Limits, Marks, Stored
 from streaming.source.positions import Positions
+from streaming.source.resolved.limits import Limits, Marks, Stored
 from streaming.stream.idle_time import IdleTime
 from streaming.stream.read import Read, marks_of, nothing_read, reached
 from streaming.stream.role import StreamContext

@@ -15,8 +15,8 @@ from coordination.trust.watchdog import Watch
 from streaming.changefeed.routes import RoutedWanted, Routes, changefeed_routes, routed_blocks
 from streaming.protocols.contract import Block, Wanted
 from streaming.source.contract import Reader, Source
-from streaming.source.limits import Marks
 from streaming.source.positions import Positions
+from streaming.source.resolved.limits import Marks
 from streaming.spark.session import OwnSession
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read

@@ -28,7 +28,7 @@ from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.source.contract import NO_IDENTITIES, Identities, Source
-from streaming.source.limits import Marks
+from streaming.source.resolved.limits import Marks
 from streaming.source.sources import open_source
 from streaming.spark.session import compiling
 from streaming.stream.retry import PASSING, RetryBackoff

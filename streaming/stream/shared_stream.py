@@ -28,8 +28,8 @@ from streaming.source.contract import (
     SourceMoved,
     SourceShape,
 )
-from streaming.source.limits import NOTHING_READ, Limits, Marks
 from streaming.source.positions import Distance, Positions
+from streaming.source.resolved.limits import NOTHING_READ, Limits, Marks
 from streaming.source.sources import open_source
 from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.read import Read

@@ -27,8 +27,8 @@ from coordination.model import TableName
 from sinks.spark.jvm_errors import line
 from streaming.protocols.contract import Wanted, WantedTable
 from streaming.source.contract import SourceChanged, SourceShape
-from streaming.source.limits import Limits, Marks
 from streaming.source.positions import Positions
+from streaming.source.resolved.limits import Limits, Marks
 from streaming.source.sources import open_source
 from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.temporary_folder import note

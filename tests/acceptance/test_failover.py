@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.source.binlog.walk.gtid_sets import parse_gtids
+from streaming.source.resolved.gtid_sets import parse_gtids
 from tests.acceptance import bank
 from tests.acceptance.binlog_stage import BinlogStage, end_of_log
 from tests.acceptance.processes import Life, await_

@@ -15,8 +15,8 @@ import pytest
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
 from streaming.source.contract import RAW, Reader, RecordedPlace, Source, SourceLost
-from streaming.source.limits import Stored
 from streaming.source.positions import Positions
+from streaming.source.resolved.limits import Stored
 
 Logs = Mapping[str, Sequence[bytes]]  # partition's number -> its messages
 LOGS: Logs = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.source.positions import Positions
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 from streaming.stream.read import Marks
 
 if TYPE_CHECKING:

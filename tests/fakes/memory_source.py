@@ -23,9 +23,9 @@ from streaming.source.contract import (
     SourceLost,
     SourceShape,
 )
-from streaming.source.limits import Limits, Stored
 from streaming.source.positions import Positions, counted
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.limits import Limits, Stored
+from streaming.source.resolved.watermarks import Watermarks
 
 _numbers = itertools.count(1)
 

@@ -40,7 +40,7 @@ from streaming.owner.ddl_run import DdlRun
 from streaming.owner.progress_rows import ended_progress, first_progress, resumed_progress
 from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 from streaming.spans.joining_spans import wanted_of
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.schema_cache import PastSchemaCache

@@ -24,11 +24,11 @@ from streaming.source.binlog.format.events import event_at
 from streaming.source.binlog.log_tail import LogTail, Stretch
 from streaming.source.binlog.position import FIRST_OFFSET
 from streaming.source.binlog.statement_effect import ddl_of
-from streaming.source.binlog.walk.commit_clock import Pin
 from streaming.source.binlog.walk.log_walk import Walked
 from streaming.source.binlog.walk.prepared import KeptRows, Prepared, PreparedAt, XaEnd, XaRows
 from streaming.source.block_job import ReadFailed
 from streaming.source.contract import SourceLost
+from streaming.source.resolved.commit_clock import Pin
 
 STRETCH_BYTES: Final = 16 << 20
 LEAST_BYTES: Final = 1 << 20  # that are worth a connection

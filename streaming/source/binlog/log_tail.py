@@ -15,12 +15,12 @@ from streaming.source.binlog.database import ServerFacts
 from streaming.source.binlog.dump import PACKET_HEAD_BYTES, BinlogDump, TornFile
 from streaming.source.binlog.format.events import Event, Offsets, event_at
 from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition
-from streaming.source.binlog.walk.commit_clock import Pin
 from streaming.source.binlog.walk.event_places import MADE_FOR_US, seen_to
-from streaming.source.binlog.walk.gtid_sets import Trail
 from streaming.source.binlog.walk.log_walk import LogPlace, Walked, walk
 from streaming.source.binlog.walk.named_groups import GTID_HEADS
 from streaming.source.contract import SourceLost
+from streaming.source.resolved.commit_clock import Pin
+from streaming.source.resolved.gtid_sets import Trail
 
 STUCK_S: Final = 60.0  # without a step towards the log's end
 LARGE_BYTES: Final = 64 << 20  # a transaction beyond that is handed out before it ends

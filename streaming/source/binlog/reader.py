@@ -24,14 +24,14 @@ from streaming.source.binlog.log_tail import LogTail, Stretch
 from streaming.source.binlog.position import BinlogPosition
 from streaming.source.binlog.slice_task import SliceTask
 from streaming.source.binlog.statement_effect import ddl_of
-from streaming.source.binlog.walk.commit_clock import Pin, pin_at, to_token
-from streaming.source.binlog.walk.gtid_sets import Trail
 from streaming.source.binlog.walk.limits import BinlogLimits
 from streaming.source.binlog.walk.log_walk import Damaged, RefusedAt, Walked
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities
-from streaming.source.limits import Limits
 from streaming.source.positions import Positions
+from streaming.source.resolved.commit_clock import Pin, pin_at, to_token
+from streaming.source.resolved.gtid_sets import Trail
+from streaming.source.resolved.limits import Limits
 from streaming.source.task_results import ReadFailure
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from streaming.source.binlog.failover.switch import first_fit, place_of_gtids, s
 from streaming.source.binlog.kept_files import PreparedWatch, kept, refuse_a_hole
 from streaming.source.binlog.log_tail import event_bytes
 from streaming.source.binlog.position import BinlogPosition, file_number
-from streaming.source.binlog.walk.commit_clock import from_token, to_token
 from streaming.source.binlog.walk.limits import BinlogLimits
 from streaming.source.contract import (
     RAW,
@@ -36,8 +35,9 @@ from streaming.source.contract import (
     SourceMoved,
     SourceShape,
 )
-from streaming.source.limits import Limits, Marks, Stored
 from streaming.source.positions import Positions
+from streaming.source.resolved.commit_clock import from_token, to_token
+from streaming.source.resolved.limits import Limits, Marks, Stored
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -30,9 +30,9 @@ from streaming.source.kafka.message_bytes import values_at
 from streaming.source.kafka.retention import kept
 from streaming.source.kafka.strays import past_strays, tell_of_strays
 from streaming.source.kafka.topic_partition import TopicPartition
-from streaming.source.limits import Limits, Marks, Stored
 from streaming.source.positions import Positions, counted
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.limits import Limits, Marks, Stored
+from streaming.source.resolved.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -25,8 +25,8 @@ from streaming.source.kafka.offset_ranges import OffsetRange, cut, joined, pack
 from streaming.source.kafka.read_ranges import TASK_BYTES
 from streaming.source.kafka.read_task import ReadTask
 from streaming.source.kafka.topic_partition import TopicPartition
-from streaming.source.limits import Limits
 from streaming.source.positions import Positions
+from streaming.source.resolved.limits import Limits
 from streaming.source.task_results import ReadFailure
 
 FEW_MESSAGES: Final = 500  # one task reads so few as fast as several tasks would

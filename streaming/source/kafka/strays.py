@@ -14,7 +14,7 @@ import logging
 from streaming.source.contract import Source, SourceShape
 from streaming.source.kafka.topic_partition import TopicPartition
 from streaming.source.positions import Positions
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 
 logger = logging.getLogger(__name__)
 

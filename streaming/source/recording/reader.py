@@ -14,10 +14,10 @@ from coordination.errors import ConfigError
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities, SourceLost
-from streaming.source.limits import Limits
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, LinesTask
+from streaming.source.resolved.limits import Limits
 from streaming.source.task_results import ReadFailure
 from streaming.spark.spark_conf import is_within
 

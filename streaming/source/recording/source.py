@@ -29,11 +29,11 @@ from streaming.source.contract import (
     SourceLost,
     SourceShape,
 )
-from streaming.source.limits import Limits, Marks, Stored
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, NoBase64, chunks
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.limits import Limits, Marks, Stored
+from streaming.source.resolved.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -29,7 +29,7 @@ from streaming.owner.ddl.unplanned import in_pairs
 from streaming.owner.ddl_reader import DdlReader, DdlScanResult
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
 from streaming.source.positions import Positions
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read
 from tests.streaming.apply.blocks import A, Row, block_of

@@ -13,7 +13,7 @@ from coordination.scheduler.messages import stored_table_id
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.owner.control_rows import EndedSpan
 from streaming.protocols.contract import DDL_BODY, NO_TABLE, Block, Kind, ipc
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 from streaming.stream.read import Read
 from tests.streaming.apply.blocks import A
 from tests.streaming.owner.test_ddl_reader import PARTITIONS, READS, STEP, Ground, read_of, row

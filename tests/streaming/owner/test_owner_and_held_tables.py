@@ -39,7 +39,7 @@ from streaming.owner.ddl.refusal import DdlNotSupported
 from streaming.protocols.contract import DDL_BODY, Block, Kind, ipc
 from streaming.source.contract import SourceShape
 from streaming.source.positions import counted
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 from streaming.stream import role_context
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read

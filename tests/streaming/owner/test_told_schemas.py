@@ -16,7 +16,7 @@ from streaming.owner.ddl import told_schemas
 from streaming.protocols.contract import Messages, Wanted
 from streaming.protocols.simple.decoder import decode
 from streaming.source.positions import Positions
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read
 from tests.streaming.owner.test_ddl_reader import PARTITIONS, STEP, Ground

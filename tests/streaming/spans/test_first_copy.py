@@ -20,7 +20,7 @@ from coordination.model import TableName
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.awaited import awaited
 from streaming.source.binlog.position import BinlogPosition, file_number
-from streaming.source.binlog.walk.commit_clock import from_token
+from streaming.source.resolved.commit_clock import from_token
 from streaming.spans.first_copy import FirstCopy, TableProgress
 from streaming.spans.settled_copy import only_one
 from tests.acceptance.processes import await_

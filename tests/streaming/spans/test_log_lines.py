@@ -6,7 +6,7 @@ import pytest
 from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.apply.carry import Carry
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 from streaming.spans import log_lines
 from streaming.spans.log_lines import SpanLogLines
 from tests.streaming.apply.blocks import Row, block_of

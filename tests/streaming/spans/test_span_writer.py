@@ -20,7 +20,7 @@ from streaming.apply.carry import Carry
 from streaming.apply.row_block import RowBlock
 from streaming.protocols.contract import Block
 from streaming.source.positions import counted
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 from streaming.spans.assigned_spans import AssignedSpans, Assignment
 from streaming.spans.joining_spans import JoiningSpan, low_water_of, passes
 from streaming.spans.span_writer import SpanWriter, _Joined

@@ -16,7 +16,7 @@ from coordination.trust.watchdog import Watchdog
 from streaming.protocols.contract import Block, Kind, WantedTable
 from streaming.source.contract import SourceShape
 from streaming.source.positions import Positions, counted
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 from streaming.stream import idle_time, stream_run
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.reading import Place

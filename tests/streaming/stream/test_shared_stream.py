@@ -10,7 +10,7 @@ import pytest
 from coordination.errors import TryAgain
 from streaming.source.contract import SourceMoved, SourceShape
 from streaming.source.positions import counted
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 from streaming.stream import shared_stream
 from streaming.stream.shared_stream import SharedStream
 

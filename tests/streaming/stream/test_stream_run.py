@@ -14,7 +14,7 @@ from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block
 from streaming.source.contract import SourceShape
 from streaming.source.positions import counted
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 from streaming.stream import shared_stream, stream_run
 from streaming.stream.applying import Handover
 from streaming.stream.lasting_warnings import STREAM, LastingWarnings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.source.watermarks import Watermarks
+from streaming.source.resolved.watermarks import Watermarks
 
 P0, P1, P2 = (f"shop/{number}" for number in range(3))
 ALL = frozenset({P0, P1, P2})

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from streaming.source.binlog.walk.commit_clock import Pin
-from streaming.source.binlog.walk.gtid_sets import GtidSet
 from streaming.source.binlog.walk.named_groups import NamedGroups
 from streaming.source.contract import SourceAway, SourceLost
+from streaming.source.resolved.commit_clock import Pin
+from streaming.source.resolved.gtid_sets import GtidSet
 
 _ANEW: Final = "copy the tables anew into another warehouse"
 _NAMED: Final = 400  # characters of a set in a sentence

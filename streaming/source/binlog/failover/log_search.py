@@ -13,10 +13,11 @@ from streaming.source.binlog.failover.decision import (
 )
 from streaming.source.binlog.log_tail import LogTail, file_head
 from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition
-from streaming.source.binlog.walk.commit_clock import Pin
-from streaming.source.binlog.walk.gtid_sets import GtidSet, before_file, parse_gtids
+from streaming.source.binlog.walk.file_heads import before_file
 from streaming.source.binlog.walk.named_groups import NamedGroups, joined
 from streaming.source.contract import SourceLost
+from streaming.source.resolved.commit_clock import Pin
+from streaming.source.resolved.gtid_sets import GtidSet, parse_gtids
 
 _STRETCH_BYTES: Final = 16 << 20
 

@@ -21,9 +21,9 @@ from streaming.source.binlog.failover.decision import (
 )
 from streaming.source.binlog.failover.log_search import LogSearch
 from streaming.source.binlog.position import BinlogPosition, LogIdentity
-from streaming.source.binlog.walk.commit_clock import Pin, with_pins
-from streaming.source.binlog.walk.gtid_sets import parse_gtids
 from streaming.source.contract import SourceAway, SourceLost
+from streaming.source.resolved.commit_clock import Pin, with_pins
+from streaming.source.resolved.gtid_sets import parse_gtids
 
 # The server before may have begun files since the last position was stored.
 _UNSTORED_FILES: Final = 1_000

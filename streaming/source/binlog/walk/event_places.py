@@ -20,7 +20,7 @@ from streaming.source.binlog.format.events import (
 from streaming.source.binlog.format.faults import BadEvent
 from streaming.source.binlog.format.type_codes import EventType
 from streaming.source.binlog.position import BinlogPosition, file_number
-from streaming.source.binlog.walk.commit_clock import Numbers
+from streaming.source.resolved.commit_clock import Numbers
 
 _ARTIFICIAL: Final = 0x20  # flag of an event that stands in no file
 MADE_FOR_US: Final = (  # if they say no position

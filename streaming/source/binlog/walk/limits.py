@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.source.binlog.walk.commit_clock import Pin, from_token, pin_at, to_token, with_pins
-from streaming.source.limits import Marks
+from streaming.source.resolved.commit_clock import Pin, from_token, pin_at, to_token, with_pins
+from streaming.source.resolved.limits import Marks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

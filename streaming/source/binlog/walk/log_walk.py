@@ -41,16 +41,7 @@ from streaming.source.binlog.position import (
     OFFSET_BITS,
     BinlogPosition,
 )
-from streaming.source.binlog.walk.commit_clock import (
-    Numbered,
-    Numbers,
-    Pin,
-    needed_pins,
-    numbered,
-    pin_at,
-)
 from streaming.source.binlog.walk.event_places import places
-from streaming.source.binlog.walk.gtid_sets import Trail
 from streaming.source.binlog.walk.named_groups import (
     Gtid,
     NamedGroups,
@@ -60,6 +51,15 @@ from streaming.source.binlog.walk.named_groups import (
 )
 from streaming.source.binlog.walk.own_times import own_times
 from streaming.source.binlog.walk.prepared import Mask, Walking, XaEnd, XaRows, xa_of
+from streaming.source.resolved.commit_clock import (
+    Numbered,
+    Numbers,
+    Pin,
+    needed_pins,
+    numbered,
+    pin_at,
+)
+from streaming.source.resolved.gtid_sets import Trail
 
 _OF_ROWS: Final = (
     *(EventType.TABLE_MAP, EventType.TRANSACTION_PAYLOAD, EventType.PARTIAL_UPDATE_ROWS),

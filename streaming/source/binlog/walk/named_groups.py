@@ -17,8 +17,9 @@ from streaming.source.binlog.format.control.gtids import mysql_gtid
 from streaming.source.binlog.format.control.transactions import Transactions
 from streaming.source.binlog.format.events import HEADER_BYTES, Events, Offsets, event_at, words_of
 from streaming.source.binlog.format.type_codes import IS_GTID, EventType
-from streaming.source.binlog.walk.commit_clock import Numbers, Pin
-from streaming.source.binlog.walk.gtid_sets import GtidSet, Last, Trail, before_file, of_source
+from streaming.source.binlog.walk.file_heads import before_file
+from streaming.source.resolved.commit_clock import Numbers, Pin
+from streaming.source.resolved.gtid_sets import GtidSet, Last, Trail, of_source
 
 _WORD: Final = (1 << 64) - 1
 ANONYMOUS: Final = ""  # the source of a transaction without a GTID (MySQL's gtid_mode = OFF)

@@ -21,7 +21,7 @@ from streaming.source.binlog.format.events import (
     words_of,
 )
 from streaming.source.binlog.format.type_codes import GTIDS, EventType
-from streaming.source.binlog.walk.commit_clock import Numbers
+from streaming.source.resolved.commit_clock import Numbers
 
 
 def own_times(data: bytes, events: Events, count: int) -> tuple[Numbers, Offsets]:

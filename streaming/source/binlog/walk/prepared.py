@@ -33,7 +33,7 @@ from streaming.source.binlog.format.control.xa import (
 from streaming.source.binlog.format.events import Events, Offsets, event_at, joined
 from streaming.source.binlog.format.faults import BadEvent
 from streaming.source.binlog.format.type_codes import IS_GTID, EventType
-from streaming.source.binlog.walk.commit_clock import Numbers
+from streaming.source.resolved.commit_clock import Numbers
 
 MOST_BYTES: Final = 16 << 20  # of the rows that are kept, of all prepared transactions together
 Mask = npt.NDArray[np.bool_]

@@ -19,7 +19,7 @@ from streaming.protocols.contract import Block, Kind, WantedTable
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.binlog.walk.limits import BinlogLimits
 from streaming.source.contract import Identities, SourceAway
-from streaming.source.limits import Marks, Stored
+from streaming.source.resolved.limits import Marks, Stored
 from streaming.stream.read import marks_of, reached
 from tests.services.database_server import DatabaseServer
 

@@ -10,7 +10,7 @@ import pytest
 
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, Ts
-from streaming.source.binlog.walk.commit_clock import (
+from streaming.source.resolved.commit_clock import (
     MOST_PINS,
     Pin,
     from_token,

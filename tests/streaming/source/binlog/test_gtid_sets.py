@@ -13,16 +13,10 @@ import pytest
 from streaming.source.binlog.format.events import Event
 from streaming.source.binlog.format.faults import BadEvent
 from streaming.source.binlog.format.type_codes import EventType
-from streaming.source.binlog.walk.commit_clock import Pin, from_token, to_token
-from streaming.source.binlog.walk.gtid_sets import (
-    GtidSet,
-    Last,
-    Trail,
-    before_file,
-    of_source,
-    parse_gtids,
-)
+from streaming.source.binlog.walk.file_heads import before_file
 from streaming.source.binlog.walk.named_groups import GtidsBefore, NamedGroups, joined
+from streaming.source.resolved.commit_clock import Pin, from_token, to_token
+from streaming.source.resolved.gtid_sets import GtidSet, Last, Trail, of_source, parse_gtids
 
 A = "5dc71f0e-e992-11f1-a644-02fc00000001"
 B = "fe528ace-e994-11f1-be49-02fc00000001"

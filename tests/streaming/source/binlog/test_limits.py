@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.source.binlog.walk.commit_clock import Pin, to_token
 from streaming.source.binlog.walk.limits import BinlogLimits
+from streaming.source.resolved.commit_clock import Pin, to_token
 
 PART = "binlog"
 

@@ -13,9 +13,9 @@ from streaming.source.binlog import dump, log_tail
 from streaming.source.binlog.database import Database
 from streaming.source.binlog.log_tail import LogTail, event_bytes
 from streaming.source.binlog.position import BinlogPosition
-from streaming.source.binlog.walk.commit_clock import Pin
 from streaming.source.binlog.walk.log_walk import Walked
 from streaming.source.contract import SourceAway, SourceLost
+from streaming.source.resolved.commit_clock import Pin
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
 

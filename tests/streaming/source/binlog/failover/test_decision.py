@@ -20,10 +20,10 @@ from streaming.source.binlog.failover.decision import (
     refuse_otherwise,
     refuse_unfit,
 )
-from streaming.source.binlog.walk.commit_clock import Pin, numbered, with_pins
-from streaming.source.binlog.walk.gtid_sets import GtidSet, Trail, parse_gtids
 from streaming.source.binlog.walk.named_groups import NamedGroups
 from streaming.source.contract import SourceLost
+from streaming.source.resolved.commit_clock import Pin, numbered, with_pins
+from streaming.source.resolved.gtid_sets import GtidSet, Trail, parse_gtids
 
 NOW_MS = 1_700_000_000_000
 LATEST = Ts((NOW_MS + 1_000_000) << 18)

@@ -15,9 +15,9 @@ from streaming.source.binlog import log_tail, reader, source
 from streaming.source.binlog.failover.decision import Lags
 from streaming.source.binlog.log_tail import LogTail
 from streaming.source.binlog.source import PART, BinlogSource
-from streaming.source.binlog.walk.commit_clock import Pin, from_token
-from streaming.source.binlog.walk.gtid_sets import parse_gtids
 from streaming.source.contract import RecordedPlace, SourceLost, SourceMoved
+from streaming.source.resolved.commit_clock import Pin, from_token
+from streaming.source.resolved.gtid_sets import parse_gtids
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer
 from tests.services.replication import await_caught_up, executed, member, replicate

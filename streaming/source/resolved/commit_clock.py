@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, Ts
-from streaming.source.binlog.walk.gtid_sets import GtidSet, Trail, parse_gtids
+from streaming.source.resolved.gtid_sets import GtidSet, Trail, parse_gtids
 
 Numbers = npt.NDArray[np.int64]
 MOST_PINS: Final = 32

@@ -18,11 +18,6 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from streaming.source.binlog.format.byte_reader import ByteReader
-from streaming.source.binlog.format.events import Event
-from streaming.source.binlog.format.faults import BadEvent
-from streaming.source.binlog.format.type_codes import EventType
-
 Run = tuple[int, int]  # first and last number, both inclusive
 _MARIADB: Final = re.compile(r"(\d+)-(\d+)-(\d+)")
 _TAG: Final = re.compile(r"[a-z_][a-z0-9_]{0,31}")
@@ -71,7 +66,7 @@ class GtidSet:
             return self
         runs = dict(self.runs)
         for source, added in more.runs:
-            runs[source] = _joined((*runs.get(source, ()), *added))
+            runs[source] = joined_runs((*runs.get(source, ()), *added))
         last = {each.domain: each for each in (*self.last, *more.last)}
         return GtidSet(tuple(sorted(runs.items())), tuple(sorted(last.values())))
 
@@ -125,7 +120,7 @@ def parse_gtids(text: str) -> GtidSet:
     if runs and last:
         raise ValueError("some are MySQL's and some MariaDB's")
     return GtidSet(
-        tuple(sorted((source, _joined(some)) for source, some in runs.items())),
+        tuple(sorted((source, joined_runs(some)) for source, some in runs.items())),
         tuple(sorted(last.values())),
     )
 
@@ -151,7 +146,8 @@ def _parsed_runs(text: str) -> Iterator[tuple[str, list[Run]]]:
             raise ValueError(f"{part} is neither numbers nor a tag")
 
 
-def _joined(runs: Iterable[Run]) -> tuple[Run, ...]:
+def joined_runs(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """In order and apart."""
     found: list[Run] = []
     for first, last in sorted(runs):
         if found and first <= found[-1][1] + 1:
@@ -181,28 +177,3 @@ def of_source(source: str, numbers: npt.NDArray[np.int64]) -> GtidSet:
     breaks = np.flatnonzero(np.diff(found) > 1)
     first, last = found[np.append(0, breaks + 1)], found[np.append(breaks, len(found) - 1)]
     return GtidSet(((source, tuple(zip(first.tolist(), last.tolist(), strict=True))),))
-
-
-def before_file(event: Event) -> GtidSet:
-    """What a file's head says of the transactions before it. Raises BadEvent."""
-    body = ByteReader(event.body)
-    if event.kind == EventType.GTID_LIST:
-        count = body.number(4) & ((1 << 28) - 1)
-        found = [(body.number(4), body.number(4), body.number(8)) for _ in range(count)]
-        # A domain may have several, of several servers; its last one stands last.
-        last = {domain: Last(domain, server, number) for domain, server, number in found}
-        return GtidSet(last=tuple(sorted(last.values())))
-    return GtidSet(tuple(sorted(_previous(body))))
-
-
-def _previous(body: ByteReader) -> Iterator[tuple[str, tuple[Run, ...]]]:
-    head = body.number(8)
-    is_tagged = head >> 56 == 1
-    for _ in range((head >> 8) & ((1 << 48) - 1) if is_tagged else head):
-        source = str(UUID(bytes=body.take(16)))
-        if is_tagged and (size := body.number(1) >> 1):
-            source += ":" + body.text(size)
-        count = body.number(8)
-        if count * 16 > body.left:
-            raise BadEvent("a list of GTIDs is longer than its event")
-        yield source, _joined((body.number(8), body.number(8) - 1) for _ in range(count))
