@@ -32,7 +32,7 @@ from coordination.model import TableName
 from sinks.target.engine_choice import LOCAL, scheme_of
 from streaming.changefeed.preflight import is_dump, to_its_end
 from streaming.process.signals import asking, handling
-from streaming.spans.first_copy import FirstCopy, TableProgress
+from streaming.spans.copies.first_copy import FirstCopy, TableProgress
 from streaming.stream.retry import RetryBackoff
 
 logger = logging.getLogger(__name__)

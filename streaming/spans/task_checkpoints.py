@@ -27,7 +27,7 @@ from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, JobID, TaskID
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.settings_in_etcd import DELTA_URI, changefeed_settings
-from streaming.spans.settled_copy import SettledCopy
+from streaming.spans.copies.settled_copy import SettledCopy
 
 Staging = Callable[[Changefeed], Path]
 

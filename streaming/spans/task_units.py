@@ -31,7 +31,7 @@ from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import JobID, Ts
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.preflight import end_of_copy
-from streaming.spans.first_copy import FirstCopy, TableProgress
+from streaming.spans.copies.first_copy import FirstCopy, TableProgress
 from streaming.spans.task_checkpoints import Staging, TaskPlace
 
 logger = logging.getLogger(__name__)

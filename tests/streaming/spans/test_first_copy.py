@@ -21,8 +21,8 @@ from sinks.control.warehouse import ControlTables
 from streaming.changefeed.awaited import awaited
 from streaming.source.binlog.position import BinlogPosition, file_number
 from streaming.source.resolved.commit_clock import from_token
-from streaming.spans.first_copy import FirstCopy, TableProgress
-from streaming.spans.settled_copy import only_one
+from streaming.spans.copies.first_copy import FirstCopy, TableProgress
+from streaming.spans.copies.settled_copy import only_one
 from tests.acceptance.processes import await_
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows

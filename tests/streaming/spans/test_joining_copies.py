@@ -17,8 +17,8 @@ from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.warehouse import ControlTables
 from streaming.source.binlog.source import PART
-from streaming.spans import first_copy
-from streaming.spans.first_copy import FirstCopy
+from streaming.spans.copies import first_copy
+from streaming.spans.copies.first_copy import FirstCopy
 from tests.acceptance.binlog_stage import end_of_log
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
@@ -85,7 +85,7 @@ def test_where_the_changefeed_has_gone_on_meanwhile_the_copy_begins_anew(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(first_copy, "load_table", broken)
+        patch.setattr(first_copy, "load_all", broken)
         with pytest.raises(KeyboardInterrupt):
             joined(wide, tmp_path)
     mariadb.execute(f"INSERT INTO {NAME}.other VALUES (4)")

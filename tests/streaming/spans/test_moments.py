@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordination.model import Ts
-from streaming.spans.moments import Begins, Moment
+from streaming.spans.copies.moments import Begins, Moment
 
 ORDERS = {"name": ["shop", "orders"], "columns": ["id"]}
 ORDERS_ALTERED = {"name": ["shop", "orders"], "columns": ["id", "note"]}

@@ -45,8 +45,8 @@ from streaming.source.dump.session import Connection, Session, TableChanged
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.dump.staging import StagedTable, is_of_a_table
 from streaming.source.resolved.commit_clock import Pin, pin_at
-from streaming.spans.moments import Begins, Moment
-from streaming.spans.settled_copy import BEGINS, SETTLED, CopiedFrom, SettledCopy
+from streaming.spans.copies.moments import Begins, Moment
+from streaming.spans.copies.settled_copy import BEGINS, SETTLED, CopiedFrom, SettledCopy
 
 logger = logging.getLogger(__name__)
 

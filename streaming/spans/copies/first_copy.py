@@ -16,41 +16,30 @@ from __future__ import annotations
 
 import logging
 import shutil
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings
-from coordination.errors import ConfigError, Stop, TidelakeError, TryAgain
+from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
-from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.earlier_owner import ChangefeedState
 from sinks.control.warehouse import ControlTables
-from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.target.table_properties import DdlIdentity
-from streaming.apply.applier import with_null_dates
-from streaming.apply.table_task import change_rules
 from streaming.changefeed.earlier_filters import left_out, left_out_any
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.freshness import Freshness
-from streaming.changefeed.replicated_table import NO_DDL
-from streaming.changefeed.routes import Shards, changefeed_routes, shards_of
-from streaming.changefeed.schema_file import read_definitions, routed_definitions
-from streaming.changefeed.table_registry import TableRegistry
-from streaming.owner.progress_rows import first_progress
+from streaming.changefeed.routes import changefeed_routes, shards_of
 from streaming.owner.start_point import first_row
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.resolved.commit_clock import Pin, from_token, to_token, with_pins
-from streaming.spans.load_table import load_table, loading
-from streaming.spans.moments import Moment
-from streaming.spans.settled_copy import CopiedFrom, SettledCopy, chosen_by, only_one
-from streaming.spans.table_copies import Standing, TableCopies
+from streaming.spans.copies.load_all import load_all
+from streaming.spans.copies.settled_copy import SettledCopy, chosen_by, only_one
+from streaming.spans.copies.table_copies import Standing, TableCopies
 
 logger = logging.getLogger(__name__)
 
@@ -311,74 +300,14 @@ class FirstCopy:
         )
 
     def _load(self, settled: SettledCopy, row: ChangefeedRow) -> None:
-        sink = self._changefeed.sink
-        defined = routed_definitions(
-            read_definitions(settled.definitions, self._routes.filter.selects), self._routes
-        )
-        registry = TableRegistry(sink, row, self._forms, defined)
-        engine = MergeOnWriteEngine(revealed_options(sink.storage_options), keeps_up=False)
-        rows = []
-        for each in settled.tables:
-            self._loading(loading(each.copied, 0))
-        try:
-            copies = {each.name: each for each in settled.tables}
-            for target, origins in self._routes.by_target(copies).items():
-                if self._is_stopped():
-                    raise Stop("the load was asked to stop: it goes on with the next table")
-                here = [copies[each] for each in origins]
-                begin = min(each.begin for each in here)
-                self._loaded(target, here, begin, registry, engine)
-                for each in here:
-                    self._loading(loading(each.copied, each.copied.rows, is_done=True))
-                failpoint(Failpoint.AFTER_LOAD_ONE)
-                rows.append(first_progress(registry[target], row, {PART: begin.position}))
-        finally:
-            engine.close()
-        failpoint(Failpoint.BEFORE_FIRST_ROWS)
-        self._check()
-        self._tables.progress.claim(row.changefeed_id, row.term)
-        self._tables.progress.advance(rows, row.term)
-
-    def _loaded(
-        self,
-        name: TableName,
-        copies: Sequence[CopiedFrom],
-        begin: Moment,
-        registry: TableRegistry,
-        engine: MergeOnWriteEngine,
-    ) -> None:
-        """``copies``: of the tables that go into this target. It goes on at ``begin``, the earliest
-        of theirs."""
-        schema = registry.defined.schema(name)
-        assert schema is not None, f"{name} is defined"
-        no_ddl = DdlIdentity(commit_ts=NO_DDL, order=0, query="")
-        shards = Shards().joined(*(each.name for each in copies))
-        also = shards.properties if self._routes else {}
-        last_ts = max(each.begin.ts for each in copies)
-        registry.create(name, schema, no_ddl, begin.ts, shape_ts=last_ts, also=also)
-        target = registry[name].target
-        if target is None:
-            return
-        began_s = time.monotonic()
-        added = {each.name: self._routes.of(each.name).columns for each in copies}
-        loaded = load_table(
-            engine,
-            [each.copied for each in copies],
-            target,
-            begin.ts,
-            change_rules(self._changefeed),
-            added=added,
-            part=PART,
-            position=begin.position,
-            on_progress=self._loading,
+        load_all(
+            self._changefeed,
+            settled,
+            row,
+            PART,
+            progress=self._loading,
+            is_stopped=self._is_stopped,
             check=self._check,
-        )
-        found = with_null_dates(registry[name], loaded.nulled)
-        registry.put(replace(found, version=loaded.version, identity=begin.ts, engine=engine.name))
-        logger.info(
-            "loaded table=%s rows=%d version=%d took_s=%.1f",
-            *(name, sum(each.copied.rows for each in copies), loaded.version),
-            time.monotonic() - began_s,
         )
 
 

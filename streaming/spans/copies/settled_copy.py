@@ -19,7 +19,7 @@ from coordination.model import TableName, Ts
 from streaming.source.dump.copy_tables import CopiedTable, copied_table
 from streaming.source.dump.manifest import described, table_from_json
 from streaming.source.resolved.commit_clock import Pin, from_token, to_token
-from streaming.spans.moments import Moment
+from streaming.spans.copies.moments import Moment
 
 SETTLED: Final = "settled.json"
 BEGINS: Final = "begins.json"

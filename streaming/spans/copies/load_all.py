@@ -1,0 +1,135 @@
+"""The load of all tables of a settled copy: one commit each, and then their first progress rows."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from conf.settings import Changefeed
+from coordination.errors import Stop
+from coordination.failpoint import Failpoint, failpoint
+from coordination.model import TableName
+from coordination.secrets import revealed_options
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.warehouse import ControlTables
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.target.table_properties import DdlIdentity
+from streaming.apply.applier import with_null_dates
+from streaming.apply.table_task import change_rules
+from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.replicated_table import NO_DDL, ReplicatedTable
+from streaming.changefeed.routes import Shards, changefeed_routes
+from streaming.changefeed.schema_file import read_definitions, routed_definitions
+from streaming.changefeed.table_registry import TableRegistry
+from streaming.owner.progress_rows import first_progress
+from streaming.source.dump.copy_tables import CopyProgress
+from streaming.spans.copies.load_table import load_table, loading
+from streaming.spans.copies.moments import Moment
+from streaming.spans.copies.settled_copy import CopiedFrom, SettledCopy
+
+logger = logging.getLogger(__name__)
+
+_NOT_BY_A_DDL: Final = DdlIdentity(commit_ts=NO_DDL, order=0, query="")
+
+
+def load_all(
+    changefeed: Changefeed,
+    settled: SettledCopy,
+    row: ChangefeedRow,
+    part: str,
+    *,
+    progress: Callable[[CopyProgress], None],
+    is_stopped: Callable[[], bool],
+    check: Callable[[], None],
+) -> list[ReplicatedTable]:
+    """Fill the targets of the copied tables, and claim and write their progress rows in ``row``'s
+    term. What is loaded already stays. ``part``: of the source that the moments' positions are in.
+    Raises Stop, and what ``load_table`` and ``check`` raise; ``check`` comes before each commit."""
+    load = _Load(changefeed, settled, row, part, progress=progress, check=check)
+    routes, tables = load.routes, ControlTables.of(changefeed.sink)
+    rows, loaded = [], []
+    for each in settled.tables:
+        progress(loading(each.copied, 0))
+    try:
+        copies = {each.name: each for each in settled.tables}
+        for target, origins in routes.by_target(copies).items():
+            if is_stopped():
+                raise Stop("the load was asked to stop: it goes on with the next table")
+            here = [copies[each] for each in origins]
+            begin = min(each.begin for each in here)
+            load.fill(target, here, begin)
+            for each in here:
+                progress(loading(each.copied, each.copied.rows, is_done=True))
+            failpoint(Failpoint.AFTER_LOAD_ONE)
+            positions = {part: begin.position} if part in row.source_positions else {}
+            loaded.append(load.registry[target])
+            rows.append(first_progress(loaded[-1], row, positions))
+    finally:
+        load.engine.close()
+    failpoint(Failpoint.BEFORE_FIRST_ROWS)
+    check()
+    tables.progress.claim(row.changefeed_id, row.term)
+    tables.progress.advance(rows, row.term)
+    return loaded
+
+
+class _Load:
+    def __init__(
+        self,
+        changefeed: Changefeed,
+        settled: SettledCopy,
+        row: ChangefeedRow,
+        part: str,
+        *,
+        progress: Callable[[CopyProgress], None],
+        check: Callable[[], None],
+    ) -> None:
+        sink = changefeed.sink
+        self.routes = changefeed_routes(changefeed)
+        definitions = read_definitions(settled.definitions, self.routes.filter.selects)
+        forms = WriteModes(sink.tables, case_sensitive=changefeed.filter.case_sensitive)
+        defined = routed_definitions(definitions, self.routes)
+        self.registry = TableRegistry(sink, row, forms, defined)
+        self.engine = MergeOnWriteEngine(revealed_options(sink.storage_options), keeps_up=False)
+        self._rules = change_rules(changefeed)
+        self._part = part
+        self._progress = progress
+        self._check = check
+
+    def fill(self, name: TableName, copies: Sequence[CopiedFrom], begin: Moment) -> None:
+        """``copies``: of the tables that go into this target. It goes on at ``begin``, the earliest
+        of theirs."""
+        registry = self.registry
+        schema = registry.defined.schema(name)
+        assert schema is not None, f"{name} is defined"
+        shards = Shards().joined(*(each.name for each in copies))
+        also = shards.properties if self.routes else {}
+        last_ts = max(each.begin.ts for each in copies)
+        registry.create(name, schema, _NOT_BY_A_DDL, begin.ts, shape_ts=last_ts, also=also)
+        target = registry[name].target
+        if target is None:
+            return
+        began_s = time.monotonic()
+        loaded = load_table(
+            self.engine,
+            [each.copied for each in copies],
+            target,
+            begin.ts,
+            self._rules,
+            added={each.name: self.routes.of(each.name).columns for each in copies},
+            part=self._part,
+            position=begin.position,
+            on_progress=self._progress,
+            check=self._check,
+        )
+        found = with_null_dates(registry[name], loaded.nulled)
+        found = replace(found, version=loaded.version, identity=begin.ts, engine=self.engine.name)
+        registry.put(found)
+        logger.info(
+            "loaded table=%s rows=%d version=%d took_s=%.1f",
+            *(name, sum(each.copied.rows for each in copies), loaded.version),
+            time.monotonic() - began_s,
+        )
