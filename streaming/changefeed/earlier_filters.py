@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from typing import Any, cast
 
+from conf.route_rules import told_routes
 from conf.settings import Changefeed, FilterSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from streaming.changefeed.filter import TableFilter
+from streaming.changefeed.routes import Routes, routes_of
 
 RULES, CASE_SENSITIVE, UNTIL_TS, ROUTES = "rules", "case-sensitive", "until-ts", "routes"
 
@@ -36,6 +38,14 @@ def refuse_other_routes(stored: ChangefeedRow, changefeed: Changefeed) -> None:
             "tables would go on in other targets. Set them as they were, or give the new ones to a "
             "changefeed and a sink-uri of their own"
         )
+
+
+def stored_routes(row: ChangefeedRow) -> Routes | None:
+    """Those with which the changefeed has begun; None: it has none. Raises ConfigError."""
+    filters = json.loads(row.filters)
+    if not filters or ROUTES not in filters[-1]:
+        return None
+    return routes_of(told_routes(filters[-1][ROUTES]), _settings(filters[-1]))
 
 
 def filters_after(stored: ChangefeedRow, changefeed: Changefeed) -> str:

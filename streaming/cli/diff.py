@@ -126,6 +126,9 @@ def _lines(found: DiffReport) -> list[str]:
         if each.problem is not None:
             lines.append(f"{each.name}: {each.problem}")
         lines += [f"{each.name}: {sentence}" for sentence in each.columns]
+        if each.other_rows:
+            dropped = f"{each.other_rows} rows of upstream tables that were dropped"
+            lines.append(f"{each.name}: {dropped} were not compared")
         lines += [f"{each.name}: {_row(row)}" for row in each.rows]
         if (more := _more(each)) is not None:
             lines.append(f"{each.name}: {more}")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from conf.route_rules import Extract, RouteRule
 from streaming.cli.main import main
 from tests.acceptance.followed_database import CHANGEFEED, FollowedDatabase
 from tests.acceptance.processes import await_
@@ -130,3 +131,79 @@ def busy(server: DatabaseServer) -> Iterator[None]:
     finally:
         over.set()
         writer.join()
+
+
+ROUTES = (
+    RouteRule(
+        matcher=("shop_*.orders_*",),
+        target_schema="lake",
+        target_table="orders",
+        extract_table=Extract(regexp="orders_(.*)", target_column="t"),
+        extract_schema=Extract(regexp="shop_(.*)", target_column="s"),
+    ),
+    RouteRule(
+        matcher=("shop_*.users",), target_schema="lake", target_table="users", disjoint_keys=True
+    ),
+    RouteRule(matcher=("shop_1.notes",), target_schema="lake"),
+)
+SHARDS = ("shop_1.orders_1", "shop_1.orders_2", "shop_2.orders_1")
+
+
+def test_merged_tables_are_compared_with_all_of_their_upstream_tables(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows of a dropped one stay, as in DM, and are not compared."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with DatabaseServer() as server:
+        feed = FollowedDatabase(spark, server, tmp_path, routes=ROUTES)
+        shards = (*SHARDS, "shop_2.orders_9")
+        server.execute("CREATE DATABASE shop_1", "CREATE DATABASE shop_2")
+        columns = "(id INT, v VARCHAR(20), at INT, PRIMARY KEY (id, at))"
+        for shard in shards:
+            server.execute(
+                f"CREATE TABLE {shard} {columns}",
+                f"INSERT INTO {shard} SELECT seq, CONCAT('{shard}', seq), 1 FROM seq_1_to_300",
+                database="shop_1",
+            )
+        for number in (1, 2):
+            first = 1000 * number
+            server.execute(
+                f"CREATE TABLE shop_{number}.users (id INT PRIMARY KEY, n INT)",
+                f"INSERT INTO shop_{number}.users SELECT seq, 1 FROM seq_{first}_to_{first + 9}",
+                database="shop_1",
+            )
+        server.execute(
+            "CREATE TABLE shop_1.notes (id INT PRIMARY KEY, v TEXT)",
+            "INSERT INTO shop_1.notes VALUES (1, 'a')",
+            "DROP TABLE shop_2.orders_9",
+        )
+        with feed.followed() as life:
+            life.wait_until(lambda: len(feed.delta_rows("lake.orders")) == 1200)
+            life.wait_until(lambda: len(feed.delta_rows("lake.notes")) == 1)
+            code, tables = diff(feed, capsys)
+            found = {name: (each["result"], each["lake_rows"]) for name, each in tables.items()}
+            wanted = {"lake.orders": 900, "lake.users": 20, "lake.notes": 1}
+            assert found == {name: ("equal", rows) for name, rows in wanted.items()}
+            assert (code, tables["lake.orders"]["rows_of_dropped_tables"]) == (0, 300)
+            server.execute(
+                "SET SESSION sql_log_bin = 0",
+                "UPDATE shop_1.orders_2 SET v = 'unseen' WHERE id = 7",
+                "DELETE FROM shop_2.orders_1 WHERE id = 7",
+                "INSERT INTO shop_1.orders_1 VALUES (9001, 'unseen', 1)",
+                "INSERT INTO shop_1.users VALUES (2003, 2)",
+                "UPDATE shop_1.notes SET v = 'unseen'",
+            )
+            code, tables = diff(feed, capsys)
+    rows = tables["lake.orders"]["rows"]
+    assert sorted((each["kind"], *each["key"].values()) for each in rows) == [
+        ("changed", "7", "1", "2", "1"),
+        ("extra", "7", "1", "1", "2"),
+        ("missing", "9001", "1", "1", "1"),
+    ]
+    (row,) = tables["lake.users"]["rows"]
+    assert (row["kind"], row["key"]["id"]) == ("several", "2003")
+    assert [each["key"]["id"] for each in tables["lake.notes"]["rows"]] == ["1"]
+    assert (code, tables["lake.orders"]["differing"]) == (1, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,12 +19,16 @@ from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import DROPPED, ProgressRow
 from sinks.control.warehouse import ControlTables
 from sinks.types.text_arrays import CastRules
+from streaming.changefeed.earlier_filters import stored_routes
+from streaming.changefeed.routes import Shards, shards_of
 from streaming.operations.diff.database_rows import DatabaseRows
 from streaming.operations.diff.findings import DiffReport, TableFinding
-from streaming.operations.diff.lake_rows import open_newest
+from streaming.operations.diff.lake_rows import LakeVersion, open_newest
+from streaming.operations.diff.merged_rows import MergedRows, Upstream, upstream_of
 from streaming.operations.diff.passing import LowWaterPassing
 from streaming.operations.diff.patience import KeptSession
-from streaming.operations.diff.table_diff import compare_table
+from streaming.operations.diff.shape import NotComparable
+from streaming.operations.diff.table_diff import ALTERED, compare_table
 from streaming.operations.progress_report import changefeed_rows
 from streaming.source.binlog.database import connected
 from streaming.source.binlog.position import BinlogPosition, LogIdentity, file_number
@@ -136,40 +140,100 @@ def compare_tables(
     Raises ConfigError for a name that is not there, TidelakeError where a side cannot be read."""
     _refuse_tidb(session)
     row = _changefeed(sink, changefeed_id)
-    lift = LogIdentity.parse(row.source_identities.get(PART, "")).lift
-    control = ControlTables.of(sink)
-    progress = control.progress.read(row.changefeed_id)
-    wanted = _chosen(progress, names)
-    there = _source_tables(session, sorted({name.schema for name in wanted}))
-    options = revealed_options(sink.storage_options)
-    pace, rules = Pace(limits.rows_per_s), _rules(row)
-    progressed = _Progressed(told, 2 * sum(there[name].rows for name in wanted if name in there))
+    wanted = _chosen(ControlTables.of(sink).progress.read(row.changefeed_id), names)
+    tables = _Tables(sink, row, session, source, limits)
+    progressed = _Progressed(told, 2 * tables.rows_of(wanted))
+    return DiffReport(tables=tuple(tables.compare(name, progressed.more) for name in wanted))
 
-    def one(name: TableName) -> TableFinding:
-        table = there.get(name)
-        if table is None:
-            return TableFinding(name=name, problem="the database has no such table")
-        if table.refusal:
-            return TableFinding(name=name, problem=table.refusal)
 
-        def rows() -> tuple[ChangefeedRow | None, ProgressRow | None]:
-            feed = row.changefeed_id
-            return control.changefeeds.read(feed), control.progress.read(feed).get(name)
+class _Tables:
+    """The targets of a changefeed, each beside its upstream tables."""
 
-        def settled() -> Positions:
-            found = session.asked(lambda each: settled_position(each, [name]))
-            at = BinlogPosition(file_number(found.file) + lift, found.offset)
-            return dict.fromkeys(source.shape().parts, int(at))
+    def __init__(
+        self,
+        sink: DeltaSink,
+        row: ChangefeedRow,
+        session: KeptSession,
+        source: Source,
+        limits: DiffLimits,
+    ) -> None:
+        self._sink = sink
+        self._row = row
+        self._session = session
+        self._source = source
+        self._limits = limits
+        self._control = ControlTables.of(sink)
+        self._options = revealed_options(sink.storage_options)
+        self._routes = stored_routes(row)
+        self._lift = LogIdentity.parse(row.source_identities.get(PART, "")).lift
+        self._rules = _rules(row)
+        self._pace = Pace(limits.rows_per_s)
+        self._there: dict[TableName, SourceTable] = {}
 
+    def rows_of(self, names: Collection[TableName]) -> int:
+        """By the server's estimates."""
+        origins = {each for name in names for each in (self._shards(name) or (name,))}
+        found = self._source_tables(origins)
+        return sum(found[each].rows for each in origins if each in found)
+
+    def compare(self, name: TableName, told: Callable[[int], None]) -> TableFinding:
+        try:
+            shards = self._shards(name)
+            upstream = upstream_of(name, shards, self._routes)
+            database = self._database_rows(upstream, upstream.tables(name))
+        except NotComparable as why:
+            return TableFinding(name=name, problem=str(why))
+
+        def newest() -> LakeVersion:
+            found = open_newest(self._sink.warehouse, name, self._options)
+            if self._routes is not None and list(found.shards) != list(shards):
+                raise NotComparable(ALTERED)
+            return found
+
+        passing = self._passing(name, upstream.tables(name))
         return compare_table(
-            name,
-            lambda: open_newest(sink.warehouse, name, options),
-            DatabaseRows(session, table, rules, rows_per_chunk=limits.chunk_rows, pause=pace),
-            LowWaterPassing(source, rows, settled=settled, patience_s=limits.wait_s),
-            progressed.more,
+            name, newest, MergedRows(database), passing, upstream=upstream, told=told
         )
 
-    return DiffReport(tables=tuple(map(one, wanted)))
+    def _shards(self, name: TableName) -> Shards:
+        return Shards() if self._routes is None else shards_of(self._sink, name)
+
+    def _source_tables(self, names: Collection[TableName]) -> dict[TableName, SourceTable]:
+        """Those that were read before, if they have all that is asked for."""
+        if schemas := sorted({name.schema for name in names if name not in self._there}):
+            found = self._session.asked(lambda each: read_tables(each.query, schemas))
+            self._there |= {table.name: table for table in found}
+        return self._there
+
+    def _database_rows(
+        self, upstream: Upstream, origins: Sequence[TableName]
+    ) -> dict[TableName, DatabaseRows]:
+        """Raises NotComparable."""
+        found = self._source_tables(origins)
+        return {
+            each: DatabaseRows(
+                self._session,
+                _there(found, each),
+                self._rules,
+                added=upstream.added(each),
+                rows_per_chunk=self._limits.chunk_rows,
+                pause=self._pace,
+            )
+            for each in origins
+        }
+
+    def _passing(self, name: TableName, origins: Sequence[TableName]) -> LowWaterPassing:
+        def rows() -> tuple[ChangefeedRow | None, ProgressRow | None]:
+            feed = self._row.changefeed_id
+            progress = self._control.progress.read(feed).get(name)
+            return self._control.changefeeds.read(feed), progress
+
+        def settled() -> Positions:
+            found = self._session.asked(lambda each: settled_position(each, origins))
+            at = BinlogPosition(file_number(found.file) + self._lift, found.offset)
+            return dict.fromkeys(self._source.shape().parts, int(at))
+
+        return LowWaterPassing(self._source, rows, settled=settled, patience_s=self._limits.wait_s)
 
 
 def _changefeed(sink: DeltaSink, changefeed_id: str | None) -> ChangefeedRow:
@@ -189,9 +253,13 @@ def _chosen(progress: Mapping[TableName, ProgressRow], names: Sequence[str]) -> 
     return sorted(there[name] for name in (dict.fromkeys(names) if names else there))
 
 
-def _source_tables(session: KeptSession, schemas: Sequence[str]) -> dict[TableName, SourceTable]:
-    found = session.asked(lambda each: read_tables(each.query, schemas)) if schemas else []
-    return {table.name: table for table in found}
+def _there(found: Mapping[TableName, SourceTable], name: TableName) -> SourceTable:
+    table = found.get(name)
+    if table is None:
+        raise NotComparable(f"the database has no table {name}")
+    if table.refusal:
+        raise NotComparable(table.refusal)
+    return table
 
 
 def _refuse_tidb(session: KeptSession) -> None:

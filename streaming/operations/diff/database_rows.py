@@ -1,4 +1,4 @@
-"""The database's side: the rows of one table, in chunks by its key, in the types of Delta.
+"""The database's side: the rows of one upstream table, in chunks by its key, in the types of Delta.
 
 The cells come as the copy reads them (``streaming/source/dump``), and get their Delta values by the
 casts that every change goes through. So a difference that is found is one of the cells.
@@ -6,22 +6,24 @@ casts that every change goes through. So a difference that is found is one of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
-from sinks.types.casts.columns import cast_column
+from sinks.types.casts.columns import arrow_type, cast_column
 from sinks.types.delta_types import quoted
 from sinks.types.mysql_type import MySQLType
-from sinks.types.table_schema import Column
+from sinks.types.table_schema import Column, TableSchema
 from sinks.types.text_arrays import CastRules, Mask, as_mask
+from streaming.changefeed.routes import TYPE as TELLING_TYPE
 from streaming.operations.diff.fingerprints import Batch
 from streaming.operations.diff.key_lookup import KEYS_AT_A_TIME, where_keys
 from streaming.operations.diff.patience import KeptSession
-from streaming.operations.diff.shape import Shape
+from streaming.operations.diff.shape import Shape, compared
 from streaming.source.dump.cells import UnreadableCells, cells_of, selected
 from streaming.source.dump.chunks import chunk_rows
 from streaming.source.dump.key_ranges import Bound, KeyRange, bound_statement, rows_statement
@@ -38,14 +40,18 @@ class DatabaseRows:
         table: SourceTable,
         rules: CastRules,
         *,
+        added: Mapping[str, str] = MappingProxyType({}),
         rows_per_chunk: int | None = None,
         pause: Callable[[int], None] = lambda _rows: None,
     ) -> None:
-        """``rows_per_chunk``: None: some 64 MiB. ``pause`` is called after each chunk with the
-        number of its rows."""
+        """``added``: columns of the target that tell this table's rows from those of others, with
+        their values. ``rows_per_chunk``: None: some 64 MiB. ``pause`` is called after each chunk
+        with the number of its rows."""
         self._session = session
         self._table = table
+        self._added = {name.lower(): value for name, value in added.items()}
         self._types = {column.name: column.type for column in table.columns}
+        self._types |= dict.fromkeys(added, MySQLType.parse(TELLING_TYPE))
         self._at = {column.name.lower(): at for at, column in enumerate(table.columns)}
         self._rules = rules
         self._chunk_rows = rows_per_chunk or chunk_rows(table)
@@ -54,7 +60,11 @@ class DatabaseRows:
 
     @property
     def columns(self) -> Mapping[str, MySQLType]:
+        """Those that tell the table are among them."""
         return self._types
+
+    def shape(self, schema: TableSchema, lake: Collection[str]) -> Shape:
+        return compared(schema, lake, self._types)
 
     def batches(self, shape: Shape) -> Iterator[Batch]:
         self._chunks = []
@@ -82,10 +92,17 @@ class DatabaseRows:
         return tuple(map(str, found[0])) if found else None
 
     def rows(self, shape: Shape, keys: Sequence[Sequence[Any]]) -> Iterator[Batch]:
-        names = [self._table.columns[self._at[column.name.lower()]].name for column in shape.key]
-        types = [column.type for column in shape.key]
-        for at in range(0, len(keys), KEYS_AT_A_TIME):
-            some = keys[at : at + KEYS_AT_A_TIME]
+        told = {at: self._added.get(column.name.lower()) for at, column in enumerate(shape.key)}
+        own = [at for at, value in told.items() if value is None]
+        names = [self._table.columns[self._at[shape.key[at].name.lower()]].name for at in own]
+        types = [shape.key[at].type for at in own]
+        here = [
+            [key[at] for at in own]
+            for key in keys
+            if all(value in (None, key[at]) for at, value in told.items())
+        ]
+        for at in range(0, len(here), KEYS_AT_A_TIME):
+            some = here[at : at + KEYS_AT_A_TIME]
             statement = f"{all_rows(self._table)}{where_keys(names, some, types)}"
             yield from self._read(shape, statement, place=-1)
             self._pause(len(some))
@@ -105,6 +122,9 @@ class DatabaseRows:
     def _batch(self, shape: Shape, texts: list[pa.LargeBinaryArray], place: int) -> Batch:
         values, strange = [], np.zeros(len(texts[0]), np.bool_)
         for column in shape.columns:
+            if (told := self._added.get(column.name.lower())) is not None:
+                values.append(pa.repeat(pa.scalar(told, arrow_type(column.type)), len(texts[0])))
+                continue
             at = self._at[column.name.lower()]
             array, failed = self._values(column, self._table.columns[at], texts[at])
             values.append(array)

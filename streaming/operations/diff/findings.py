@@ -30,12 +30,14 @@ class TableFinding:
     """One table. ``differing`` rows are not equal for certain. ``open_rows``: they differ too, but
     may be changes on their way: the table has not passed their reading, or they change again and
     again. ``not_asked``: differing rows beyond those that are asked again. ``rows`` are the first
-    of all these. ``problem``: why the table cannot be compared; then nothing else is known."""
+    of all these. ``other_rows`` of the target are of upstream tables that it has no more: they were
+    not compared. ``problem``: why the table cannot be compared; then nothing else is known."""
 
     name: TableName
     version: int | None = None  # the table's, as it was read last
     lake_rows: int = 0
     database_rows: int = 0
+    other_rows: int = 0
     differing: int = 0
     open_rows: int = 0
     not_asked: int = 0
@@ -85,6 +87,7 @@ def _as_json(table: TableFinding) -> dict[str, Any]:
         "version": table.version,
         "lake_rows": table.lake_rows,
         "database_rows": table.database_rows,
+        "rows_of_dropped_tables": table.other_rows,
         "differing": table.differing,
         "not_settled": table.open_rows,
         "not_asked_again": table.not_asked,

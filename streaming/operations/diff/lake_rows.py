@@ -15,6 +15,7 @@ from sinks.target.target_table import TargetState, inspect, table_uri
 from sinks.target.write_mode import ROW_DELETED
 from sinks.types.casts.columns import arrow_type
 from sinks.types.table_schema import TableSchema
+from streaming.changefeed.routes import Shards
 from streaming.operations.diff.fingerprints import Batch
 from streaming.operations.diff.shape import NotComparable, Shape
 
@@ -26,6 +27,7 @@ class LakeVersion:
     table: TableVersion
     schema: TableSchema
     has_deleted_rows: bool  # marked, by soft-delete
+    shards: Shards  # its upstream tables, where routes lead to it
 
     @property
     def number(self) -> int:
@@ -62,6 +64,7 @@ def open_newest(warehouse: str, name: TableName, storage_options: Mapping[str, s
         open_version(uri, state.version, storage_options),
         _schema(state, uri),
         state.form.soft_delete,
+        Shards.of_text(state.shards),
     )
 
 

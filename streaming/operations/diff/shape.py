@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from coordination.model import TableName
 from sinks.types.delta_types import delta_type
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
+
+MOST_NAMES: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +67,29 @@ def compared(
                 f"{column.type} ({ours}) in the table"
             )
     return Shape(key=key, cells=cells, differences=tuple(differences))
+
+
+def compared_together(
+    schema: TableSchema,
+    lake: Collection[str],
+    databases: Mapping[TableName, Mapping[str, MySQLType]],
+) -> Shape:
+    """As ``compared``, of several tables that have one target: the columns that all of them have.
+    Raises NotComparable."""
+    shapes = {name: compared(schema, lake, each) for name, each in databases.items()}
+    first = next(iter(shapes.values()))
+    common = [each for each in first.cells if all(each in of.cells for of in shapes.values())]
+    told: dict[str, list[TableName]] = {}
+    for name, shape in shapes.items():
+        for sentence in shape.differences:
+            told.setdefault(sentence, []).append(name)
+    differences = tuple(
+        sentence if len(of) == len(shapes) else f"{sentence} (of {_some(of)})"
+        for sentence, of in told.items()
+    )
+    return Shape(key=first.key, cells=tuple(common), differences=differences)
+
+
+def _some(names: Sequence[TableName]) -> str:
+    more = f" and {len(names) - MOST_NAMES} others" if len(names) > MOST_NAMES else ""
+    return ", ".join(map(str, names[:MOST_NAMES])) + more

@@ -18,7 +18,7 @@ import numpy as np
 
 from coordination.model import TableName
 from coordination.trust.clock import SystemClock
-from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import TableSchema
 from streaming.operations.diff.findings import Kind, RowFinding, TableFinding
 from streaming.operations.diff.fingerprints import (
     SEVERAL,
@@ -36,9 +36,10 @@ from streaming.operations.diff.fingerprints import (
     parts_for,
 )
 from streaming.operations.diff.lake_rows import LakeVersion
+from streaming.operations.diff.merged_rows import UNROUTED, Upstream
 from streaming.operations.diff.passing import Passing
 from streaming.operations.diff.settling import Asked, judged, still
-from streaming.operations.diff.shape import NotComparable, Shape, compared
+from streaming.operations.diff.shape import NotComparable, Shape
 
 MOST_ASKED: Final = 10_000  # keys that are asked again
 MOST_CHUNKS: Final = 64  # that are read again for keys that the database alone has
@@ -47,15 +48,17 @@ FURTHER_LOOKS: Final = 8
 LOOK_AGAIN_S: Final = (0.01, 0.1)
 MOST_WATCHED: Final = 1_000  # keys at each of these looks
 MOST_SHOWN: Final = 20
+ALTERED: Final = "a DDL has changed it while it was compared: compare it again"
 Told = Callable[[int], None]  # so many more rows were read
 KeyValues = tuple[Any, ...]
 
 
 class DatabaseTable(Protocol):
-    """The database's side of one table."""
+    """The database's side of one target: a table, or several."""
 
-    @property
-    def columns(self) -> Mapping[str, MySQLType]: ...
+    def shape(self, schema: TableSchema, lake: Collection[str]) -> Shape:
+        """What is compared, by the target's schema and the columns that it has. Raises
+        NotComparable."""
 
     def batches(self, shape: Shape) -> Iterator[Batch]:
         """All rows; ``place`` of a batch names the chunk it came in."""
@@ -83,29 +86,35 @@ def compare_table(
     newest: Callable[[], LakeVersion],
     database: DatabaseTable,
     passing: Passing,
+    *,
+    upstream: Upstream = UNROUTED,
     told: Told = lambda _rows: None,
 ) -> TableFinding:
-    """Raises TidelakeError where a side cannot be read."""
+    """``upstream``: the tables whose rows ``database`` has. Raises TidelakeError where a side
+    cannot be read."""
     try:
-        return _Comparison(name, newest, database, passing, told).finding()
+        return _Comparison(name, newest, database, passing, upstream, told).finding()
     except NotComparable as why:
         return TableFinding(name=name, problem=str(why))
 
 
 class _Comparison:
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         name: TableName,
         newest: Callable[[], LakeVersion],
         database: DatabaseTable,
         passing: Passing,
+        upstream: Upstream,
         told: Told,
     ) -> None:
         self._name = name
         self._newest = newest
         self._database = database
         self._passing = passing
+        self._upstream = upstream
         self._told = told
+        self._of_others = 0
         self._clock = SystemClock()
         self._never = threading.Event()
         self._version = newest()
@@ -117,7 +126,7 @@ class _Comparison:
             self._gather(database, self._database.batches(self._shape))
             is_passed = self._passing.wait(self._passing.end())
             self._look_again()
-            self._gather(lake, self._version.batches(self._shape))
+            self._gather(lake, self._of_lake())
             found, total = differing(lake, database, MOST_ASKED)
             found = _in_few_chunks(found)
             settled, still_open, rows = self._asked_again(found, is_passed=is_passed)
@@ -126,6 +135,7 @@ class _Comparison:
                 version=self._version.number,
                 lake_rows=lake.rows,
                 database_rows=database.rows,
+                other_rows=self._of_others,
                 differing=settled,
                 open_rows=still_open,
                 not_asked=total - len(found),
@@ -140,15 +150,24 @@ class _Comparison:
             self._told(len(rows))
 
     def _compared(self) -> Shape:
-        return compared(
-            self._version.schema, frozenset(self._version.table.types), self._database.columns
-        )
+        return self._database.shape(self._version.schema, frozenset(self._version.table.types))
+
+    def _of_lake(self) -> Iterator[Batch]:
+        """The target's rows of these upstream tables."""
+        self._of_others = 0
+        for batch in self._version.batches(self._shape):
+            keep = self._upstream.is_among(self._shape, batch)
+            if keep is not None and not keep.all():
+                self._of_others += int(np.count_nonzero(~keep))
+                yield batch.filtered(keep)
+            else:
+                yield batch
 
     def _look_again(self) -> None:
         """The newest version. Raises NotComparable where a DDL has come between."""
         self._version = self._newest()
         if self._compared() != self._shape:
-            raise NotComparable("a DDL has changed it while it was compared: compare it again")
+            raise NotComparable(ALTERED)
 
     def _asked_again(
         self, found: Sequence[Differing], *, is_passed: bool
@@ -163,7 +182,7 @@ class _Comparison:
             if not asked:
                 break
             examples = _examples(asked, MOST_SHOWN - len(settled))
-            lake = _read(self._version.batches(self._shape), self._shape, asked, examples)
+            lake = _read(self._of_lake(), self._shape, asked, examples)
             keys |= lake.keys
             database = self._of_database(asked, keys, examples)
             suspects = still(asked, lake.cells, database.cells)

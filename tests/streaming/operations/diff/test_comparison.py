@@ -219,7 +219,7 @@ def test_what_cannot_be_compared_is_a_sentence(rig: Rig) -> None:
     rig.make("bare")
     rig.sql("DROP TABLE gone")
     found = {each.name.table: each.problem or "" for each in rig.diff().tables}
-    assert found["gone"] == "the database has no such table"
+    assert found["gone"] == "the database has no table diff_shop.gone"
     assert "it has the events" in found["log"]
     assert found["bare"] == "it has no key, by which rows could be told apart"
     with pytest.raises(ConfigError, match=r"has no table diff_shop\.orders, but diff_shop\.bare"):

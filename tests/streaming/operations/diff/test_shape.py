@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from coordination.model import TableName
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
-from streaming.operations.diff.shape import NotComparable, compared
+from streaming.operations.diff.shape import NotComparable, compared, compared_together
 
 
 def column(name: str, of: str, **more: object) -> Column:
@@ -57,3 +58,24 @@ def test_other_types_are_told() -> None:
 def test_what_cannot_be_compared(schema: TableSchema, there: dict[str, str], says: str) -> None:
     with pytest.raises(NotComparable, match=says):
         compared(schema, {"Id", "v"}, types(there))
+
+
+def test_of_several_tables_the_columns_that_all_have_are_compared() -> None:
+    schema = TableSchema(
+        columns=(*SCHEMA.columns, column("w", "int"), column("z", "int")), key=("Id",)
+    )
+    full = types({**THERE, "w": "int"})
+    tables = {TableName("shop", f"t{at}"): full for at in range(6)}
+    tables[TableName("shop", "t1")] = types(THERE)
+    shape = compared_together(schema, {"Id", "v", "w", "z"}, tables)
+    assert [each.name for each in shape.cells] == ["v"]
+    assert shape.differences == (
+        "column z is in the table alone",
+        "column w is in the table alone (of shop.t1)",
+    )
+    tables = {name: types({**THERE, "more": "int"}) for name in tables}
+    tables[TableName("shop", "last")] = types(THERE)
+    (more,) = compared_together(SCHEMA, {"Id", "v"}, tables).differences
+    assert (
+        more == "column more is in the database alone (of shop.t0, shop.t1, shop.t2 and 3 others)"
+    )
