@@ -13,7 +13,9 @@ from conf.sources.kafka_security import boolean
 OPTION: Final = "large-message-handle-option"
 STORAGE: Final = "claim-check-storage-uri"
 RAW: Final = "claim-check-raw-value"
-PARAMETERS: Final = (OPTION, STORAGE, RAW)
+COMPRESSION: Final = "large-message-handle-compression"
+PARAMETERS: Final = (OPTION, STORAGE, RAW, COMPRESSION)
+_COMPRESSIONS: Final = ("none", "lz4", "snappy")  # each message tells by its bytes which it has
 _CUT: Final = (
     f"{OPTION}=handle-key-only: if a row is larger than max-message-bytes, TiCDC sends its key "
     "alone, and it becomes a dead letter here. claim-check sends it whole"
@@ -43,6 +45,8 @@ def parse_large_messages(parameters: Mapping[str, str]) -> LargeMessages:
     """Raises SettingError. No message repeats the storage's URI, which may hold a secret."""
     option = parameters.get(OPTION, "").lower() or "none"
     require(option in _OPTIONS, unknown(OPTION, option, _OPTIONS))
+    compression = parameters.get(COMPRESSION, "").lower() or "none"
+    require(compression in _COMPRESSIONS, unknown(COMPRESSION, compression, _COMPRESSIONS))
     is_raw = boolean(RAW, parameters.get(RAW) or "false")
     if option == "none":
         return NOTHING_LARGE

@@ -27,7 +27,7 @@ PROTOCOLS_NOT_BUILT = (
 )  # fmt: skip
 READ = (
     "protocol", "partition-num", "enable-tidb-extension", "time-zone", "topics",
-    "max-message-bytes", "large-message-handle-compression", "encoding-format",
+    "max-message-bytes", "encoding-format",
     *LARGE_MESSAGES, *SECURITY,
 )  # fmt: skip
 PRODUCER_ONLY = (
@@ -82,11 +82,6 @@ def message_settings(parameters: Mapping[str, str], problems: Problems) -> dict[
     made = dict[str, Any]()
     with problems.noted():
         check_names(parameters)
-        compression = parameters.get("large-message-handle-compression", "").lower()
-        require(
-            compression in ("", "none"),
-            f"large-message-handle-compression={compression} is not built yet: use none",
-        )
     with problems.noted():
         made["large"] = parse_large_messages(parameters)
     with problems.noted():

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -142,9 +142,24 @@ class Messages:
     positions: pa.Int64Array
     values: pa.Array  # binary or large_binary; null: a tombstone. With its key: `with_key`
     latest_ts: int = SEALED_TS  # a watermark above it is not believed (`protocols/clocks.py`)
+    sent: pa.Array | None = None  # as they were read, where ``values`` is made from them
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    @property
+    def as_sent(self) -> pa.Array:
+        """What dead letters keep."""
+        return self.values if self.sent is None else self.sent
+
+    def part_with(self, first: int, values: Sequence[bytes | None]) -> Messages:
+        """Messages from ``first`` on with other values."""
+        return replace(
+            self,
+            positions=self.positions.slice(first, len(values)),
+            values=pa.array(values, pa.binary()),
+            sent=self.as_sent.slice(first, len(values)),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,15 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from coordination.errors import ConfigError
 from coordination.model import TableName
 from streaming.protocols.canal_json import decoder as canal_json
 from streaming.protocols.canal_json.disguise import disguise
+from streaming.protocols.compressed import Texts, begin_as_texts, in_pieces, texts_of
 from streaming.protocols.contract import Block, Messages, Wanted
 from streaming.protocols.json_text import claims as json_claims
 from streaming.protocols.json_text.claims import claims_in
 from streaming.protocols.open import claims as open_claims
 from streaming.protocols.open import decoder as open_protocol
+from streaming.protocols.open.compressed_events import are_texts, messages_of_texts
 from streaming.protocols.simple import decoder as simple
 
 
@@ -36,11 +42,14 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """``reads_keys``: see `contract.reads_keys`. ``disguise``: makes from a seed the function that
+    """``are_texts``: which messages are not compressed; ``texts``: the texts of messages.
+    ``reads_keys``: see `contract.reads_keys`. ``disguise``: makes from a seed the function that
     exchanges the letters of a message's values; None: not built."""
 
     decode: _Decode
     claims: Claims
+    are_texts: Callable[[pa.Array], npt.NDArray[np.bool_]] = begin_as_texts
+    texts: Texts = texts_of
     reads_keys: bool = False
     disguise: Callable[[int], Callable[[bytes], bytes]] | None = None
 
@@ -52,6 +61,8 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
     "open-protocol": _Known(
         open_protocol.decode,
         Claims(open_claims.MARKER, open_claims.find, open_claims.fill),
+        are_texts=are_texts,
+        texts=messages_of_texts,
         reads_keys=True,
     ),
     "simple": _Known(simple.decode, Claims(json_claims.MARKER, *claims_in(None))),
@@ -73,8 +84,17 @@ class ProtocolDecoder:
     def claims(self) -> Claims:
         return _PROTOCOLS[self.protocol].claims
 
+    def texts(self, messages: Messages) -> Iterator[Messages]:
+        """The messages without their compression, in pieces where they had one."""
+        known = _PROTOCOLS[self.protocol]
+        if known.are_texts(messages.values).all():
+            return iter((messages,))
+        return in_pieces(messages, known.texts)
+
     def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]:
-        return _PROTOCOLS[self.protocol].decode(messages, wanted, start_ts=self.start_ts)
+        decode = _PROTOCOLS[self.protocol].decode
+        for each in self.texts(messages):
+            yield from decode(each, wanted, start_ts=self.start_ts)
 
 
 def decoder_of(protocol: str, *, start_ts: int = 0) -> ProtocolDecoder:

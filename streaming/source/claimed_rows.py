@@ -13,11 +13,10 @@ import binascii
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.sources.large_messages import LargeMessages
@@ -42,7 +41,8 @@ class ClaimedRows:
         return self.decode.reads_keys
 
     def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]:
-        return self.decode(self._whole(messages, wanted), wanted)
+        for each in self.decode.texts(messages):
+            yield from self.decode(self._whole(each, wanted), wanted)
 
     def _whole(self, messages: Messages, wanted: Wanted) -> Messages:
         claims, values = self.decode.claims, messages.values
@@ -57,7 +57,7 @@ class ClaimedRows:
         if not made:
             return messages
         every = [made.get(n, each) for n, each in enumerate(values.to_pylist())]
-        return replace(messages, values=pa.array(every, values.type))
+        return messages.part_with(0, every)
 
     def _body(self, place: str) -> bytes | None:
         """The file is found by its name alone: TiCDC may know the storage by another path."""

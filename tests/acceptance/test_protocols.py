@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from conf.sources.source_parameters import PROTOCOLS
 from conf.sources.source_uri import parse_source_uri
 from tests.acceptance.one_process import Lives
 from tests.services import wire
@@ -27,6 +28,7 @@ LABELS = (
 LAST = LABELS[-1:]
 CLAIMS = "claim-check"
 CUT = "handle-key-only"
+COMPRESSIONS = ("lz4", "snappy")
 # The simple encoder of these recordings had the columns of `orders` in an order that another
 # encoder had changed: between two DDLs its rows have values under other columns' names.
 SHIFTED = ("simple-json-interleaved", "simple-json-claim-check", "simple-json-handle-key-only")
@@ -35,8 +37,10 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
 
 def lives_of(variant: str, spark: SparkSession, folder: Path) -> Lives:
     path = wire.DATA / variant / "messages.jsonl.gz"
-    protocol = "open-protocol" if variant.startswith("open") else "simple"
-    uri = f"file://{path}?protocol={protocol}&partition-num=3"
+    protocol = next(each for each in PROTOCOLS if variant.startswith(each))
+    uri = f"file://{path}?protocol={protocol}&partition-num=3&enable-tidb-extension=true"
+    if variant.endswith(COMPRESSIONS):
+        uri += f"&large-message-handle-compression={variant.rpartition('-')[2]}"
     if variant.endswith(CLAIMS):
         claims = wire.claimed(variant, folder / "claims")
         uri += f"&large-message-handle-option={CLAIMS}&claim-check-storage-uri=file://{claims}"
@@ -57,6 +61,8 @@ def lives_of(variant: str, spark: SparkSession, folder: Path) -> Lives:
         pytest.param("simple-json-interleaved", LAST, marks=pytest.mark.soak),
         pytest.param("simple-json-claim-check", LAST, marks=pytest.mark.soak),
         ("simple-json-handle-key-only", LAST),
+        ("canal-json-lz4", LABELS[:2]),
+        ("canal-json-snappy", LABELS[1:2]),
     ],
 )
 def test_recorded_bytes_lead_to_every_recorded_state(

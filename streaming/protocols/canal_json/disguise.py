@@ -14,6 +14,8 @@ import string
 from collections.abc import Callable
 from typing import Any, Final
 
+from streaming.protocols.compressed import text_of
+
 _BLOCK: Final = 256  # a letter is exchanged for one that is near it in Unicode
 # By the beginnings of their names.
 _KEPT: Final = (
@@ -38,7 +40,7 @@ def disguise(seed: int) -> Callable[[bytes], bytes]:
 
     def message(value: bytes) -> bytes:
         try:
-            found = json.loads(value)
+            found = json.loads(text_of(value))
             for side in ("data", "old"):
                 if found.get(side):
                     found[side] = [row(each, found.get("mysqlType") or {}) for each in found[side]]

@@ -41,6 +41,7 @@ from streaming.protocols.rows.parsed_message import (
     Shape,
     WatermarkEvent,
     claimed,
+    unreadable,
 )
 
 OPS: Final = {"DELETE": OP_DELETE, "INSERT": OP_INSERT, "UPDATE": OP_UPDATE}
@@ -73,7 +74,8 @@ def read(value: bytes | None) -> Event:
     try:
         fields = parse(value)
     except Malformed:
-        return Bad(_name_in_head(value), _MALFORMED, is_row=_is_row_by_head(value))
+        error = unreadable(value, _MALFORMED)
+        return Bad(_name_in_head(value), error, is_row=_is_row_by_head(value))
     try:
         return event(fields)
     except Malformed:

@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from coordination.model import TableName
+from streaming.protocols.compressed import text_of
 from streaming.protocols.contract import with_key
 from streaming.protocols.json_text.strict_json import Malformed
 from streaming.protocols.open.frames import frames_of
@@ -49,7 +50,8 @@ def fill(message: bytes, bodies: Mapping[str, bytes]) -> bytes:
         if body is not None:
             told = json.loads(key)
             del told["ccl"]
-            key, value = json.dumps(told, separators=(",", ":")).encode(), body[_LENGTH:]
+            key = json.dumps(told, separators=(",", ":")).encode()
+            value = text_of(body[_LENGTH:])
         keys.append(len(key).to_bytes(_LENGTH, "big") + key)
         values.append(len(value).to_bytes(_LENGTH, "big") + value)
     return with_key(b"".join(keys), b"".join(values)) or b""

@@ -36,6 +36,7 @@ from streaming.protocols.rows.parsed_message import (
     Shape,
     WatermarkEvent,
     claimed,
+    unreadable,
 )
 
 ROW: Final = 1
@@ -94,7 +95,7 @@ def event(key: bytes, value: bytes) -> Event:
     try:
         return _event(head, value)
     except Malformed:
-        return Bad(head.name, MALFORMED, is_row=head.kind == ROW)
+        return Bad(head.name, unreadable(value, MALFORMED), is_row=head.kind == ROW)
 
 
 def _event(head: Head, value: bytes) -> Event:

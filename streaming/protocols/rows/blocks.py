@@ -239,7 +239,7 @@ class Collector:
     def _values(self, positions: Indexes) -> pa.Array:
         """The messages of these events."""
         at = positions if self._parts is None else self._parts.message[positions]
-        return self.messages.values.take(pa.array(at)).cast(pa.large_binary())
+        return self.messages.as_sent.take(pa.array(at)).cast(pa.large_binary())
 
     def _watermark_block(self) -> Iterator[Block]:
         if self._watermarks:

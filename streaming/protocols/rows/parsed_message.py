@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordination.model import TableName
+from streaming.protocols.compressed import fault
 from streaming.protocols.contract import Cells, ToldTable
 
 Cell = str | bytes | None  # a value
@@ -34,6 +35,12 @@ def claimed(place: str) -> Error:
         f"the row is in claim-check storage, and its file was not read: {place} (it is looked for "
         "by its name where claim-check-storage-uri says)",
     )
+
+
+def unreadable(value: bytes, error: Error) -> Error:
+    """``error``, or why a value that is compressed cannot be inflated."""
+    why = fault(value)
+    return error if why is None else Error("compression", why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from streaming.protocols.rows.parsed_message import (
     Shape,
     WatermarkEvent,
     claimed,
+    unreadable,
 )
 from streaming.protocols.simple.told_schema import told_table
 
@@ -68,7 +69,7 @@ def read(value: bytes | None) -> Event:
     try:
         fields = parse(value)
     except Malformed:
-        return Bad(NO_TABLE, _MALFORMED)
+        return Bad(NO_TABLE, unreadable(value, _MALFORMED))
     try:
         return event(fields)
     except Malformed:

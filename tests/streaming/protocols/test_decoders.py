@@ -69,6 +69,9 @@ def test_the_other_name_of_open_protocol():
         assert parse_source_uri(f"{URI}{name}") == parse_source_uri(f"{URI}open-protocol")
 
 
-def test_compression_is_refused():
-    with pytest.raises(SettingError, match="large-message-handle-compression=lz4 is not built"):
-        parse_source_uri(f"{URI}open-protocol&large-message-handle-compression=lz4")
+def test_the_compression_is_one_that_ticdc_has():
+    for name in ("none", "lz4", "Snappy"):
+        uri = f"{URI}open-protocol&large-message-handle-compression={name}"
+        assert parse_source_uri(uri) == parse_source_uri(f"{URI}open-protocol")
+    with pytest.raises(SettingError, match="unknown large-message-handle-compression 'zstd'"):
+        parse_source_uri(f"{URI}open-protocol&large-message-handle-compression=zstd")
