@@ -1,7 +1,8 @@
 """``_tidelake/dead_letters``: messages that could not be decoded or applied, with their raw bytes.
 
-Rows are merged on (changefeed, part, identity, position), so a replay adds nothing. A topic that
-was made again has another identity. Letters stay until a user deletes them; upkeep only joins small
+A message with several rows has a letter for each row that cannot be applied, by its index. Rows are
+merged on (changefeed, part, identity, position, index), so a replay adds nothing. A topic that was
+made again has another identity. Letters stay until a user deletes them; upkeep only joins small
 files. ``letter_states`` has what becomes of them.
 
 Every owner claims the table, as it does ``progress``. A writer of an older term or incarnation is
@@ -32,14 +33,15 @@ from sinks.control.letter_states import (
 from sinks.control.terms import check_term, claim, incarnation_app_id, incarnation_refused
 from sinks.control.upkeep import Upkeep, join_files
 
-KEY = ("changefeed_id", "part", "identity", "position")
+KEY = ("changefeed_id", "part", "identity", "position", "index")
 SCHEMA = pa.schema(
     [
         column("changefeed_id", pa.string(), "the changefeed"),
         column("part", pa.string(), "the part of the source: a Kafka topic/partition"),
         column("identity", pa.string(), "its identity: the ID of a Kafka topic"),
         column("position", pa.int64(), "in that part: a Kafka offset"),
-        column("value", pa.binary(), "the message as it came"),
+        column("index", pa.int32(), "of the row in that message"),
+        column("value", pa.binary(), "the message as it came, or as much as tells the row"),
         column("schema_name", pa.string(), "MySQL schema, where it could be read"),
         column("table_name", pa.string(), "MySQL table, where it could be read"),
         column("commit_ts", pa.int64(), "TSO, where it could be read"),
@@ -107,9 +109,10 @@ class DeadLetters:
     def merge(self, rows: pa.Table, by: LetterWriter | None = None) -> int:
         """Add the rows that are not there yet, in one commit. Returns how many these were.
 
-        ``rows`` has the columns of ``SCHEMA`` in any order; ``created_at`` may be missing, and is
-        now. A letter that comes again after a rewind is open again, unless an operator has resolved
-        it. Raises the errors of ``by.check_all``; with None nothing is checked.
+        ``rows`` has the columns of ``SCHEMA`` in any order; ``index`` may be missing or null, and
+        is 0, and ``created_at`` may be missing, and is now. A letter that comes again after a
+        rewind is open again, unless an operator has resolved it. Raises the errors of
+        ``by.check_all``; with None nothing is checked.
         """
         incoming = _unique(_conform(rows))
         added = 0
@@ -208,7 +211,7 @@ class DeadLetters:
 PART_ROWS = 20_000  # so many letters are in memory with their bytes
 LISTED = pa.schema([field for field in SCHEMA if field.name != "value"])
 BY_PLACE: Sequence[tuple[str, str]] = [
-    (name, "ascending") for name in ("part", "position", "created_at")
+    (name, "ascending") for name in ("part", "position", "index", "created_at")
 ]
 _VALUES = pa.schema([SCHEMA.field(name) for name in (*LETTER, "value")])
 _KEY_SCHEMA = pa.schema([SCHEMA.field(name) for name in KEY])
@@ -242,6 +245,10 @@ def _conform(rows: pa.Table) -> pa.Table:
     if "created_at" not in rows.column_names:
         now = pa.array([datetime.now(UTC)] * len(rows), SCHEMA.field("created_at").type)
         rows = rows.append_column("created_at", now)
+    if "index" not in rows.column_names:
+        rows = rows.append_column("index", _all(0, rows, pa.int32()))
+    at = rows.column_names.index("index")
+    rows = rows.set_column(at, "index", pc.fill_null(rows["index"], 0))
     return rows.select(SCHEMA.names).cast(SCHEMA)
 
 

@@ -32,13 +32,14 @@ STATES: Final = (OPEN, REPLAYED, SUPERSEDED, RESOLVED)
 PASSED_NEW: Final = "new"  # of an UPDATE that changes the key: its new row was passed
 PASSED_OLD: Final = "old"
 
-LETTER: Final = ("changefeed_id", "part", "identity", "position", "created_at")
+LETTER: Final = ("changefeed_id", "part", "identity", "position", "index", "created_at")
 SCHEMA: Final = pa.schema(
     [
         column("changefeed_id", pa.string(), "the changefeed"),
         column("part", pa.string(), "the part of the source that had the letter"),
         column("identity", pa.string(), "that part's identity"),
         column("position", pa.int64(), "in that part"),
+        column("index", pa.int32(), "of the row in its message"),
         column("created_at", pa.timestamp("us", tz="UTC"), "created_at of the letter"),
         column("number", pa.int64(), "the row with a letter's greatest number counts"),
         column("state", pa.string(), "open, replayed, superseded or resolved"),

@@ -48,9 +48,10 @@ class LastChanges:
     index: npt.NDArray[np.int32]
     is_put: npt.NDArray[np.bool_]
 
-    def at(self, positions: npt.NDArray[np.int64]) -> LastChanges:
-        """The same at the positions of which theirs are the numbers."""
-        return replace(self, position=positions[self.position])
+    def at(self, positions: npt.NDArray[np.int64], indexes: npt.NDArray[np.int32]) -> LastChanges:
+        """The same at the places of which their positions are the numbers."""
+        at = self.position
+        return replace(self, position=positions[at], index=indexes[at])
 
 
 def last_changes(pieces: Sequence[tuple[Piece, Keys, RowNumbers]]) -> LastChanges:

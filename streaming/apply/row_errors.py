@@ -18,6 +18,7 @@ from sinks.types.table_schema import MOMENTS, Column
 from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import Piece, RowNumbers, pieces_to_apply
 from streaming.apply.table_task import TableTask
+from streaming.protocols.contract import LETTER_HEAD
 
 CAST: Final = "cast"  # error classes
 UNKNOWN_COLUMN: Final = "unknown-column"
@@ -48,6 +49,7 @@ ERRORS: Final = pa.schema(
         ("commit_ts", pa.int64()),
         ("error_class", pa.string()),
         ("message", pa.string()),
+        ("head", pa.dictionary(pa.int32(), pa.binary())),  # `contract.LETTER_HEAD`, or null
     ]
 )
 _NO_ERRORS: Final = ERRORS.empty_table()
@@ -153,6 +155,7 @@ def error_table(found: Sequence[tuple[Piece, RowErrors]]) -> pa.Table:
             pa.array(piece.commit_ts[at]),
             errors.error_class,
             _with_origins(piece, errors),
+            _heads(piece, errors),
         ]
         batches.append(pa.RecordBatch.from_arrays(arrays, schema=ERRORS))
     return pa.Table.from_batches(batches, ERRORS)
@@ -164,10 +167,26 @@ def _with_origins(piece: Piece, errors: RowErrors) -> pa.Array:
     origins = [str(due.block.upstream) for due in piece.batches]
     if all(due.block.upstream == due.block.name for due in piece.batches):
         return errors.message
-    ends = np.cumsum([due.count for due in piece.batches])
-    of_row = np.searchsorted(ends, errors.rows, side="right")
-    tables = pa.array(origins, pa.string()).take(pa.array(of_row))
+    tables = pa.array(origins, pa.string()).take(pa.array(_batches_of(piece, errors.rows)))
     return pc.binary_join_element_wise("table ", tables, ": ", errors.message, "")
+
+
+def _heads(piece: Piece, errors: RowErrors) -> pa.DictionaryArray:
+    """What the bytes of each row's letter begin with."""
+    batches, which = np.unique(_batches_of(piece, errors.rows), return_inverse=True)
+    schemas = (piece.batches[batch].block.plain_schema() for batch in batches.tolist())
+    told = [schema.metadata.get(LETTER_HEAD) for schema in schemas]
+    heads = [each for each in dict.fromkeys(told) if each is not None]
+    numbers = pa.array([None if each is None else heads.index(each) for each in told], pa.int32())
+    return pa.DictionaryArray.from_arrays(
+        numbers.take(pa.array(which)), pa.array(heads, pa.binary())
+    )
+
+
+def _batches_of(piece: Piece, rows: RowNumbers) -> RowNumbers:
+    """The batch of each row, by number."""
+    ends = np.cumsum([due.count for due in piece.batches])
+    return np.searchsorted(ends, rows, side="right")
 
 
 def _same(text: str, rows: RowNumbers) -> pa.Array:

@@ -219,8 +219,10 @@ class TableReplay:
         self._refused = {ids[n]: text for n, text in why.items() if text is not None}
         if not found.rows.num_rows or found.last is None:
             return None
-        positions = np.array([letter.position for letter in keys.letters], np.int64)
-        met = keys.meet(found.last.at(positions))
+        places = keys.letters
+        positions = np.array([letter.position for letter in places], np.int64)
+        indexes = np.array([letter.index for letter in places], np.int32)
+        met = keys.meet(found.last.at(positions, indexes))
         letters.note_passed(keys, met, self._operator)
         self._noted = letters, keys, met
         return found.rows

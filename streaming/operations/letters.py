@@ -139,6 +139,7 @@ def listed_row(letter: Mapping[str, Any]) -> ShownRow:
         "table": None if schema is None or table is None else str(TableName(schema, table)),
         "part": letter["part"],
         "position": letter["position"],
+        "index": letter["index"],
         "commit_ts": ts,
         "commit_time": None if ts is None else tso_time(ts),
         "state": letter["state"],

@@ -61,8 +61,9 @@ ROW_FIELDS: Final = (
 #                                  every UPDATE; what the message did not send is as in ``data``.
 #                                  A column may have another Arrow type here than in ``data``
 #   error_class, error_message: string (only if some row has an error) why a row cannot be applied
-# and ORDER, CELLS, WIRE_TYPES and KEY_NAMES in its schema's metadata, and VERSION if a message
-# elsewhere tells the columns' types and the key.
+# and ORDER, CELLS, WIRE_TYPES and KEY_NAMES in its schema's metadata, VERSION if a message
+# elsewhere tells the columns' types and the key, and LETTER_HEAD if what lies at a row's position
+# is not enough to decode it.
 DATA: Final = "data"
 OLD: Final = "old"
 
@@ -98,6 +99,7 @@ ERROR_MESSAGE: Final = "error_message"
 WIRE_TYPES: Final = b"wire_types"  # JSON: [[column, type as in the message] …], in table order
 KEY_NAMES: Final = b"key_names"  # JSON: [column …], the key as the message says it, or null
 VERSION: Final = b"version"  # the number of the table's schema: SCHEMA_BODY
+LETTER_HEAD: Final = b"letter_head"  # what a dead letter has beside its row, as the source knows it
 ORDER: Final = b"order"
 CELLS: Final = b"cells"
 
@@ -259,6 +261,7 @@ def wire_metadata(
     order: Order,
     cells: Cells,
     version: int | None = None,
+    letter_head: bytes | None = None,
 ) -> dict[bytes, bytes]:
     """The metadata of a row block's schema. ``order`` and ``cells`` are the same in all blocks of a
     source."""
@@ -270,6 +273,7 @@ def wire_metadata(
         ORDER: order.encode(),
         CELLS: cells.encode(),
         **({} if version is None else {VERSION: b"%d" % version}),
+        **({} if letter_head is None else {LETTER_HEAD: letter_head}),
     }
 
 

@@ -3,7 +3,7 @@ is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -22,6 +22,7 @@ from streaming.protocols.json_text.claims import claims_in
 from streaming.protocols.open import claims as open_claims
 from streaming.protocols.open import decoder as open_protocol
 from streaming.protocols.open.compressed_events import are_texts, messages_of_texts
+from streaming.protocols.open.frames import one_event_each
 from streaming.protocols.simple import decoder as simple
 
 
@@ -43,14 +44,16 @@ class Claims:
 @dataclass(frozen=True, slots=True)
 class _Known:
     """``are_texts``: which messages are not compressed; ``texts``: the texts of messages.
-    ``reads_keys``: see `contract.reads_keys`. ``disguise``: makes from a seed the function that
-    exchanges the letters of a message's values; None: not built."""
+    ``reads_keys``: see `contract.reads_keys`. ``one_event_each``: makes of a message one for each
+    of its events with these indexes; None: a message has one event. ``disguise``: makes from a seed
+    the function that exchanges the letters of a message's values; None: not built."""
 
     decode: _Decode
     claims: Claims
     are_texts: Callable[[pa.Array], npt.NDArray[np.bool_]] = begin_as_texts
     texts: Texts = texts_of
     reads_keys: bool = False
+    one_event_each: Callable[[bytes, Sequence[int]], list[bytes]] | None = None
     disguise: Callable[[int], Callable[[bytes], bytes]] | None = None
 
 
@@ -64,6 +67,7 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         are_texts=are_texts,
         texts=messages_of_texts,
         reads_keys=True,
+        one_event_each=one_event_each,
     ),
     "simple": _Known(simple.decode, Claims(json_claims.MARKER, *claims_in(None))),
 }
@@ -108,6 +112,12 @@ def decoder_of(protocol: str, *, start_ts: int = 0) -> ProtocolDecoder:
 def has_messages(protocol: str) -> bool:
     """Whether the source of that name has messages to decode. A binlog has none."""
     return protocol in _PROTOCOLS
+
+
+def one_message_each(protocol: str, message: bytes, indexes: Sequence[int]) -> list[bytes]:
+    """For each of these rows of a message a message with that row alone."""
+    made = _PROTOCOLS[protocol].one_event_each
+    return [message] * len(indexes) if made is None else made(message, indexes)
 
 
 def disguise_of(protocol: str, seed: int) -> Callable[[bytes], bytes]:

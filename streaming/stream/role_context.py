@@ -23,6 +23,7 @@ from streaming.apply.applier import Applier
 from streaming.apply.carry import Carry
 from streaming.apply.commit_guard import CommitGuard
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
+from streaming.apply.letters.row_bytes import rows_alone
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
@@ -128,6 +129,7 @@ class RoleContext:
             dead_letters=dead_letters,
             values=lambda places: self.source.raw(places, self.stream.identities),
             identities=lambda: self.stream.identities,
+            alone=rows_alone(self.changefeed.source.protocol),
             place=self.source.place,
             fail=self.changefeed.on_error == "fail",
             most=self.changefeed.max_dead_letters,

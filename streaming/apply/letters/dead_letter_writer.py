@@ -2,21 +2,25 @@
 
 A message that cannot be decoded comes with its bytes. For rows that fail later (by a cast, or since
 the table has no key) the messages are read again, by their positions: to keep the bytes of
-all rows for the few that fail would double the size of the carry."""
+all rows for the few that fail would double the size of the carry. Each row is a letter of its own,
+with as much of its message as tells that row (`row_bytes.py`)."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.control.dead_letters import DeadLetters, LetterWriter
 from sinks.control.letter_states import LETTER, OPEN, SUPERSEDED
+from streaming.apply.letters.row_bytes import Alone, FailedRow, whole_messages
 from streaming.protocols.contract import Block
 from streaming.source.contract import Places
 
@@ -28,15 +32,20 @@ REASONS: Final = pa.schema(
     [
         ("part", pa.string()),
         ("position", pa.int64()),
+        ("index", pa.int32()),
         ("schema_name", pa.string()),
         ("table_name", pa.string()),
         ("commit_ts", pa.int64()),
         ("error_class", pa.string()),
         ("message", pa.string()),
+        ("head", pa.int32()),  # its number among the heads of all errors; null: it has none
     ]
 )
-_PLACE: Final = ["part", "position"]
-_MESSAGES: Final = REASONS.append(pa.field("value", pa.binary()))
+_MESSAGE: Final = ["part", "position"]
+_PLACE: Final = [*_MESSAGE, "index"]
+_MESSAGES: Final = pa.schema(
+    [*(each for each in REASONS if each.name != "head"), ("value", pa.binary())]
+)
 LETTERS: Final = _MESSAGES.append(pa.field("identity", pa.string()))
 
 
@@ -51,6 +60,7 @@ class DeadLetterWriter:
         dead_letters: DeadLetters,
         values: Callable[[Places], Iterable[pa.Table]],
         identities: Callable[[], Mapping[str, str]],
+        alone: Alone = whole_messages,
         place: Callable[[str, int], str] = "{} position {}".format,
         fail: bool,
         most: int | None = None,
@@ -58,11 +68,13 @@ class DeadLetterWriter:
     ) -> None:
         """``values`` reads part, position and value of the messages at these positions, in several
         tables; messages that are gone are left out. ``identities``: of the source's parts.
-        ``place``: gives the name of a place for a sentence. ``most``: a table with more open
-        letters is stopped, and ``say`` gets that as a concern (None: it is over)."""
+        ``alone``: see `row_bytes`. ``place``: gives the name of a place for a sentence. ``most``: a
+        table with more open letters is stopped, and ``say`` gets that as a concern (None: it is
+        over)."""
         self.by = by
         self.dead_letters = dead_letters
         self._values = values
+        self._alone = alone
         self._identities = identities
         self._place = place
         self._fail = fail
@@ -133,18 +145,37 @@ class DeadLetterWriter:
         errors: Mapping[TableName, pa.Table],
         added: Callable[[pa.Table], None] | None = None,
     ) -> None:
-        """Write the messages of rows that cannot be applied. ``errors``: by table, of schema
-        ``row_errors.ERRORS``. A message that is gone is written without its bytes. ``added`` gets
-        the written letters, of schema ``LETTERS``, in parts."""
-        why = reasons(errors)
+        """Write the rows that cannot be applied. ``errors``: by table, of schema
+        ``row_errors.ERRORS``. If its message is gone, a row is written without bytes. ``added``
+        gets the written letters, of schema ``LETTERS``, in parts."""
+        heads = heads_of(errors)
+        why = reasons(errors, heads)
         for start in range(0, len(why), SLICE_ROWS):
             left = why.slice(start, SLICE_ROWS)
-            for values in self._values(_positions(left)):
-                letters = self._add(left.join(values, _PLACE, join_type="inner"))
+            for messages in self._values(_positions(left)):
+                here = left.join(messages.select(_MESSAGE), _MESSAGE, join_type="left semi")
+                letters = self._add(self._with_bytes(here, messages, heads))
                 if added is not None:
                     added(letters)
-                left = left.join(values.select(_PLACE), _PLACE, join_type="left anti")
+                left = left.join(messages.select(_MESSAGE), _MESSAGE, join_type="left anti")
             self._add(left.append_column("value", pa.nulls(len(left), pa.binary())))
+
+    def _with_bytes(self, why: pa.Table, messages: pa.Table, heads: Sequence[bytes]) -> pa.Table:
+        """``why``: of rows that are in these messages."""
+        ordered = why.sort_by([(name, "ascending") for name in _PLACE])
+        columns = (messages[name].to_pylist() for name in (*_MESSAGE, "value"))
+        by_place = {(part, at): value for part, at, value in zip(*columns, strict=True)}
+        columns = (ordered[name].to_pylist() for name in (*_PLACE, "commit_ts", "head"))
+        values: list[bytes | None] = []
+        rows = itertools.groupby(zip(*columns, strict=True), key=lambda row: row[:2])
+        for place, group in rows:
+            failed = [
+                FailedRow(index, commit_ts, None if head is None else heads[head])
+                for _, _, index, commit_ts, head in group
+            ]
+            message = by_place[place]
+            values += [None] * len(failed) if message is None else self._alone(message, failed)
+        return ordered.append_column("value", pa.array(values, pa.binary()))
 
     def _add(self, letters: pa.Table) -> pa.Table:
         letters = self._identified(letters.select(_MESSAGES.names).cast(_MESSAGES))
@@ -172,11 +203,12 @@ class DeadLetterWriter:
 
 
 def _positions(why: pa.Table) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    columns = (why[name].to_pylist() for name in ("part", "position"))
+    """Each position once, however many of its rows fail."""
+    found: dict[str, dict[int, None]] = {}
+    columns = (why[name].to_pylist() for name in _MESSAGE)
     for part, position in zip(*columns, strict=True):
-        found.setdefault(part, []).append(position)
-    return found
+        found.setdefault(part, {})[position] = None
+    return {part: [*positions] for part, positions in found.items()}
 
 
 def _letters_of(block: Block) -> pa.Table:
@@ -187,6 +219,7 @@ def _letters_of(block: Block) -> pa.Table:
         {
             "part": pa.repeat(pa.scalar(block.part), rows),
             "position": bad["position"],
+            "index": bad["index"],
             "schema_name": pa.repeat(pa.scalar(name and name.schema, pa.string()), rows),
             "table_name": pa.repeat(pa.scalar(name and name.table, pa.string()), rows),
             "commit_ts": pa.nulls(rows, pa.int64()),
@@ -198,19 +231,39 @@ def _letters_of(block: Block) -> pa.Table:
     )
 
 
-def reasons(errors: Mapping[TableName, pa.Table]) -> pa.Table:
-    """The errors as a table of schema ``REASONS`` with one row per message. If several rows of a
-    message cannot be applied, it is the first row's error."""
-    tables = [REASONS.append(pa.field("index", pa.int32())).empty_table()]
+def heads_of(errors: Mapping[TableName, pa.Table]) -> list[bytes]:
+    """The different heads of all these errors."""
+    chunks = (chunk for rows in errors.values() for chunk in rows["head"].chunks)
+    return sorted({each for chunk in chunks for each in chunk.dictionary.to_pylist()})
+
+
+def reasons(errors: Mapping[TableName, pa.Table], heads: Sequence[bytes] = ()) -> pa.Table:
+    """The errors as a table of schema ``REASONS`` with one row for each row of a message. An UPDATE
+    may have two: the first one's reason counts."""
+    tables = [REASONS.empty_table()]
     for name, rows in errors.items():
         schema, table = (
             pa.repeat(pa.scalar(each), len(rows)) for each in (name.schema, name.table)
         )
-        tables.append(rows.append_column("schema_name", schema).append_column("table_name", table))
-    ordered = pa.concat_tables([each.select(tables[0].column_names) for each in tables]).sort_by(
-        [(name, "ascending") for name in (*_PLACE, "index")]
-    )
+        named = rows.append_column("schema_name", schema).append_column("table_name", table)
+        at = named.column_names.index("head")
+        numbered = named.set_column(at, "head", _numbers(rows["head"], heads))
+        tables.append(numbered.select(REASONS.names))
+    ordered = pa.concat_tables(tables).sort_by([(name, "ascending") for name in _PLACE])
     others = [name for name in REASONS.names if name not in _PLACE]
-    first = ordered.group_by(_PLACE, use_threads=False).aggregate([(n, "first") for n in others])
+    keeping = pc.ScalarAggregateOptions(skip_nulls=False)
+    first = ordered.group_by(_PLACE, use_threads=False).aggregate(
+        [(name, "first", keeping) for name in others]
+    )
     found = first.select([*_PLACE, *(f"{name}_first" for name in others)])
     return found.rename_columns([*_PLACE, *others]).select(REASONS.names).cast(REASONS)
+
+
+def _numbers(column: pa.ChunkedArray, heads: Sequence[bytes]) -> pa.ChunkedArray:
+    """The place of each head among ``heads``."""
+    known = pa.array(heads, pa.binary())
+    chunks = [
+        pc.index_in(chunk.dictionary, value_set=known).take(chunk.indices)
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, pa.int32())

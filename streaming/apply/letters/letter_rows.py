@@ -116,6 +116,7 @@ class Places:
 
     part: Sequence[str]
     position: npt.NDArray[np.int64]
+    index: npt.NDArray[np.int32]
 
     def of(self, piece: Piece) -> Piece:
         """The same rows at the places from which their letters came."""
@@ -125,6 +126,7 @@ class Places:
             parts=tuple(parts.tolist()),
             origin=origins[piece.position].astype(np.int32),
             position=self.position[piece.position],
+            index=self.index[piece.position],
         )
 
 
@@ -188,7 +190,7 @@ def _entries(found: list[tuple[Keys, Piece, RowNumbers]], places: Places) -> Let
         order=order_of_pieces([piece for _, piece, _ in found]),
         commit_ts=joined(lambda piece: piece.commit_ts, np.int64)[one],
         position=places.position[letter[one]],
-        index=joined(lambda piece: piece.index, np.int32)[one],
+        index=places.index[letter[one]],
         is_put=joined(lambda piece: piece.op != OP_DELETE, np.bool_)[one],
         letter=letter[one],
         is_old=is_old[one],

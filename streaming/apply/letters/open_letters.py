@@ -51,6 +51,7 @@ class Letter:
     part: str
     identity: str
     position: int
+    index: int
     created_at: datetime | None
     commit_ts: int
 
@@ -238,14 +239,18 @@ class OpenLetters:
                 part=each["part"],
                 identity=each["identity"],
                 position=each["position"],
+                index=each["index"],
                 created_at=each.get("created_at"),
                 commit_ts=each["commit_ts"] or _NO_TS,
             )
             for each in letters.drop_columns(["value"]).to_pylist()
         ]
         passed = letters["passed"].to_pylist() if "passed" in names else ()
-        position = np.array([each.position for each in found], np.int64)
-        places = Places(part=[each.part for each in found], position=position)
+        places = Places(
+            part=[each.part for each in found],
+            position=np.array([each.position for each in found], np.int64),
+            index=np.array([each.index for each in found], np.int32),
+        )
         entries = letter_entries(known.task, rows.blocks, self._rules, places)
         known.keys.add(found, entries, passed)
 
@@ -275,6 +280,7 @@ class OpenLetters:
                 "part": letter.part,
                 "identity": letter.identity,
                 "position": letter.position,
+                "index": letter.index,
                 "created_at": at,
                 "state": state,
                 "passed": half,
@@ -297,6 +303,7 @@ class OpenLetters:
                     part=each["part"],
                     identity=each["identity"],
                     position=each["position"],
+                    index=each["index"],
                     created_at=None,
                     commit_ts=each["commit_ts"] or _NO_TS,
                 )

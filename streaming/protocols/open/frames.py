@@ -10,6 +10,7 @@ Numbers of 8 bytes are big-endian. The value of a resolved event has no JSON: it
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streaming.protocols.contract import KEY_LENGTH, NO_KEY
+from streaming.protocols.contract import KEY_LENGTH, NO_KEY, with_key
 from streaming.protocols.json_text.quote_scanner import Indexes, Mask
 
 _VERSION: Final = 1
@@ -170,3 +171,28 @@ def _pieces(buffer: pa.Buffer, bounds: Indexes) -> pa.BinaryArray:
     offsets = pa.py_buffer(flat.astype(np.int32))
     every = pa.Array.from_buffers(pa.binary(), len(flat) - 1, [None, offsets, buffer])
     return every.take(pa.array(np.arange(0, len(flat), 2)))
+
+
+def events_in(message: bytes) -> list[tuple[bytes, bytes]]:
+    """Key and value of each event of a message; none if it is not framed right."""
+    frames = frames_of(pa.array([message], pa.binary()))
+    if not frames.is_whole.all():
+        return []
+    return list(zip(frames.keys.to_pylist(), frames.values.to_pylist(), strict=True))
+
+
+def framed(events: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The message with these events."""
+    keys, values = [_LENGTH.pack(_VERSION)], []
+    for key, value in events:
+        keys.append(_LENGTH.pack(len(key)) + key)
+        values.append(_LENGTH.pack(len(value)) + value)
+    return with_key(b"".join(keys), b"".join(values)) or b""
+
+
+def one_event_each(message: bytes, indexes: Sequence[int]) -> list[bytes]:
+    """For each of these events of a message the message that has it alone."""
+    events = events_in(message)
+    if len(events) < 2:
+        return [message] * len(indexes)
+    return [framed([events[index]]) for index in indexes]

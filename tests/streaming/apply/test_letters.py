@@ -43,7 +43,7 @@ def test_every_due_row_of_a_table_without_a_target_is_one(is_keyless: bool) -> N
     assert (messages[1] == NO_KEY_MESSAGE) == is_keyless
 
 
-def test_a_letter_per_message_in_the_order_of_the_topics() -> None:
+def test_a_letter_per_row_in_the_order_of_the_topics() -> None:
     bad = [
         row("INSERT", 10, {"id": "x"}, part="shop/1", position=9, index=1),
         row("INSERT", 10, {"id": "y"}, part="shop/1", position=9, index=0),
@@ -54,13 +54,14 @@ def test_a_letter_per_message_in_the_order_of_the_topics() -> None:
     errors = {B: keyless([]), A: resolved(bad).errors}
     found = reasons(errors)
     assert found.schema == REASONS
-    assert [(each["part"], each["position"]) for each in found.to_pylist()] == [
-        ("more/1", 9),
-        ("shop/0", 9),
-        ("shop/1", 3),
-        ("shop/1", 9),
+    assert [(each["part"], each["position"], each["index"]) for each in found.to_pylist()] == [
+        ("more/1", 9, 0),
+        ("shop/0", 9, 0),
+        ("shop/1", 3, 0),
+        ("shop/1", 9, 0),
+        ("shop/1", 9, 1),
     ]
-    last = found.to_pylist()[-1]
+    last = found.to_pylist()[-2]
     assert (last["schema_name"], last["table_name"], last["commit_ts"]) == ("shop", "a", 10)
     assert last["message"] == "column id: cannot read 'y' as bigint"
 

@@ -1,18 +1,26 @@
-"""Rows that cannot be applied get their messages back, a part of them at a time."""
+"""Rows that cannot be applied get their messages back, a part of them at a time; each row is a
+letter of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from conf.settings import FilterSettings
+from coordination.model import TableName
 from sinks.control.dead_letters import DeadLetters, LetterWriter
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
+from streaming.apply.letters.letter_rows import letter_rows
+from streaming.apply.letters.row_bytes import rows_alone
 from streaming.apply.row_errors import ERRORS
+from streaming.changefeed.routes import routes_of
 from streaming.source.contract import RAW
 from tests.services.delta_rows import read_rows
 from tests.streaming.apply.blocks import A
+from tests.streaming.protocols.open import reading as open_protocol
 
 
 def test_messages_come_in_parts_and_one_that_is_gone_is_a_letter_too(tmp_path: Path) -> None:
@@ -56,3 +64,43 @@ def test_messages_come_in_parts_and_one_that_is_gone_is_a_letter_too(tmp_path: P
     ]
     assert {each["identity"] for each in found} == {"a topic's ID"}
     assert writer.counts == {A: 6}
+
+
+def test_rows_of_several_tables_in_one_message_are_letters_of_their_tables(tmp_path: Path) -> None:
+    """Each has the bytes of one row: its letter is replayed, and the others are not touched."""
+    tables = ("a", "b", "a", "b")
+    message = open_protocol.message(
+        *(
+            (open_protocol.key(table=name), {"u": open_protocol.side({"id": n})})
+            for n, name in enumerate(tables)
+        )
+    )
+    writer = DeadLetterWriter(
+        by=LetterWriter(changefeed_id="c", incarnation=1, term=None, check=lambda: None),
+        dead_letters=DeadLetters(str(tmp_path)),
+        values=lambda places: iter([pa.table([["p"], [7], [message]], schema=RAW)][: len(places)]),
+        identities=lambda: {"p": "id"},
+        alone=rows_alone("open-protocol"),
+        fail=False,
+    )
+    by_table = {A: [0, 2], TableName("shop", "b"): [3]}
+    for _ in range(2):  # they come again
+        writer.add_rows({name: errors_at("p", 7, bad) for name, bad in by_table.items()})
+
+    letters = read_rows(tmp_path / "_tidelake" / "dead_letters")
+    found = sorted((each["table_name"], each["index"]) for each in letters)
+    assert found == [("a", 0), ("a", 2), ("b", 3)]
+    assert writer.counts == {A: 2, TableName("shop", "b"): 1}
+    for each in letters:
+        values = pa.chunked_array([pa.array([each["value"]], pa.binary())])
+        name = TableName("shop", each["table_name"])
+        rows = letter_rows(values, name, "open-protocol", routes_of((), FilterSettings()))
+        (block,) = rows.blocks
+        (batch,) = block.batches()
+        assert batch.column("data").to_pylist() == [{"id": str(each["index"])}]
+
+
+def errors_at(part: str, position: int, indexes: Sequence[int]) -> pa.Table:
+    of: dict[str, Any] = {"part": part, "position": position, "commit_ts": 10}
+    rows = [{**of, "index": n, "error_class": "cast", "message": "why"} for n in indexes]
+    return pa.Table.from_pylist(rows, ERRORS)

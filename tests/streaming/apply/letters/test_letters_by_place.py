@@ -30,13 +30,22 @@ def at(position: int, each: Row, index: int = 0) -> Row:
 def keys_of(letters: Sequence[Row], form: WriteMode) -> LetterKeys:
     """Letters are rows whose positions are their numbers, as `letter_rows` makes them."""
     task = TableTask(name=A, schema=PLAIN, checkpoint=Ts(0), form=form)
-    blocks = blocks_of(replace(each, position=n, part="") for n, each in enumerate(letters))
+    numbered = [replace(each, position=n, index=0, part="") for n, each in enumerate(letters)]
+    blocks = blocks_of(numbered)
     position = np.array([each.position for each in letters], np.int64)
-    places = Places(part=[PART] * len(letters), position=position)
+    index = np.array([each.index for each in letters], np.int32)
+    places = Places(part=[PART] * len(letters), position=position, index=index)
     keys = LetterKeys(is_log=form.is_log)
     keys.add(
         [
-            Letter(part=PART, identity="i", position=e.position, created_at=None, commit_ts=e.ts)
+            Letter(
+                part=PART,
+                identity="i",
+                position=e.position,
+                index=e.index,
+                created_at=None,
+                commit_ts=e.ts,
+            )
             for e in letters
         ],
         letter_entries(task, blocks, RULES, places),
@@ -102,5 +111,5 @@ def test_changes_of_letters_are_at_the_places_of_their_letters() -> None:
     blocks = blocks_of(replace(each, position=n, part="") for n, each in enumerate(letters))
     last = changes(task, blocks, Ts(99), RULES).last
     assert last is not None
-    found = keys_of(letters, UPSERT).meet(last.at(np.array([7, 20])))
+    found = keys_of(letters, UPSERT).meet(last.at(np.array([7, 20]), np.array([0, 0], np.int32)))
     assert (found.brought, found.passed) == ({1}, {0: 5})

@@ -1,0 +1,107 @@
+"""Dead letters of open-protocol, whose messages mix tables: each row has its own."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.sources.source_uri import parse_source_uri
+from streaming.cli.main import main
+from streaming.protocols.contract import KEY_LENGTH
+from tests.acceptance.one_process import Lives
+from tests.streaming.protocols.open import reading as open_protocol
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+
+BIG = 77_777_777_777  # a number that only the wider column holds
+Command = Callable[..., tuple[int, list[dict[str, Any]]]]
+
+
+@pytest.fixture
+def letters(capfd: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command about dead letters; its exit code and its rows."""
+
+    def run(lives: Lives, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
+        capfd.readouterr()
+        code = 0
+        try:
+            main(
+                [
+                    *("dead-letters", *arguments, "--format", "json"),
+                    *("--sink-uri", f"delta://{lives.warehouse}"),
+                ]
+            )
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, json.loads(capfd.readouterr().out or "{}")["rows"]
+
+    return run
+
+
+def put(ts: int, table: str, id: int, n: int) -> tuple[Any, Any]:
+    return open_protocol.key(ts, table), {"u": open_protocol.side({"id": id, "n": n})}
+
+
+def ddl(ts: int, table: str, query: str) -> tuple[Any, Any]:
+    return {"ts": ts, "scm": "shop", "tbl": table, "t": 2}, {"q": query, "t": 3}
+
+
+def recording(path: Path, messages: Sequence[bytes]) -> str:
+    lines = []
+    for offset, message in enumerate(messages):
+        (size,) = KEY_LENGTH.unpack_from(message)
+        key, value = message[KEY_LENGTH.size :][:size], message[KEY_LENGTH.size + size :]
+        told = {"key_b64": base64.b64encode(key), "value_b64": base64.b64encode(value)}
+        line = {"topic": "shop", "partition": 0, "offset": offset, "headers": []}
+        lines.append(json.dumps(line | {name: text.decode() for name, text in told.items()}))
+    path.write_text("\n".join(lines) + "\n")
+    return f"file://{path}?protocol=open-protocol&partition-num=1"
+
+
+def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, letters: Command
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = "CREATE TABLE `{0}` (`id` BIGINT NOT NULL PRIMARY KEY, `n` INT)"
+    wider = "ALTER TABLE `{0}` MODIFY COLUMN `n` BIGINT"
+    mixed = [
+        *(put(20, "a", 1, 1), put(20, "b", 1, BIG), put(20, "a", 2, BIG)),
+        *(put(20, "b", 2, 2), put(20, "b", 3, BIG), put(20, "a", 3, BIG)),
+    ]
+    messages = [
+        *([ddl(10, "a", made.format("a"))], [ddl(11, "b", made.format("b"))], mixed),
+        *([open_protocol.resolved(30)], [ddl(40, "a", wider.format("a"))]),
+        *([put(41, "a", 3, 7)], [open_protocol.resolved(50)]),
+        *([ddl(60, "b", wider.format("b"))], [open_protocol.resolved(70)]),
+    ]
+    uri = recording(tmp_path / "r.jsonl", [open_protocol.message(*each) for each in messages])
+    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+    lives.finish(target_ts=29)
+    _, listed = letters(lives, "list")
+    found = {(each["table"], each["position"], each["index"]) for each in listed}
+    assert found == {("shop.a", 2, 2), ("shop.a", 2, 5), ("shop.b", 2, 1), ("shop.b", 2, 4)}
+    assert {each["reason"] for each in listed} == {"cast"}
+
+    lives.finish(target_ts=49)  # the mend of one table, and a newer change of one row
+    version = lives.versions()["b"]
+    code, done = letters(lives, "replay", "--table", "shop.a")
+    assert (code, {each["index"]: each["state"] for each in done}) == (0, {2: "replayed"})
+    assert lives.rows("a") == [{"id": 1, "n": 1}, {"id": 2, "n": BIG}, {"id": 3, "n": 7}]
+    assert lives.versions()["b"] == version
+    code, _ = letters(lives, "replay", "--all")  # nothing has mended the other
+    assert (code, lives.rows("b")) == (1, [{"id": 2, "n": 2}])
+
+    lives.finish(target_ts=69)
+    code, _ = letters(lives, "replay", "--all")
+    assert code == 0
+    assert lives.rows("b") == [{"id": 1, "n": BIG}, {"id": 2, "n": 2}, {"id": 3, "n": BIG}]
+    _, listed = letters(lives, "list")
+    states = {(each["table"], each["index"]): each["state"] for each in listed}
+    assert states[("shop.a", 5)] == "superseded"
+    assert {*states.values()} == {"replayed", "superseded"}
