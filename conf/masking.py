@@ -34,6 +34,10 @@ _KEYED = re.compile(
 _USER_INFO = re.compile(rf"(://[^/\s:@\"']*):{_NO_REFERENCE}[^/\s?#\"']+@")
 _USER_INFO_OF_URI = re.compile(rf"(://[^/:@]*):{_NO_REFERENCE}[^?#]+@")
 _PARAMETER = re.compile(rf"([?&]{_SECRET}=){_NO_REFERENCE}[^&#]+", re.IGNORECASE)
+# In a URI that is the value of a parameter of another.
+_NESTED = re.compile(
+    rf"((?:%3F|%26){_SECRET}%3D){_NO_REFERENCE}(?:(?!%26)[^&#\s\"'])+", re.IGNORECASE
+)
 
 _hidden: set[str] = set()  # global, so that code that logs need not know where secrets are
 
@@ -55,7 +59,8 @@ def hide(secret: str) -> None:
 def masked_uri(uri: str) -> str:
     """The URI without the values of its secret parameters, and without a password in front of its
     host."""
-    return _USER_INFO_OF_URI.sub(rf"\1:{MASK}@", _PARAMETER.sub(rf"\1{MASK}", uri))
+    without = _NESTED.sub(rf"\1{MASK}", _PARAMETER.sub(rf"\1{MASK}", uri))
+    return _USER_INFO_OF_URI.sub(rf"\1:{MASK}@", without)
 
 
 def masked(text: str) -> str:
@@ -63,7 +68,7 @@ def masked(text: str) -> str:
     for secret in sorted(_hidden, key=len, reverse=True):  # a secret may be part of a longer one
         text = text.replace(secret, MASK)
     text = _USER_INFO.sub(rf"\1:{MASK}@", text)
-    text = _ASSIGNED.sub(rf"\1{MASK}", text)
+    text = _NESTED.sub(rf"\1{MASK}", _ASSIGNED.sub(rf"\1{MASK}", text))
     return _KEYED.sub(rf'\1"{MASK}"', text)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from conf.problems import require, unknown
+from conf.problems import SettingError, require, unknown
 from conf.sources.kafka_security import boolean
 
 OPTION: Final = "large-message-handle-option"
@@ -21,19 +21,42 @@ _CUT: Final = (
     "alone, and it becomes a dead letter here. claim-check sends it whole"
 )
 _ELSEWHERE: Final = (
-    f"{OPTION}=claim-check: rows in storage are read from {STORAGE}=file:///path alone (a folder "
-    "that all executors have). Elsewhere, such a row becomes a dead letter"
+    f"{OPTION}=claim-check: rows in storage are read from a {STORAGE} that begins with file:// (a "
+    "folder that all executors have), s3://, gs:// or azure://. Elsewhere, such a row becomes a "
+    "dead letter"
 )
 _OPTIONS: Final = ("none", "handle-key-only", "claim-check")
+# TiCDC's names of a store -> those of the library here.
+_STORES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("s3", "s3a", "ks3"), "s3"),
+    **dict.fromkeys(("gs", "gcs"), "gs"),
+    **dict.fromkeys(("azure", "azblob"), "azure"),
+    **dict.fromkeys(("abfs", "abfss"), "abfss"),
+}
+# TiCDC's parameters of a store -> the keys of [storage-options].
+_STORE_OPTIONS: Final[Mapping[tuple[str, str], str]] = {
+    ("s3", "access-key"): "AWS_ACCESS_KEY_ID",
+    ("s3", "secret-access-key"): "AWS_SECRET_ACCESS_KEY",
+    ("s3", "session-token"): "AWS_SESSION_TOKEN",
+    ("s3", "region"): "AWS_REGION",
+    ("s3", "endpoint"): "AWS_ENDPOINT_URL",
+    ("gs", "credentials-file"): "GOOGLE_APPLICATION_CREDENTIALS",
+    ("azure", "account-name"): "AZURE_STORAGE_ACCOUNT_NAME",
+    ("azure", "account-key"): "AZURE_STORAGE_ACCOUNT_KEY",
+    ("azure", "sas-token"): "AZURE_STORAGE_SAS_TOKEN",
+    ("azure", "endpoint"): "AZURE_ENDPOINT",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class LargeMessages:
-    """``folder``: where the rows are that were put into claim-check storage; None: they are not
-    read. ``is_raw``: a file has a row's value alone. ``loss``: what cannot be exact, in a sentence;
-    None: nothing."""
+    """``storage``: the URI where the rows are that were put into claim-check storage, without its
+    parameters; None: they are not read. ``options``: what its parameters say, by the keys of
+    ``[storage-options]``. ``is_raw``: a file has a row's value alone. ``loss``: what cannot be
+    exact, in a sentence; None: nothing."""
 
-    folder: str | None = None
+    storage: str | None = None
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     is_raw: bool = False
     loss: str | None = None
 
@@ -52,12 +75,40 @@ def parse_large_messages(parameters: Mapping[str, str]) -> LargeMessages:
         return NOTHING_LARGE
     if option == "handle-key-only":
         return LargeMessages(loss=_CUT)
-    parts = urlsplit(parameters.get(STORAGE, ""))
-    if parts.scheme != "file":
+    try:
+        parts = urlsplit(parameters.get(STORAGE, ""))
+    except ValueError as error:
+        raise SettingError(f"{STORAGE} is no URI") from error
+    if parts.scheme == "file":
+        path = unquote(parts.path)
+        require(
+            parts.netloc in ("", "localhost") and path.startswith("/") and "\0" not in path,
+            f"{STORAGE} must look like file:///path",
+        )
+        return LargeMessages(storage=f"file://{quote(path)}", is_raw=is_raw)
+    if parts.scheme not in _STORES:
         return LargeMessages(loss=_ELSEWHERE)
-    path = unquote(parts.path)
+    store = _STORES[parts.scheme]
+    user, at, _ = parts.netloc.rpartition("@")  # abfss://container@account has none
     require(
-        parts.netloc in ("", "localhost") and path.startswith("/") and "\0" not in path,
-        f"{STORAGE} must look like file:///path",
+        parts.netloc != "" and (not at or (store == "abfss" and ":" not in user)),
+        f"{STORAGE} must look like {parts.scheme}://bucket/path",
     )
-    return LargeMessages(folder=path, is_raw=is_raw)
+    given = {n.lower().replace("_", "-"): v for n, v in parse_qsl(parts.query)}
+    return LargeMessages(
+        storage=f"{store}://{parts.netloc}{parts.path}".rstrip("/"),
+        options=_options("azure" if store == "abfss" else store, given),
+        is_raw=is_raw,
+    )
+
+
+def _options(store: str, given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Those that TiCDC alone needs, for writing, are left out."""
+    names = ((name, _STORE_OPTIONS.get((store, name)), value) for name, value in given.items())
+    made = {option: value for _, option, value in names if option is not None and value}
+    if store == "s3" and made.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+        made["AWS_ALLOW_HTTP"] = "true"
+    if store == "s3" and "force-path-style" in given:
+        is_path = boolean("force-path-style", given["force-path-style"])
+        made["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(not is_path).lower()
+    return tuple(sorted(made.items()))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from coordination.errors import TidelakeError
 from sinks.storage.local_storage import LocalStorage
 from sinks.storage.table_storage import TableStorage
+
+_OF_STORES: Final = ("AWS_", "AZURE_", "GOOGLE_")
+
+
+def store_variables() -> dict[str, str]:
+    """This process's environment as far as object stores read it, for processes elsewhere."""
+    return {name: each for name, each in os.environ.items() if name.startswith(_OF_STORES)}
 
 
 def open_storage(uri: str, storage_options: Mapping[str, str]) -> TableStorage:

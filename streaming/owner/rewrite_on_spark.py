@@ -9,7 +9,6 @@ of parts. Some parts are under way at a time; the rest is begun as results are t
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -29,6 +28,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from sinks.merge_on_write.alter.rewrite import Part, Result, one_by_one
 from sinks.spark.jvm_errors import line
+from sinks.storage.open_storage import store_variables
 from streaming.owner.rewrite_task import RewriteFailure, RewriteTask
 from streaming.spark.executors import ExecutorsUnfit, unfit
 from streaming.spark.session import CONTEXT_GONE
@@ -45,7 +45,6 @@ NEEDS: Final = (
     "executors are elsewhere)"
 )
 TRIES: Final = 4  # of a part whose task died; Spark's own number
-_OF_STORES: Final = ("AWS_", "AZURE_", "GOOGLE_")
 _numbers = count()
 
 
@@ -171,9 +170,7 @@ class _PartJobs:
         self._work = work
         self._tags = tags
         self._what = what
-        self._environment = {
-            name: value for name, value in os.environ.items() if name.startswith(_OF_STORES)
-        }
+        self._environment = store_variables()
         self._empty: RDD[int] = context.parallelize([], 1)
 
     def run(self, part: Any, place: str) -> Any:

@@ -11,10 +11,13 @@ from streaming.source.kafka.source import KafkaSource
 from streaming.source.recording.source import RecordingSource
 
 
-def open_source(settings: SourceSettings) -> Source:
-    """Asks nothing yet."""
+def open_source(
+    settings: SourceSettings, storage_options: tuple[tuple[str, str], ...] = ()
+) -> Source:
+    """Asks nothing yet. ``storage_options``: of the changefeed, for a storage that has large rows;
+    only who reads messages needs them."""
     if isinstance(settings, BinlogSettings):
         return BinlogSource(settings)
     if isinstance(settings, RecordingSettings):
-        return RecordingSource(settings)
-    return KafkaSource(settings)
+        return RecordingSource(settings, storage_options)
+    return KafkaSource(settings, storage_options)

@@ -64,7 +64,8 @@ class StreamRun:
         self._context = context
         self._roles = roles
         self._backlog = backlog
-        self._source = open_source(context.changefeed.source)
+        changefeed = context.changefeed
+        self._source = open_source(changefeed.source, changefeed.sink.storage_options)
         self._source.keep_to(begin.shape.identities)
         self._handover = Handover()
         self._reading = Reading(context, self._source, begin)

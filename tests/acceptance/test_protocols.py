@@ -8,14 +8,17 @@ import base64
 import gzip
 import json
 from pathlib import Path
+from urllib.parse import quote, urlencode
 
 import pytest
 from pyspark.sql import SparkSession
 
 from conf.sources.source_parameters import PROTOCOLS
 from conf.sources.source_uri import parse_source_uri
+from sinks.storage.open_storage import open_storage
 from tests.acceptance.one_process import Lives
 from tests.services import wire
+from tests.services.s3_server import KEY_ID, REGION, SECRET, S3Server
 
 LABELS = (
     "after_load",
@@ -27,6 +30,7 @@ LABELS = (
 )
 LAST = LABELS[-1:]
 CLAIMS = "claim-check"
+ON_S3 = "open-protocol"  # its claims are, those of others are in a folder
 CUT = "handle-key-only"
 COMPRESSIONS = ("lz4", "snappy")
 # The simple encoder of these recordings had the columns of `orders` in an order that another
@@ -35,7 +39,17 @@ SHIFTED = ("simple-json-interleaved", "simple-json-claim-check", "simple-json-ha
 pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
 
 
-def lives_of(variant: str, spark: SparkSession, folder: Path) -> Lives:
+def on_s3(s3: S3Server, prefix: str, folder: Path) -> str:
+    """TiCDC's URI of these files on S3, as the value of a parameter."""
+    storage = open_storage(f"s3://{s3.bucket}/{prefix}", s3.options)
+    for each in folder.iterdir():
+        storage.write(each.name, each.read_bytes())
+    login = {"access-key": KEY_ID, "secret-access-key": SECRET, "region": REGION}
+    uri = f"s3://{s3.bucket}/{prefix}?{urlencode({**login, 'endpoint': s3.url})}"
+    return quote(uri, safe="")
+
+
+def lives_of(variant: str, spark: SparkSession, folder: Path, s3: S3Server) -> Lives:
     path = wire.DATA / variant / "messages.jsonl.gz"
     protocol = next(each for each in PROTOCOLS if variant.startswith(each))
     uri = f"file://{path}?protocol={protocol}&partition-num=3&enable-tidb-extension=true"
@@ -43,7 +57,8 @@ def lives_of(variant: str, spark: SparkSession, folder: Path) -> Lives:
         uri += f"&large-message-handle-compression={variant.rpartition('-')[2]}"
     if variant.endswith(CLAIMS):
         claims = wire.claimed(variant, folder / "claims")
-        uri += f"&large-message-handle-option={CLAIMS}&claim-check-storage-uri=file://{claims}"
+        storage = on_s3(s3, variant, claims) if protocol == ON_S3 else f"file://{claims}"
+        uri += f"&large-message-handle-option={CLAIMS}&claim-check-storage-uri={storage}"
     if variant.endswith(CUT):
         uri += f"&large-message-handle-option={CUT}"
     return Lives(spark, None, folder, source=parse_source_uri(uri))
@@ -68,12 +83,14 @@ def lives_of(variant: str, spark: SparkSession, folder: Path) -> Lives:
 def test_recorded_bytes_lead_to_every_recorded_state(
     variant: str,
     labels: tuple[str, ...],
+    *,
     spark: SparkSession,
+    s3: S3Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    lives = lives_of(variant, spark, tmp_path)
+    lives = lives_of(variant, spark, tmp_path, s3)
     for label in labels:
         lives.finish(target_ts=wire.state_ts(label))
         differences = wire.differences(lives.warehouse, label)

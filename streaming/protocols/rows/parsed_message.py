@@ -28,12 +28,15 @@ HANDLE_KEY_ONLY: Final = Error(
 )
 
 
+LOOKED: Final = "where claim-check-storage-uri says"  # whoever has looked says the place itself
+
+
 def claimed(place: str) -> Error:
     """A row that TiCDC has put into a file."""
     return Error(
         "claim-check",
         f"the row is in claim-check storage, and its file was not read: {place} (it is looked for "
-        "by its name where claim-check-storage-uri says)",
+        f"by its name {LOOKED})",
     )
 
 

@@ -56,6 +56,8 @@ class ReadTask:
             consumer = consumer_for(self.settings, ranges)
             for blocks in read_list(consumer, ranges, self.decode, self.wanted, self.budget_bytes):
                 yield from map(bodies.put, blocks)
+        except ImportError:
+            raise  # by its words the driver knows that the executors lack something
         except Exception as error:  # noqa: BLE001  # raised again in the driver
             if consumer is not None:
                 discard(consumer)

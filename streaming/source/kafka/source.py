@@ -47,8 +47,11 @@ class KafkaSource:
     has_end = False
     is_numbered = False
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(
+        self, settings: KafkaSettings, storage_options: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         self._settings = settings
+        self._storage_options = storage_options
         self._broker = Broker(settings)
 
     def close(self) -> None:
@@ -162,7 +165,7 @@ class KafkaSource:
         from streaming.source.kafka.spark_reader import SparkReader  # Spark is up by then
 
         decode = decoder_of(self._settings.protocol, start_ts=start_ts)
-        whole = with_claimed_rows(decode, self._settings.large)
+        whole = with_claimed_rows(decode, self._settings.large, self._storage_options)
         return SparkReader(spark, self._settings, whole, name=name)
 
 

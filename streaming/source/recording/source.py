@@ -52,8 +52,11 @@ class RecordingSource:
     has_end = True
     is_numbered = False
 
-    def __init__(self, settings: RecordingSettings) -> None:
+    def __init__(
+        self, settings: RecordingSettings, storage_options: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         self._settings = settings
+        self._storage_options = storage_options
 
     def close(self) -> None: ...
 
@@ -190,7 +193,7 @@ class RecordingSource:
         from streaming.source.recording.reader import RecordingReader  # Spark is up by then
 
         decode = decoder_of(self._settings.protocol, start_ts=start_ts)
-        whole = with_claimed_rows(decode, self._settings.large)
+        whole = with_claimed_rows(decode, self._settings.large, self._storage_options)
         return RecordingReader(spark, self._settings.path, whole, name=name)
 
     def _strays(self, file: RecordingFile) -> frozenset[str]:

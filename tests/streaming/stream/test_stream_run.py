@@ -61,10 +61,10 @@ NO_BACKLOG: Any = SimpleNamespace()
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> StreamRun:
-    monkeypatch.setattr(stream_run, "open_source", lambda _: Mute())
+    monkeypatch.setattr(stream_run, "open_source", lambda *_: Mute())
     context: Any = SimpleNamespace(
         name="a",
-        changefeed=SimpleNamespace(source=None),
+        changefeed=SimpleNamespace(source=None, sink=SimpleNamespace(storage_options=())),
         batch=SimpleNamespace(max_messages=10, first_messages=0),
         watch=lambda _: None,
         trust=SimpleNamespace(check=lambda: None),
