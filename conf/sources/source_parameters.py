@@ -25,6 +25,7 @@ PROTOCOLS = ("canal-json", "open-protocol", "simple")
 PROTOCOLS_NOT_BUILT = (
     "avro", "csv", "debezium", "maxwell", "canal", "craft",
 )  # fmt: skip
+ENCODINGS = ("json", "avro")  # of simple: each message shows which one it is in
 READ = (
     "protocol", "partition-num", "enable-tidb-extension", "time-zone", "topics",
     "max-message-bytes", "encoding-format",
@@ -132,8 +133,8 @@ def _protocol(parameters: Mapping[str, str]) -> str:
     require(protocol in known, unknown("protocol", protocol, known))
     encoding = parameters.get("encoding-format", "json").lower()
     require(
-        protocol != "simple" or encoding == "json",
-        f"encoding-format={encoding} is not built yet for protocol=simple: use json",
+        protocol != "simple" or encoding in ENCODINGS,
+        unknown("encoding-format", encoding, ENCODINGS),
     )
     require(
         protocol != "canal-json"

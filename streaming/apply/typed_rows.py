@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from sinks.types.casts.columns import CastColumn, CastRules, cast_column, key_values
 from sinks.types.casts.dates import is_storable, is_zero_date
 from sinks.types.casts.encoded_cells import without_zone
-from sinks.types.casts.typed_cells import cell_texts
+from sinks.types.casts.typed_cells import cell_texts, is_text
 from sinks.types.delta_types import arrow_type
 from sinks.types.table_schema import MOMENTS, Column
 from sinks.types.text_arrays import as_mask
@@ -151,7 +151,7 @@ def _plain(
     if piece.cells is not Cells.ENCODED:
         return cells, rules
     rules = replace(rules, are_encoded=True)
-    is_moment = column.type.name == "timestamp"
+    is_moment = column.type.name == "timestamp" and is_text(cells.type)
     return without_zone(cells, rules) if is_moment else (cells, rules)
 
 

@@ -3,7 +3,8 @@ blocks. Rows, DDLs and watermarks are compressed alike, keys never.
 
 Each value tells by its first bytes what it is, so the setting may change amid a stream. A text
 begins with ``{"``. A snappy block cannot: behind its length comes a literal, whose tag has other
-bits than ``"``. Neither can an lz4 frame, which begins with its magic number.
+bits than ``"``. Neither can an lz4 frame, which begins with its magic number. A message of simple
+in Avro is a text too: it begins with bytes that neither has.
 
     values ──► texts, in pieces of bounded size; what cannot be inflated stays as it is
 """
@@ -23,6 +24,10 @@ from streaming.protocols.contract import Messages
 MAX_BYTES: Final = 128 << 20  # of one message's text: more is a dead letter
 PIECE_BYTES: Final = 32 << 20  # of texts that are handed on at once
 _TEXT: Final = b'{"'
+# simple in Avro: the number of its record, and its kind twice. No snappy block of a text, nor of
+# such a message, begins so.
+_AVRO: Final = (b"\x16\x00\x00", b"\x16\x02\x02", b"\x16\x04\x04", b"\x16\x06\x06")
+_TEXTS: Final = (_TEXT, *_AVRO)
 _LZ4: Final = b"\x04\x22\x4d\x18"
 # As TiCDC begins a frame: with a checksum of its content, which shows where a frame is torn.
 _LZ4_OF_TICDC: Final = _LZ4 + b"\x64\x70\xb9"
@@ -39,6 +44,9 @@ Texts = Callable[[Sequence[bytes | None]], Iterator[bytes | None]]
 def begin_as_texts(values: pa.Array) -> npt.NDArray[np.bool_]:
     """Those that are not compressed; so are tombstones."""
     begins = pc.fill_null(pc.starts_with(values, _TEXT), True)
+    if not pc.all(begins).as_py():
+        for head in _AVRO:
+            begins = pc.or_(begins, pc.fill_null(pc.starts_with(values, head), True))
     found: npt.NDArray[np.bool_] = begins.to_numpy(zero_copy_only=False)
     return found
 
@@ -79,7 +87,7 @@ def _texts(values: Sequence[bytes | None]) -> Iterator[bytes | None]:
 
 def text_of(value: bytes) -> bytes:
     """The value itself where it cannot be inflated."""
-    if value.startswith(_TEXT):
+    if value.startswith(_TEXTS):
         return value
     try:
         found = _from_lz4(value) if value.startswith(_LZ4) else _from_snappy(value)

@@ -81,7 +81,9 @@ class Cells(StrEnum):
     # string: texts as canal-json writes them. A column of bytes may be binary.
     TEXT = "text"
     # string: texts as in TEXT, but bytes in base64, and a TIMESTAMP with the zone that it is in:
-    # {"location":"UTC","value":"2020-01-02 03:04:05"}, without a backslash or another blank
+    # {"location":"UTC","value":"2020-01-02 03:04:05"}, without a backslash or another blank.
+    # Or int64, uint64, float32, float64 and binary as in TYPED, and ENUM, SET and BIT as int64:
+    # the index or the bits, of which the highest is no sign.
     ENCODED = "encoded"
     # int8 to int64, uint8 to uint64 (BIT: uint64; YEAR: int16), float32, float64, decimal128 or
     # decimal256 with the column's scale, date32, timestamp[us] (DATETIME), timestamp[us, UTC]

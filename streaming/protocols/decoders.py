@@ -23,6 +23,7 @@ from streaming.protocols.open import claims as open_claims
 from streaming.protocols.open import decoder as open_protocol
 from streaming.protocols.open.compressed_events import are_texts, messages_of_texts
 from streaming.protocols.open.frames import one_event_each
+from streaming.protocols.simple import claims as simple_claims
 from streaming.protocols.simple import decoder as simple
 
 
@@ -69,7 +70,9 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         reads_keys=True,
         one_event_each=one_event_each,
     ),
-    "simple": _Known(simple.decode, Claims(json_claims.MARKER, *claims_in(None))),
+    "simple": _Known(
+        simple.decode, Claims(simple_claims.MARKER, simple_claims.find, simple_claims.fill)
+    ),
 }
 
 

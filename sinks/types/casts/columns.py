@@ -49,6 +49,8 @@ def cast_column(
     if is_text(cells.type):
         rules = replace(rules, time_zone="UTC") if are_typed else rules
         return _cast_text(cells, mysql_type, rules, are_names=are_typed)
+    if rules.are_encoded and mysql_type.name in _BIT_FIELDS and cells.type == pa.int64():
+        cells = cells.view(pa.uint64())  # the highest of 64 bits is no sign
     values = as_values(cells, mysql_type)
     if values is not None:
         return CastColumn(values=values, failed=None)
@@ -81,6 +83,7 @@ def key_values(values: pa.Array) -> pa.Array:
     return values
 
 
+_BIT_FIELDS = ("bit", "set")
 _DATES: dict[str, Callable[[pa.Array, CastRules], CastColumn]] = {
     "date": cast_dates,
     "datetime": cast_datetimes,

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+import pyarrow as pa
+
 from coordination.model import TableName
 from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE
 from streaming.protocols.json_text.strict_json import (
@@ -213,7 +215,8 @@ def _shape(
     has_bytes: frozenset[str],
 ) -> Shape:
     """One object for many rows."""
-    return Shape(columns, types, key, only_old, has_bytes)
+    typed = frozenset((name, pa.binary()) for name in has_bytes)
+    return Shape(columns, types, key, only_old, typed)
 
 
 def _reduced(head: Head) -> Error | None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
+
+import pyarrow as pa
 
 from coordination.model import TableName
 from streaming.protocols.compressed import fault
 from streaming.protocols.contract import Cells, ToldTable
 
-Cell = str | bytes | None  # a value
+_TEXT: Final = pa.string()
+
+Cell = str | bytes | int | float | None  # a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +55,27 @@ class Shape:
     """The facts that all rows of a block share, beside their table.
 
     ``wire_types`` names the columns of ``columns`` whose type the message tells; ``only_old`` stand
-    in ``old`` alone. ``has_bytes``: the columns whose cells are binary, of either.
+    in ``old`` alone. ``typed``: the columns, of either, whose cells are no texts, with their types.
     """
 
     columns: tuple[str, ...]
     wire_types: tuple[tuple[str, str], ...]
     key_names: tuple[str, ...] | None
     only_old: tuple[str, ...] = ()
-    has_bytes: frozenset[str] = frozenset()
+    typed: frozenset[tuple[str, pa.DataType]] = frozenset()
     cells: Cells = Cells.TEXT
     version: int | None = None  # of the table's schema
+
+    def types(self, names: Iterable[str]) -> tuple[pa.DataType, ...]:
+        """The types of the cells of these columns."""
+        typed = dict(self.typed)
+        return tuple(typed.get(name, _TEXT) for name in names)
 
     @property
     def unordered(self) -> object:
         """Equal where only the order of the columns differs: such rows share a block."""
         names = frozenset(self.columns), frozenset(self.only_old)
-        return *names, frozenset(self.wire_types), self.key_names, self.has_bytes, self.version
+        return *names, frozenset(self.wire_types), self.key_names, self.typed, self.version
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,8 @@ Singles = Sequence[tuple[int, ParsedRow]]  # rows that were read one by one, wit
 def rows_of(groups: Sequence[tuple[Shape, Sequence[str] | None, Singles]]) -> Iterator[RowArrays]:
     """The rows of each table and shape, with the key by which ``old`` is told. All texts become one
     array: for a few rows one of each column or table takes several times as long."""
-    if any(shape.has_bytes for shape, _, _ in groups):
-        yield from map(_rows_with_bytes, groups)
+    if any(shape.typed for shape, _, _ in groups):
+        yield from map(_typed_rows, groups)
         return
     texts: list[Cell] = []
     sizes: list[tuple[list[int], list[str]]] = []
@@ -131,7 +131,7 @@ def _olds(
     return olds
 
 
-def _rows_with_bytes(group: tuple[Shape, Sequence[str] | None, Singles]) -> RowArrays:
+def _typed_rows(group: tuple[Shape, Sequence[str] | None, Singles]) -> RowArrays:
     """The same for one table and shape, by an array for each column."""
     shape, key, singles = group
     rows = [row for _, row in singles]
@@ -139,11 +139,12 @@ def _rows_with_bytes(group: tuple[Shape, Sequence[str] | None, Singles]) -> RowA
     olds = _olds(rows, old_at, shape, key)
     old_columns = _old_columns(shape, key)
     data = [
-        pa.array([row.values[place] for row in rows], _cell_type(shape, name))
-        for place, name in enumerate(shape.columns)
+        pa.array([row.values[place] for row in rows], kind)
+        for place, kind in enumerate(shape.types(shape.columns))
     ]
     old = [
-        pa.array([each.get(name) for each in olds], _cell_type(shape, name)) for name in old_columns
+        pa.array([each.get(name) for each in olds], kind)
+        for name, kind in zip(old_columns, shape.types(old_columns), strict=True)
     ]
     return RowArrays(
         positions=np.array([position for position, _ in singles], np.int64),
@@ -154,10 +155,6 @@ def _rows_with_bytes(group: tuple[Shape, Sequence[str] | None, Singles]) -> RowA
         old_at=np.array(old_at, np.int64),
         errors={position: row.error for position, row in singles if row.error is not None},
     )
-
-
-def _cell_type(shape: Shape, name: str) -> pa.DataType:
-    return pa.binary() if name in shape.has_bytes else pa.string()
 
 
 def _is_told(row: ParsedRow, shape: Shape, key: Sequence[str] | None) -> bool:
@@ -202,10 +199,10 @@ def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool) -> pa.S
     """The schema of a block's body."""
     fields = [
         *ROW_FIELDS,
-        pa.field(DATA, _struct_type(shape.columns, _are_bytes(shape, shape.columns))),
+        pa.field(DATA, _struct_type(shape.columns, shape.types(shape.columns))),
     ]
     if old is not None:
-        fields.append(pa.field(OLD, _struct_type(old, _are_bytes(shape, old))))
+        fields.append(pa.field(OLD, _struct_type(old, shape.types(old))))
     if has_errors:
         fields += [pa.field(ERROR_CLASS, pa.string()), pa.field(ERROR_MESSAGE, pa.string())]
     metadata = wire_metadata(
@@ -260,23 +257,13 @@ def _in_order(rows: pa.StructArray, names: Sequence[str]) -> pa.StructArray:
 
 def struct(names: Sequence[str], columns: Sequence[pa.Array], length: int) -> pa.StructArray:
     """No row is null."""
-    are_bytes = tuple(pa.types.is_binary(each.type) for each in columns)
-    kind = _struct_type(tuple(names), are_bytes)
+    kind = _struct_type(tuple(names), tuple(each.type for each in columns))
     return pa.Array.from_buffers(kind, length, [None], null_count=0, children=columns)
 
 
 @lru_cache(maxsize=256)
-def _struct_type(names: tuple[str, ...], are_bytes: tuple[bool, ...]) -> pa.StructType:
-    return pa.struct(
-        [
-            (name, pa.binary() if is_bytes else pa.string())
-            for name, is_bytes in zip(names, are_bytes, strict=True)
-        ]
-    )
-
-
-def _are_bytes(shape: Shape, names: Sequence[str]) -> tuple[bool, ...]:
-    return tuple(name in shape.has_bytes for name in names)
+def _struct_type(names: tuple[str, ...], types: tuple[pa.DataType, ...]) -> pa.StructType:
+    return pa.struct(list(zip(names, types, strict=True)))
 
 
 def _columns(

@@ -1,4 +1,4 @@
-"""simple, in JSON, decoded in Arrow: messages in, blocks out.
+"""simple, decoded in Arrow: messages in, blocks out. In JSON here, in Avro by ``avro_decoder``.
 
 A row tells the version of its table's schema, and no types: BOOTSTRAP and DDL messages tell the
 schema, and become blocks or parts of blocks. So a decoder needs none: cells stay texts, and whoever
@@ -23,6 +23,7 @@ from streaming.protocols.json_text.plain_text import are_plain, some
 from streaming.protocols.json_text.quote_scanner import Indexes, Text
 from streaming.protocols.json_text.strict_json import Malformed, parse
 from streaming.protocols.rows.blocks import Collector, key_of, with_clocks
+from streaming.protocols.simple.avro_decoder import START, take_avro
 from streaming.protocols.simple.row_template import HeadWalk, Template
 from streaming.protocols.simple.strict_parser import read
 
@@ -41,10 +42,14 @@ def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator
     messages = with_clocks(messages, start_ts)
     values = messages.values
     collector = Collector(messages, wanted)
+    is_avro = pc.fill_null(pc.starts_with(values, START), False).to_numpy(zero_copy_only=False)
+    take_avro(values, np.flatnonzero(is_avro), collector)
+    if is_avro.all():
+        return collector.blocks()
     begins = pc.fill_null(pc.starts_with(values, _START), False)
     likely = are_plain(values, begins.to_numpy(zero_copy_only=False))
     groups, others = by_head(values, np.flatnonzero(likely), _HEADS)
-    single = [np.flatnonzero(~likely), others]
+    single = [np.flatnonzero(~likely & ~is_avro), others]
     for head, positions in groups.items():
         single.append(_read_group(values, head, positions, collector))
     at = np.sort(np.concatenate(single))

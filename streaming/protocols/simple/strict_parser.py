@@ -135,7 +135,7 @@ def _row(fields: Mapping[str, Any], op: int, ts: int) -> ParsedRow:
         shape=_shape(tuple(values), only_old, version),
         values=tuple(values.values()),
         old=old if op == OP_UPDATE else None,
-        error=None if op == OP_DELETE else _reduced(fields),
+        error=None if op == OP_DELETE else _told_reduced(fields),
     )
 
 
@@ -180,10 +180,13 @@ def _is_zone(name: str) -> bool:
     return _PLAIN.fullmatch(name) is not None
 
 
-def _reduced(fields: Mapping[str, Any]) -> Error | None:
-    """Rows that were cut to their key because they were too large."""
+def _told_reduced(fields: Mapping[str, Any]) -> Error | None:
     is_cut = member_boolean(fields, "handleKeyOnly")
-    place = as_text(fields.get("claimCheckLocation"))
+    return reduced(as_text(fields.get("claimCheckLocation")), is_cut=is_cut)
+
+
+def reduced(place: str | None, *, is_cut: bool) -> Error | None:
+    """Rows that were cut to their key because they were too large."""
     if place is not None:
         return claimed(place)
     return HANDLE_KEY_ONLY if is_cut else None

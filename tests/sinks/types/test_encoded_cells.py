@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -72,3 +73,23 @@ def test_bytes_are_in_base64() -> None:
 def test_texts_are_as_ever() -> None:
     column = Column(name="v", type=MySQLType.parse("varchar(9)"))
     assert cast_column(pa.array(["AP8="]), column, RULES).values.to_pylist() == ["AP8="]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("bit(64)", Decimal(2**64 - 1)),
+        ("set('a','b'," + ",".join(f"'e{n}'" for n in range(62)) + ")", None),
+        ("enum('a','b')", None),
+        ("bigint", -1),
+    ],
+)
+def test_the_highest_of_64_bits_is_no_sign(kind: str, value: object) -> None:
+    of = MySQLType.parse(kind)
+    cells = pa.array([-1, 1, None], pa.int64())
+    found = cast_column(cells, Column(name="c", type=of), RULES)
+    if of.name == "set":
+        value = ",".join(of.elements)
+    assert found.values[0].as_py() == value
+    assert found.values[1].as_py() == (of.elements[0] if of.elements else 1)
+    assert (found.failed is not None) == (of.name == "enum")

@@ -18,6 +18,7 @@ from streaming.protocols.decoders import decoder_of, disguise_of
 from streaming.protocols.open.compressed_events import are_texts, messages_of_texts
 from tests.services import wire
 from tests.streaming.protocols.canal_json.reading import EveryTable, message
+from tests.streaming.protocols.simple.avro_reading import watermark
 
 HEAD = b"\x04\x22\x4d\x18\x64\x70\xb9"  # of TiCDC's frames: no size, a checksum, blocks of 4 MiB
 
@@ -189,3 +190,15 @@ def test_a_batch_has_no_more_text_than_a_message() -> None:
 def test_a_disguised_message_is_its_text(squeeze: Squeeze) -> None:
     disguise = disguise_of("canal-json", 7)
     assert disguise(squeeze(message())) == disguise(message())
+
+
+def test_avro_is_a_text_that_no_block_begins_like() -> None:
+    """Compressed or not, in one chunk: a block may be of 22 bytes, as Avro begins with 22."""
+    marks = [watermark(n) for n in range(1, 40)]
+    blocks = read("simple", [*marks, *map(lz4, marks), *map(snappy, marks)])
+    assert [(each.kind, each.rows) for each in blocks] == [(Kind.WATERMARK, 3 * len(marks))]
+    for size in range(1, 80):
+        for text in (b'{"' + b"a" * size, b"\x16\x06\x06" + b"\x16" * size, watermark(9) * size):
+            squeezed = snappy(text)
+            assert text_of(squeezed) == text
+            assert not compressed.begin_as_texts(pa.array([squeezed])).any()

@@ -18,7 +18,6 @@ from streaming.protocols.decoders import decoder_of, disguise_of, has_messages
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/protocols.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([\w-]+)` \| ([\w ]+) \| (.*) \|$", re.MULTILINE)
-BY_DEFAULT = ("encoding-format=json",)
 URI = "file:///r.jsonl?protocol="
 
 
@@ -39,9 +38,8 @@ def test_the_page_says_what_a_protocol_needs():
         assert source.protocol == name
         for one in needed:
             others = [each for each in needed if each != one]
-            if one not in BY_DEFAULT:
-                with pytest.raises(SettingError, match=one):
-                    parse_source_uri("&".join((URI + name, *others)))
+            with pytest.raises(SettingError, match=one):
+                parse_source_uri("&".join((URI + name, *others)))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

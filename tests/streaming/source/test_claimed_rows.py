@@ -38,6 +38,7 @@ VARIANTS = {
     "canal-json-claim-check": "canal-json",
     "open-protocol-claim-check": "open-protocol",
     "simple-json-claim-check": "simple",
+    "simple-avro-claim-check": "simple",
 }
 OPTION = {"large-message-handle-option": "claim-check"}
 

@@ -1,0 +1,1 @@
+"""Avro's binary encoding: many messages side by side (`byte_walk`), or one (`datum_reader`)."""

@@ -1,0 +1,183 @@
+"""The maps of rows of simple in Avro, many at once: column ─► a union of types.
+
+The columns of a map come in another order in each message. So a step reads one entry of every
+message, finds out which column it is by its name's words, and notes where its value lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from streaming.protocols.avro_binary.byte_walk import (
+    MASKS,
+    WORD,
+    Bytes,
+    Indexes,
+    Mask,
+    Walk,
+    Words,
+    numbers,
+)
+from streaming.protocols.avro_binary.datum_reader import DatumReader
+from streaming.protocols.json_text.strict_json import Malformed
+from streaming.protocols.simple.avro_reader import (
+    BYTES,
+    DOUBLE,
+    FLOAT,
+    LONG,
+    MOMENT,
+    TEXT,
+    UNSIGNED,
+)
+from streaming.protocols.simple.strict_parser import cell_of
+
+NOT_READ: Final = 255  # no branch
+_MOST_SLOTS: Final = 20  # bits
+_TRIES: Final = 100
+_NOT_NULL: Final = 2  # as the index of a branch is written
+_SEEN_OF_ZONE: Final = 300  # bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Names:
+    """Columns by their names' bytes: a table in which each has a slot of its own."""
+
+    lengths: Indexes
+    words: Sequence[Words]  # the first eight bytes of each name, the next eight …
+    factors: Sequence[np.uint64]
+    shift: np.uint64
+    slots: npt.NDArray[np.int64]
+
+    @staticmethod
+    def of(columns: Sequence[str]) -> Names | None:
+        """None where no such table was found: there are too many columns."""
+        names = [name.encode() for name in columns]
+        longest = max(map(len, names))
+        words = [
+            np.array([int.from_bytes(n[at : at + WORD], "little") for n in names], np.uint64)
+            for at in range(0, longest, WORD)
+        ]
+        bits = min(_MOST_SLOTS, 2 * len(names).bit_length() + 2)
+        random = np.random.default_rng(len(names))
+        for _ in range(_TRIES):
+            odd = random.integers(0, 2**63, len(words), np.uint64) << np.uint64(1) | np.uint64(1)
+            factors = [*odd]
+            shift = np.uint64(64 - bits)
+            places = _mixed(words, factors) >> shift
+            if len(set(places.tolist())) == len(names):
+                slots = np.zeros(1 << bits, np.int64)
+                slots[places.view(np.int64)] = np.arange(len(names))
+                lengths = np.array([len(name) for name in names], np.int64)
+                return Names(lengths, words, factors, shift, slots)
+        return None
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def find(self, of: Bytes, begins: Indexes, ends: Indexes) -> tuple[Indexes, Mask]:
+        """The column of each of these names, and whether it is one of them."""
+        lengths, last = ends - begins, len(of.windows) - 1
+        found = []
+        for at in range(0, len(self.words) * WORD, WORD):
+            here = of.words(np.minimum(begins + at, last) if at else begins)
+            found.append(here & MASKS[np.clip(lengths - at, 0, WORD)])
+        column = self.slots[(_mixed(found, self.factors) >> self.shift).view(np.int64)]
+        is_known = self.lengths[column] == lengths
+        for word, mine in zip(found, self.words, strict=True):
+            is_known &= mine[column] == word
+        return column, is_known
+
+
+def _mixed(words: Sequence[Words], factors: Sequence[np.uint64]) -> Words:
+    found = words[0] * factors[0]
+    for word, factor in zip(words[1:], factors[1:], strict=True):
+        found += word * factor
+    return found
+
+
+class Zone:
+    """The zone of all TIMESTAMPs of a table, as its first one has it."""
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self._written = b""
+
+    def learn(self, seen: bytes) -> None:
+        """``seen``: what begins with a value. A zone that does not exist is not learned."""
+        data = DatumReader(seen)
+        try:
+            name = data.text()
+            cell_of({"location": name, "value": ""})
+        except Malformed:
+            return
+        self.name, self._written = name, seen[: data.at]
+
+    def values(self, walk: Walk) -> tuple[Indexes, Indexes]:
+        """Where the TIMESTAMPs behind their zones begin and end."""
+        if self.name is None:
+            self.learn(walk.of.data[walk.at[0] :][:_SEEN_OF_ZONE].tobytes())
+        behind = walk.at + len(self._written)
+        walk.is_right &= self.name is not None
+        walk.is_right &= walk.of.are(walk.at, np.minimum(behind, walk.ends), self._written)
+        walk.go(behind)
+        return walk.span()
+
+
+def _by_branch(of: Mapping[int, int]) -> Indexes:
+    found = np.zeros(256, np.int64)
+    for branch, size in of.items():
+        found[branch] = size
+    return found
+
+
+_FIXED: Final = _by_branch({FLOAT: 4, DOUBLE: 8})
+_HAS_NUMBER: Final = _by_branch(dict.fromkeys((LONG, TEXT, BYTES, UNSIGNED), 1))
+_HAS_LENGTH: Final = _by_branch(dict.fromkeys((TEXT, BYTES), 1))
+
+
+class MapCells:
+    """By column and row: the branch of the value, where it begins, and where it ends or, of a whole
+    number, what it is."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self.branches = np.full((columns, rows), NOT_READ, np.uint8)
+        self.begins = np.zeros((columns, rows), np.int64)
+        self.ends = np.zeros((columns, rows), np.int64)
+
+    def fill(self, walk: Walk, rows: Indexes, names: Names, zone: Zone) -> None:
+        """From a map of each message of the walk: one block that has all columns once, and no
+        others. ``rows``: those that they become."""
+        walk.expect(_NOT_NULL)
+        walk.is_right &= walk.number() == len(names)
+        for _ in range(len(names)):
+            self._entry(walk, rows, names, zone)
+        walk.expect(0)
+        walk.is_right &= (self.branches[:, rows] != NOT_READ).all(axis=0)
+
+    def _entry(self, walk: Walk, rows: Indexes, names: Names, zone: Zone) -> None:
+        column, is_known = names.find(walk.of, *walk.span())
+        index = walk.byte()
+        walk.is_right &= is_known & (index <= 2 * UNSIGNED) & (index & 1 == 0)
+        branch = index >> 1
+        at = walk.at
+        value, size, is_number = numbers(walk.of, at)
+        has_number, has_length = _HAS_NUMBER[branch], _HAS_LENGTH[branch]
+        walk.is_right &= is_number | (has_number == 0)
+        begins = at + size * has_length
+        ends = begins + np.clip(value, -1, len(walk.of.data)) * has_length
+        walk.is_right &= ends >= begins
+        walk.go(np.maximum(ends, begins) + size * (has_number - has_length) + _FIXED[branch])
+        ends = np.where(has_length > 0, ends, value)
+        if len(located := np.flatnonzero(branch == MOMENT)):
+            part = Walk(walk.of, at[located], walk.ends[located])
+            begins[located], ends[located] = zone.values(part)
+            walk.join(part, located)
+        flat = column * self.branches.shape[1] + rows
+        self.branches.ravel()[flat] = branch
+        self.begins.ravel()[flat] = begins
+        self.ends.ravel()[flat] = ends
