@@ -9,14 +9,10 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-import pytest
-
-from streaming.protocols.contract import Block, Kind, Messages, Wanted, with_key
-from streaming.protocols.open import decoder
+from streaming.protocols.contract import Block, Kind, Wanted, with_key
 from streaming.protocols.open.decoder import decode
+from tests.streaming.protocols.canal_json.reading import chunk
 
-FIRST_OFFSET = 100
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028"}
 # type, flags, and what a value may be
 COLUMNS: dict[str, tuple[int, int]] = {
@@ -159,27 +155,8 @@ class RandomRows:
         return bytes(data)
 
 
-def chunk(values: Sequence[bytes | None]) -> Messages:
-    """At every third offset from ``FIRST_OFFSET`` on."""
-    offsets = range(FIRST_OFFSET, FIRST_OFFSET + 3 * len(values), 3)
-    return Messages(
-        part="shop/1",
-        positions=pa.array(offsets, pa.int64()),
-        values=pa.array(values, pa.binary()),
-    )
-
-
 def read(values: Sequence[bytes | None], tables: Wanted) -> list[Block]:
     return list(decode(chunk(values), tables))
-
-
-def one_by_one(
-    values: Sequence[bytes | None], tables: Wanted, monkeypatch: pytest.MonkeyPatch
-) -> list[Block]:
-    """The same by the slow way alone."""
-    with monkeypatch.context() as patch:
-        patch.setattr(decoder, "FEW", 1 << 40)
-        return read(values, tables)
 
 
 def assert_accounted(blocks: Sequence[Block], count: int) -> None:

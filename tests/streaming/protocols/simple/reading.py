@@ -8,14 +8,9 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-import pytest
-
-from streaming.protocols.contract import Block, Messages, Wanted
-from streaming.protocols.simple import decoder
+from streaming.protocols.contract import Block, Wanted
 from streaming.protocols.simple.decoder import decode
-
-FIRST_OFFSET = 100
+from tests.streaming.protocols.canal_json.reading import accounted, chunk
 
 
 def text_of(value: Any) -> bytes:
@@ -155,24 +150,9 @@ class RandomRows:
         return bytes(data)
 
 
-def chunk(values: Sequence[bytes | None]) -> Messages:
-    """At every third offset from ``FIRST_OFFSET`` on."""
-    offsets = range(FIRST_OFFSET, FIRST_OFFSET + 3 * len(values), 3)
-    return Messages(
-        part="shop/1",
-        positions=pa.array(offsets, pa.int64()),
-        values=pa.array(values, pa.binary()),
-    )
-
-
 def read(values: Sequence[bytes | None], tables: Wanted) -> list[Block]:
     return list(decode(chunk(values), tables))
 
 
-def one_by_one(
-    values: Sequence[bytes | None], tables: Wanted, monkeypatch: pytest.MonkeyPatch
-) -> list[Block]:
-    """The same by the slow way alone."""
-    with monkeypatch.context() as patch:
-        patch.setattr(decoder, "FEW", 1 << 40)
-        return read(values, tables)
+def assert_accounted(blocks: Sequence[Block], count: int) -> None:
+    assert accounted(blocks, count)
