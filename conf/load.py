@@ -33,6 +33,7 @@ from conf.files.sink_table import (
 from conf.forms import ID_MAX_LENGTH, is_id, other_unit
 from conf.problems import Problems, SettingError, require, unknown
 from conf.route_rules import route_rules
+from conf.rows.event_filter import EventFilter
 from conf.secret_references import parse_reference
 from conf.settings import (
     ANY_LOCAL_PORT,
@@ -41,7 +42,6 @@ from conf.settings import (
     Changefeed,
     DeltaSink,
     EtcdSettings,
-    EventFilter,
     FilterSettings,
     SessionSettings,
     Settings,

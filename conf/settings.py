@@ -16,6 +16,7 @@ from annotated_types import Ge, Le
 from conf.forms import is_address, is_id, is_time_zone
 from conf.problems import require
 from conf.route_rules import RouteRule
+from conf.rows.event_filter import EventFilter
 from conf.setting import Above0, NotNegative, Seconds, SecondsOrNone, setting
 from conf.sources.source_uri import SourceSettings
 
@@ -98,19 +99,6 @@ class DeltaSink:
             "own, without extra columns and soft deletes; all else is written by merge-on-write "
             "alone",
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventFilter:
-    """One ``[[filter.event-filters]]``: which events of the matching tables are ignored."""
-
-    matcher: tuple[str, ...] = setting("matcher", (), "the tables, as in `rules`")
-    ignore_event: tuple[str, ...] = setting(
-        "ignore-event", (), "TiCDC's names of events, such as `delete` or `drop table`"
-    )
-    ignore_sql: tuple[str, ...] = setting(
-        "ignore-sql", (), "regular expressions: a DDL that one of them matches somewhere is ignored"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

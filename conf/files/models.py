@@ -27,7 +27,10 @@ from conf.files.keys import (
 )
 from conf.problems import SettingError
 from conf.route_rules import RouteRule
-from conf.settings import EventFilter, FilterSettings, TableRule
+from conf.rows.conditions import read_condition
+from conf.rows.event_filter import EventFilter
+from conf.rows.row_filter import KEYS
+from conf.settings import FilterSettings, TableRule
 from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.kafka_security import NOT_BUILT
 from conf.sources.source_parameters import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES, KNOWN
@@ -88,6 +91,12 @@ def _is_pattern(text: str) -> str:
     return text
 
 
+def _is_condition(text: str) -> str:
+    if text:
+        read_condition(text)
+    return text
+
+
 def _kafka_config() -> Any:
     """conf/load.py checks the names that are in it; an editor learns them here."""
     known: dict[str, Any] = {name: {} for name in KNOWN if name not in NOT_BUILT}
@@ -99,7 +108,6 @@ def _kafka_config() -> Any:
 
 
 Texts = tuple[str, ...]
-_EXPRESSIONS = _not_built("expressions over rows", "")
 _AS_RULES = _not_built("write it as `rules`")
 _EVENTS = keys_of(EventFilter)
 _EVENTS["ignore-event"] = replace(
@@ -109,18 +117,11 @@ _EVENTS["ignore-event"] = replace(
 _EVENTS["ignore-sql"] = replace(
     _EVENTS["ignore-sql"], type=tuple[Annotated[str, AfterValidator(_is_pattern)], ...]
 )
+for _key in KEYS.values():
+    _EVENTS[_key] = replace(_EVENTS[_key], type=Annotated[str, AfterValidator(_is_condition)])
 _RULES = {"rules": keys_of(FilterSettings)["rules"]}
 
-_EventFilter = _table(
-    "EventFilter",
-    _read(_EVENTS),
-    {
-        "ignore_insert_value_expr": _EXPRESSIONS,
-        "ignore_update_new_value_expr": _EXPRESSIONS,
-        "ignore_update_old_value_expr": _EXPRESSIONS,
-        "ignore_delete_value_expr": _EXPRESSIONS,
-    },
-)
+_EventFilter = _table("EventFilter", _read(_EVENTS))
 _Filter = _table(
     "Filter",
     _read(_RULES),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conf.files.event_types import COMPATIBLE_DDLS, EVENT_ALIASES, INCOMPATIBLE_DDLS, ROW_EVENTS
-from conf.settings import EventFilter
+from conf.rows.event_filter import EventFilter
 from conf.task.name_pattern import NamePattern
 
 

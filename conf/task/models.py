@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, Strict
 from conf.files.event_types import EVENT_TYPES
 from conf.files.models import Table
 from conf.problems import SettingError
+from conf.rows.conditions import read_condition
 
 IDLE: Final = "idle"
 Idle = Annotated[Any, IDLE]
@@ -37,7 +38,13 @@ def _shard_mode(value: str) -> str:
     return value
 
 
-NotBuiltExpressions = Annotated[Any, _not_built("expressions over rows")]
+def _is_condition(text: str) -> str:
+    if text:
+        read_condition(text)
+    return text
+
+
+Condition = Annotated[str, AfterValidator(_is_condition)]
 
 
 class Security(Table):
@@ -97,7 +104,7 @@ class Instance(Table):
     meta: Meta | None = None
     filter_rules: Texts = ()
     route_rules: Texts = ()
-    expression_filters: NotBuiltExpressions = None
+    expression_filters: Texts = ()
     column_mapping_rules: Annotated[Any, _not_built("DM has given them up")] = None
     block_allow_list: str = ""
     mydumper_config_name: str = ""
@@ -139,6 +146,17 @@ class EventRule(Table):
     action: Literal["Ignore", "Do"]
 
 
+class ExpressionRule(Table):
+    """One of `expression-filter`; schema and table are names, not patterns."""
+
+    schema_: str = Field(alias="schema")
+    table: str
+    insert_value_expr: Condition = ""
+    update_old_value_expr: Condition = ""
+    update_new_value_expr: Condition = ""
+    delete_value_expr: Condition = ""
+
+
 class TableExtract(Table):
     table_regexp: str
     target_column: str
@@ -173,6 +191,7 @@ class TaskFile(Table):
     mysql_instances: list[Instance]
     block_allow_list: dict[str, Listed] = Field({})
     filters: dict[str, EventRule] = Field({})
+    expression_filter: dict[str, ExpressionRule] = Field({})
     mydumpers: dict[str, Mydumper] = Field({})
     loaders: dict[str, Loader] = Field({})
     routes: dict[str, Route] = Field({})
@@ -186,7 +205,6 @@ class TaskFile(Table):
     strict_optimistic_shard_mode: Annotated[
         Any, _not_built("DDLs of shards run pessimistically")
     ] = None
-    expression_filter: NotBuiltExpressions = None
     column_mappings: Annotated[Any, _not_built("DM has given them up")] = None
     black_white_list: Annotated[Any, _not_built("its name is block-allow-list")] = None
     # About DM's own work, and about TiDB.

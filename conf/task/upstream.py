@@ -9,7 +9,15 @@ from conf.problems import SettingError, require, unknown
 from conf.sources.binlog_uri import OF_A_DUMP
 from conf.task.block_allow_list import BlockAllowList
 from conf.task.event_rules import event_filter
-from conf.task.models import EventRule, Instance, ListedTable, Loader, Mydumper, TaskFile
+from conf.task.models import (
+    EventRule,
+    ExpressionRule,
+    Instance,
+    ListedTable,
+    Loader,
+    Mydumper,
+    TaskFile,
+)
 from conf.task.routes import route_table
 
 _Named = TypeVar("_Named")
@@ -95,8 +103,14 @@ def filter_table(file: TaskFile, instance: Instance) -> dict[str, Any]:
             ).rules()
         )
     rules = [(each, _of("filters", file.filters, each)) for each in instance.filter_rules]
-    if rules:
-        found["event-filters"] = [_event_filter(*each) for each in rules]
+    _refuse_unused("expression-filter", file.expression_filter, instance.expression_filters)
+    conditions = [
+        _of("expression-filter", file.expression_filter, each)
+        for each in instance.expression_filters
+    ]
+    if rules or conditions:
+        events = [_event_filter(*each) for each in rules]
+        found["event-filters"] = [*events, *(_value_filter(each) for each in conditions)]
     return found
 
 
@@ -126,6 +140,18 @@ def _event_filter(name: str, rule: EventRule) -> dict[str, Any]:
         "ignore-sql": list(made.ignore_sql),
     }
     return {name: each for name, each in found.items() if each}
+
+
+def _value_filter(rule: ExpressionRule) -> dict[str, Any]:
+    schema, table = (each.replace('"', '""') for each in (rule.schema_, rule.table))
+    found = {
+        "ignore-insert-value-expr": rule.insert_value_expr,
+        "ignore-update-old-value-expr": rule.update_old_value_expr,
+        "ignore-update-new-value-expr": rule.update_new_value_expr,
+        "ignore-delete-value-expr": rule.delete_value_expr,
+    }
+    given = {name: each for name, each in found.items() if each}
+    return {"matcher": [f'"{schema}"."{table}"'], **given, "ignore-update-if": "both"}
 
 
 def _pairs(tables: Iterable[ListedTable]) -> list[tuple[str, str]]:

@@ -56,12 +56,14 @@ _EXTRA: Final = {ROW_TS: "bigint", ROW_OP: "string"}  # with their types in Spar
 class WriteMode:
     """``extra_columns``: those of an upserted table, in the order of the table's columns.
     ``soft_delete``: its deleted rows stay, marked by ``ROW_DELETED``. ``all_columns``: they are the
-    key, as long as the table has none; a table may come to it, and go on without."""
+    key, as long as the table has none; a table may come to it, and go on without.
+    ``asks_old_rows``: conditions of its event filter are about the rows before UPDATEs."""
 
     mode: WriteModeName = "upsert"
     extra_columns: tuple[str, ...] = ()
     soft_delete: bool = False
     all_columns: bool = field(default=False, compare=False)
+    asks_old_rows: bool = field(default=False, compare=False)
 
     @classmethod
     def of_rule(cls, rule: TableRule) -> WriteMode:
@@ -135,8 +137,8 @@ class WriteMode:
 
     @property
     def needs_old_rows(self) -> bool:
-        """Whether the whole old row of an UPDATE is written, not only its key."""
-        return self.is_log or self.soft_delete
+        """Whether the whole old row of an UPDATE is used, not only its key."""
+        return self.is_log or self.soft_delete or self.asks_old_rows
 
     def ended_at(self, ts: Ts) -> dict[str, Any]:
         """The columns that mark a row as gone since ``ts``, with their values. Empty: such rows are

@@ -48,9 +48,9 @@ from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.apply.letters.met_letters import MetLetters
 from streaming.apply.letters.open_letters import OpenLetters, Shapes
 from streaming.apply.row_block import RowBlock
-from streaming.apply.row_errors import keyless_errors
 from streaming.apply.table_errors import holding, named
 from streaming.apply.table_task import Fate, Outcome, TableTask, change_rules
+from streaming.apply.values.row_errors import keyless_errors
 from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, ReplicatedTable
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.table_registry import TableRegistry

@@ -47,7 +47,10 @@ from sinks.types.table_schema import MOMENTS, TableSchema
 from streaming.apply.changes import TableChanges
 from streaming.apply.last_change import last_changes, last_entries, order_of_pieces
 from streaming.apply.row_block import RowBlock
-from streaming.apply.row_errors import (
+from streaming.apply.rows_to_apply import Mask, Piece, RowNumbers
+from streaming.apply.table_task import ChangeRules, TableTask
+from streaming.apply.values.ignored_rows import pieces_taken
+from streaming.apply.values.row_errors import (
     NO_COLUMN_MESSAGE,
     NO_KEY,
     RowErrors,
@@ -56,9 +59,7 @@ from streaming.apply.row_errors import (
     told_errors,
     unknown_column_errors,
 )
-from streaming.apply.rows_to_apply import Mask, Piece, RowNumbers, pieces_to_apply
-from streaming.apply.table_task import ChangeRules, TableTask
-from streaming.apply.typed_rows import TypedKeys, TypedValues, typed_keys, typed_values
+from streaming.apply.values.typed_rows import TypedKeys, TypedValues, typed_keys, typed_values
 from streaming.protocols.contract import DATA, OLD, OP_DELETE, OP_UPDATE, Order
 
 _EVENTS: Final = pa.array([DELETED, INSERTED, AFTER_UPDATE])  # by OP_DELETE, OP_INSERT, OP_UPDATE
@@ -69,7 +70,7 @@ def change_log_rows(
 ) -> TableChanges:
     """Events in ``(checkpoint, limit]``: the delivered columns and ``LOG_COLUMNS``."""
     schema = task.schema
-    pieces = [_PieceEvents(each, rules) for each in pieces_to_apply(task, blocks, limit)]
+    pieces = [_PieceEvents(each, rules) for each in pieces_taken(task, blocks, limit, rules)]
     among = [np.flatnonzero(each.is_good) for each in pieces]
     once = last_entries(
         [(each.piece, each.identities(), rows) for each, rows in zip(pieces, among, strict=True)]

@@ -49,7 +49,15 @@ from sinks.types.key_hash import Keys, keys_of
 from sinks.types.table_schema import TableSchema
 from streaming.apply.last_change import LastChanges, last_changes, last_entries, versions
 from streaming.apply.row_block import RowBlock
-from streaming.apply.row_errors import (
+from streaming.apply.rows_to_apply import (
+    NO_ROWS,
+    Mask,
+    Piece,
+    RowNumbers,
+)
+from streaming.apply.table_task import ChangeRules, TableTask
+from streaming.apply.values.ignored_rows import pieces_taken
+from streaming.apply.values.row_errors import (
     RowErrors,
     error_table,
     incomplete_errors,
@@ -57,15 +65,7 @@ from streaming.apply.row_errors import (
     told_errors,
     unknown_column_errors,
 )
-from streaming.apply.rows_to_apply import (
-    NO_ROWS,
-    Mask,
-    Piece,
-    RowNumbers,
-    pieces_to_apply,
-)
-from streaming.apply.table_task import ChangeRules, TableTask
-from streaming.apply.typed_rows import TypedValues, typed_keys, typed_values
+from streaming.apply.values.typed_rows import TypedValues, typed_keys, typed_values
 from streaming.protocols.contract import OLD, OP_DELETE, OP_INSERT, OP_UPDATE
 
 _WRITTEN, _NOT_WRITTEN = pa.scalar(UPSERT), pa.scalar(DELETE)
@@ -98,7 +98,7 @@ def changes(
     a piece that are of no account, since newer changes of their keys are in the table."""
     schema = task.schema
     assert schema.key, f"{task.name} has no key"
-    due = pieces_to_apply(task, blocks, limit)
+    due = pieces_taken(task, blocks, limit, rules)
     pieces = [_PieceChanges(each, schema, task.form, rules) for each in due]
     if passed is not None:
         for each in pieces:

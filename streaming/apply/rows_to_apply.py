@@ -8,7 +8,7 @@ later and only for the rows that need them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -124,6 +124,32 @@ class Piece:
                 found.append(_shaped(values, self.shape, high - low))
             begin, low = begin + due.count, high
         return found[0] if len(found) == 1 else _joined_values(found or [pa.nulls(0, self.shape)])
+
+    def only(self, is_kept: Mask) -> Piece:
+        """Some of the rows, each with the DELETE of its old key. ``is_kept``: by row."""
+        batches, begin = [], 0
+        for due in self.batches:
+            here = np.flatnonzero(is_kept[begin : begin + due.count])
+            begin += due.count
+            if len(here):
+                rows = here if due.rows is None else due.rows[here]
+                batches.append(replace(due, rows=rows, count=len(here)))
+        rows, of_old = np.flatnonzero(is_kept), np.flatnonzero(is_kept[self.moved])
+        entries = np.append(rows, of_old + self.count)
+        names = ("op", "commit_ts", "position", "index", "origin")
+        at, of_rows = pa.array(entries), pa.array(rows)
+        told = (self.error_class, self.error_message)
+        error_class, error_message = (None if each is None else each.take(of_rows) for each in told)
+        return replace(
+            self,
+            batches=tuple(batches),
+            count=len(rows),
+            moved=(np.cumsum(is_kept) - 1)[self.moved[of_old]],
+            keys=tuple(cells.take(at) for cells in self.keys),
+            error_class=error_class,
+            error_message=error_message,
+            **{name: getattr(self, name)[entries] for name in names},
+        )
 
 
 def _shaped(values: pa.StructArray | None, shape: pa.StructType, count: int) -> pa.StructArray:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
+from conf.rows.row_filter import RowFilter
 from conf.settings import Changefeed
 from coordination.model import TableName, Ts
 from sinks.ddl.past_schemas import PastSchema
@@ -25,6 +26,7 @@ class TableTask:
     # Those of insert, update and delete that the event filter ignores.
     ignored_events: frozenset[str] = frozenset()
     ignored_of: Mapping[TableName, frozenset[str]] = field(default_factory=dict)  # upstream tables
+    filters: Mapping[TableName, RowFilter] = field(default_factory=dict)  # ... that have one
     behind: Mapping[TableName, PastSchema] = field(default_factory=dict)  # their shapes, of some
     form: WriteMode = UPSERT
     # If the schema has no key: True, the table has none; False, its shape is not known yet.

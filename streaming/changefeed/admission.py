@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
 from conf.load import warehouse_of
 from conf.problems import SettingError
+from conf.rows.event_filter import EventFilter
+from conf.rows.row_filter import texts_of
 from conf.settings import Changefeed
 from coordination.capture.run_admission import RUN
 from coordination.errors import ConfigError
@@ -48,7 +51,7 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
         "target-ts": changefeed.target_ts,
         "overwrite-checkpoint-ts": changefeed.overwrite_checkpoint_ts,
         "filter.rules": ",".join(given.rules),
-        "filter.event-filters": [asdict(each) for each in given.event_filters] or None,
+        "filter.event-filters": [_told(each) for each in given.event_filters] or None,
         "case-sensitive": given.case_sensitive,
         "zero-date": changefeed.zero_date,
         "on-error": changefeed.on_error,
@@ -72,6 +75,13 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
         config={RUN: as_text},
         creator_version=tidelake_version(),
     )
+
+
+def _told(event_filter: EventFilter) -> dict[str, Any]:
+    """Without the conditions where it has none, as before there were any."""
+    told, conditions = asdict(event_filter), texts_of(event_filter)
+    ours = [each for each in told if each.endswith("_value_expr") or each == "ignore_update_if"]
+    return told if conditions else {name: of for name, of in told.items() if name not in ours}
 
 
 def refuse_a_clusters(

@@ -2,7 +2,7 @@
 
 A rule is ``schema.table`` in the pattern language of TiDB's tools. The last rule that matches
 decides, and a table that no rule matches is not taken. An event filter ignores events of the tables
-that its own matcher takes. TiCDC's SQL expressions (``ignore-*-value-expr``) are not supported.
+that its own matcher takes.
 
 Regular expressions are Go's: ``_as_python`` translates them. An expression that Python cannot read
 is refused.
@@ -13,10 +13,13 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conf.files.event_types import EVENT_ALIASES, EVENT_TYPES, INCOMPATIBLE_DDLS, ROW_EVENTS
-from conf.settings import EventFilter, FilterSettings, TableRule
+from conf.problems import SettingError
+from conf.rows.event_filter import EventFilter
+from conf.rows.row_filter import RowFilter, ValueRule, value_rule
+from conf.settings import Changefeed, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.target.write_mode import UPSERT, WriteMode
@@ -65,6 +68,20 @@ class TableFilter:
             if rule.ignores_event(event)
         )
 
+    def row_filter(self, name: TableName) -> RowFilter:
+        """The conditions by which rows of this table are ignored."""
+        rules = (each.values for each in self._events if each.values and each.rules.match(name))
+        return RowFilter(tuple(rules))
+
+    def row_filters(self, names: Iterable[TableName]) -> dict[TableName, RowFilter]:
+        """Those of these tables that have one."""
+        return {name: found for name in names if (found := self.row_filter(name))}
+
+    @property
+    def asks_old_rows(self) -> bool:
+        """Whether the condition of any table is about the row before an UPDATE."""
+        return RowFilter(tuple(each.values for each in self._events if each.values)).asks_old_rows
+
     def ignores_ddl(self, name: TableName, event_types: Iterable[str], query: str) -> bool:
         """Whether a DDL of a table is ignored (of a schema, if ``name.table`` is empty)."""
         events = [EVENT_ALIASES.get(event, event) for event in event_types]
@@ -77,7 +94,13 @@ class WriteModes:
     """``[[sink.tables]]``: as with TiCDC's dispatchers the first match counts. Raises ConfigError
     as ``TableFilter`` does."""
 
-    def __init__(self, rules: Sequence[TableRule] = (), *, case_sensitive: bool = False) -> None:
+    def __init__(
+        self,
+        rules: Sequence[TableRule] = (),
+        *,
+        case_sensitive: bool = False,
+        asks_old_rows: Callable[[TableName], bool] = lambda _: False,
+    ) -> None:
         self._rules = [
             (
                 read_rules("matcher of sink.tables", rule.matcher, case_sensitive),
@@ -85,10 +108,26 @@ class WriteModes:
             )
             for rule in rules
         ]
+        self._asks_old_rows = asks_old_rows
 
     def of(self, name: TableName) -> WriteMode:
         """Upserted, without more, where no rule matches."""
-        return next((form for rules, form in self._rules if rules.match(name)), UPSERT)
+        found = next((form for rules, form in self._rules if rules.match(name)), UPSERT)
+        return replace(found, asks_old_rows=True) if self._asks_old_rows(name) else found
+
+
+def write_modes(changefeed: Changefeed) -> WriteModes:
+    """How the tables of a changefeed are written, by the names of targets. Raises ConfigError."""
+    taken = TableFilter(changefeed.filter)
+    is_routed = bool(changefeed.sink.routes)  # then conditions are on tables of other names
+
+    def asks_old_rows(name: TableName) -> bool:
+        return taken.asks_old_rows if is_routed else taken.row_filter(name).asks_old_rows
+
+    case_sensitive = changefeed.filter.case_sensitive
+    return WriteModes(
+        changefeed.sink.tables, case_sensitive=case_sensitive, asks_old_rows=asks_old_rows
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +166,7 @@ class _EventRule:
     rules: TableRules
     events: tuple[str, ...]
     sql: tuple[re.Pattern[str], ...]
+    values: ValueRule | None
 
     def ignores_event(self, event: str) -> bool:
         """Whether an event is ignored. As in TiCDC the entries are read in order, and a "none …"
@@ -152,7 +192,11 @@ def _read_event_filter(settings: EventFilter, case_sensitive: bool) -> _EventRul
         _compiled(text, re.IGNORECASE, _refusal("ignore-sql", text)) for text in settings.ignore_sql
     ]
     rules = read_rules("event filter's matcher", settings.matcher, case_sensitive)
-    return _EventRule(rules, tuple(events), tuple(sql))
+    try:
+        values = value_rule(settings)
+    except SettingError as error:
+        raise ConfigError(f"event filter: {error}") from error
+    return _EventRule(rules, tuple(events), tuple(sql), values)
 
 
 def _read_event(text: str) -> str:

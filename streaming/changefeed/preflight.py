@@ -25,7 +25,7 @@ from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.changefeed.earlier_filters import refuse_other_routes
-from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.filter import write_modes
 from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
@@ -68,7 +68,7 @@ def findings(changefeed: Changefeed, *, is_new: bool) -> list[TidelakeError]:
 
 def _check_tables(changefeed: Changefeed) -> None:
     changefeed_routes(changefeed)
-    WriteModes(changefeed.sink.tables)
+    write_modes(changefeed)
     definitions_of(changefeed)
 
 

@@ -15,15 +15,16 @@ letter twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from conf.route_rules import told_routes
+from conf.rows.event_filter import EventFilter
 from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
 from conf.sources.recording_uri import RecordingSettings
 from coordination.errors import TidelakeError
@@ -51,7 +52,8 @@ from streaming.apply.letters.letter_rows import letter_rows
 from streaming.apply.letters.open_letters import LetterKeys, Met, OpenLetters
 from streaming.apply.rows_to_apply import Mask, Piece
 from streaming.apply.table_task import TableTask, change_rules
-from streaming.changefeed.filter import WriteModes
+from streaming.apply.values.ignored_rows import ignored_positions
+from streaming.changefeed.filter import write_modes
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
@@ -67,12 +69,14 @@ from streaming.operations.letters import (
 from streaming.operations.progress_report import changefeed_rows
 from streaming.stream.schema_cache import PastSchemaCache
 
+_Rule = TypeVar("_Rule")
 LetterId = tuple[Any, ...]  # of LETTER
 NO_TABLE = "which table it is of cannot be read"
 NO_KEY = (
     "no key of the table can be read in it, or it has several rows, so that nobody has watched "
     "whether newer changes of its row came: rewind to below it"
 )
+IGNORED = "an event filter ignores its event by the values of the row: resolve it"
 REWIND = "`resume --overwrite-checkpoint-ts` (or `run --overwrite-checkpoint-ts`) to below it"
 
 
@@ -205,6 +209,12 @@ class TableReplay:
         table = pa.concat_tables(parts)
         of = self._task.name
         rows = letter_rows(table["value"], of, self._rules.protocol, self._routes)
+        task = replace(
+            task, filters=self._routes.filter.row_filters({each.upstream for each in rows.blocks})
+        )
+        reached, ignored = self._span.checkpoint, rows.others
+        for number in ignored_positions(task, rows.blocks, reached, self._rules):
+            ignored.setdefault(number, IGNORED)
         all_ids = [_id(each) for each in table.select(list(LETTER)).to_pylist()]
         ids = {number: each for number, each in enumerate(all_ids) if each in wanted}
         barred = table["barred"].to_pylist()
@@ -212,7 +222,7 @@ class TableReplay:
         why = {n: barred[n] or rows.others.get(n) or self._why(known_ts.get(n)) for n in ids}
         able = np.array([n in ids and why[n] is None for n in range(len(table))], np.bool_)
         passed = _passed(able, table["passed"].to_pylist())
-        found = changes(task, rows.only(able), self._span.checkpoint, self._rules, passed)
+        found = changes(task, rows.only(able), reached, self._rules, passed)
         for error in found.errors.to_pylist():
             if able[error["position"]]:
                 why[error["position"]] = error["message"]
@@ -267,7 +277,7 @@ def _opened(
         raise NotReplayed(f"there is no table {name} any more: {REWIND}, or resolve it")
     if progress.incarnation != row.incarnation:
         raise NotReplayed("the changefeed has been rewound or reconfigured: start it first")
-    forms = WriteModes(changefeed.sink.tables, case_sensitive=changefeed.filter.case_sensitive)
+    forms = write_modes(changefeed)
     spans = TableRegistry(changefeed.sink, row, forms, definitions_of(changefeed))
     span = spans.opened(name, progress, NO_TS)
     if span.is_blocked:
@@ -287,20 +297,29 @@ def told_settings(sink: DeltaSink, row: ChangefeedRow) -> Changefeed:
     if row.row_rules is None:
         raise NotReplayed("the changefeed has not run yet: start it first")
     told = json.loads(row.row_rules)
-    rules = []
-    for rule in told["tables"]:
-        given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in rule.items()}
-        rules.append(TableRule(**given))
     source = RecordingSettings(
         path="unused", protocol=told["protocol"], time_zone=told["time_zone"]
     )
     return Changefeed(
         id=row.changefeed_id,
         source=source,
-        sink=replace(sink, tables=tuple(rules), routes=told_routes(told.get("routes", ()))),
-        filter=FilterSettings(case_sensitive=told["case_sensitive"]),
+        sink=replace(
+            sink,
+            tables=tuple(_told_rules(TableRule, told["tables"])),
+            routes=told_routes(told.get("routes", ())),
+        ),
+        filter=FilterSettings(
+            case_sensitive=told["case_sensitive"],
+            event_filters=tuple(_told_rules(EventFilter, told.get("event_filters", ()))),
+        ),
         zero_date=told["zero_date"],
         ddl_time_zone=told["ddl_time_zone"],
         on_unknown_column=told["on_unknown_column"],
         on_add_default=told["on_add_default"],
     )
+
+
+def _told_rules(kind: Callable[..., _Rule], rows: Iterable[Mapping[str, Any]]) -> Iterator[_Rule]:
+    """Rules of their fields (``dataclasses.asdict``), read back from JSON."""
+    for row in rows:
+        yield kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()})

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
+from conf.rows.row_filter import texts_of
 from conf.settings import Changefeed
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
@@ -60,6 +61,7 @@ def row_rules(changefeed: Changefeed) -> str:
             "case_sensitive": changefeed.filter.case_sensitive,
             "tables": [asdict(rule) for rule in changefeed.sink.tables],
             **routes_told(changefeed),
+            **conditions_told(changefeed),
         }
     )
 
@@ -68,6 +70,12 @@ def routes_told(changefeed: Changefeed) -> dict[str, Any]:
     """Nothing where there are none, as before there were routes."""
     routes = [asdict(rule) for rule in changefeed.sink.routes]
     return {"routes": routes} if routes else {}
+
+
+def conditions_told(changefeed: Changefeed) -> dict[str, Any]:
+    """The event filters by values. Nothing where there are none, as before there were any."""
+    found = [asdict(each) for each in changefeed.filter.event_filters if texts_of(each)]
+    return {"event_filters": found} if found else {}
 
 
 def first_row(changefeed: Changefeed, start_id: str | None = None) -> ChangefeedRow:

@@ -343,14 +343,15 @@ class SpanWriter(StreamRole):
         blocks = self._carry.due(name, span.checkpoint, limit)
         if not blocks:
             return None
-        ignored = self._context.routes.filter.ignored_row_events
+        taken, upstream = self._context.routes.filter, {of.upstream for of in blocks}
         has_none = span.has_no_row and not self._spans.forms.of(name).is_log
         also = frozenset({"delete"} if has_none else ())
         task = TableTask(
             name=name,
             schema=self._spans[name].schema_or_empty,
             checkpoint=span.checkpoint,
-            ignored_of={each: ignored(each) | also for each in {of.upstream for of in blocks}},
+            ignored_of={each: taken.ignored_row_events(each) | also for each in upstream},
+            filters=taken.row_filters(upstream),
             behind=self._older.behind(span),
             form=UPSERT if span.target is None else span.target.form,
             is_keyless=span.is_keyless,

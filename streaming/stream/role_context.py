@@ -24,7 +24,7 @@ from streaming.apply.carry import Carry
 from streaming.apply.commit_guard import CommitGuard
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.apply.letters.row_bytes import rows_alone
-from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.filter import write_modes
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
@@ -107,8 +107,7 @@ class RoleContext:
 
     def spans(self, row: ChangefeedRow) -> TableRegistry:
         changefeed = self.changefeed
-        case_sensitive = changefeed.filter.case_sensitive
-        forms = WriteModes(changefeed.sink.tables, case_sensitive=case_sensitive)
+        forms = write_modes(changefeed)
         return TableRegistry(changefeed.sink, row, forms, definitions_of(changefeed))
 
     def dead_letters(self, row: ChangefeedRow, *, term: int | None = None) -> DeadLetterWriter:

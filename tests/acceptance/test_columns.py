@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from conf.settings import EventFilter, FilterSettings
+from conf.rows.event_filter import EventFilter
+from conf.settings import FilterSettings
 from tests.acceptance.small_tables import A, MakeLives, made, marks, row, values
 from tests.shop.canal_json import Change, Column, Ddl, encode_change, encode_ddl
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from conf.settings import EventFilter, FilterSettings
+from conf.rows.event_filter import EventFilter
+from conf.settings import FilterSettings
 from streaming.operations.progress_report import without_watermark
 from streaming.source.contract import SourceAway
 from streaming.source.kafka.source import KafkaSource

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from conf.settings import EventFilter, FilterSettings
+from conf.rows.event_filter import EventFilter
+from conf.settings import FilterSettings
 from coordination.errors import TidelakeError
 from sinks.control.dead_letters import DeadLetters
 from sinks.control.snapshots import Snapshots

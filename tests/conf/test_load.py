@@ -9,13 +9,13 @@ import pytest
 
 from conf.load import load_server, load_settings, load_sink
 from conf.problems import SettingError
+from conf.rows.event_filter import EventFilter
 from conf.settings import (
     BatchSettings,
     CaptureSettings,
     Changefeed,
     DeltaSink,
     EtcdSettings,
-    EventFilter,
     SessionSettings,
     Settings,
     TableRule,

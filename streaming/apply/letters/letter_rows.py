@@ -23,7 +23,7 @@ from streaming.apply.last_change import order_of_pieces
 from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import Piece, RowNumbers, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
-from streaming.apply.typed_rows import typed_keys
+from streaming.apply.values.typed_rows import typed_keys
 from streaming.changefeed.routes import RoutedWanted, Routes, routed_blocks
 from streaming.protocols.contract import OP_DELETE, Block, Kind, Messages, Order, WantedTable
 from streaming.protocols.decoders import decoder_of, has_messages

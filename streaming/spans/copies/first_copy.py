@@ -29,7 +29,7 @@ from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.earlier_owner import ChangefeedState
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.earlier_filters import left_out, left_out_any
-from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.filter import write_modes
 from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.routes import changefeed_routes, shards_of
 from streaming.owner.start_point import first_row
@@ -73,8 +73,7 @@ class FirstCopy:
         self._source = BinlogSource(self._settings)
         self._database = self._source.database
         self._routes = changefeed_routes(changefeed)
-        case_sensitive = changefeed.filter.case_sensitive
-        self._forms = WriteModes(changefeed.sink.tables, case_sensitive=case_sensitive)
+        self._forms = write_modes(changefeed)
         self._tables = ControlTables.of(changefeed.sink)
 
     def close(self) -> None:

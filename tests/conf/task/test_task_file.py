@@ -78,6 +78,30 @@ syncers:
     assert (read_as.connections, read_as.chunk_rows, read_as.task_mode) == (8, 1000, "all")
 
 
+EXPRESSIONS = """
+    expression-filters: [even, gone]
+expression-filter:
+  even: {schema: shop, table: 'a"b', insert-value-expr: c % 2 = 0}
+  gone: {schema: shop, table: t, update-old-value-expr: "x = 1", update-new-value-expr: "x = 2"}
+"""
+
+
+def test_expressions_are_event_filters_whose_updates_need_both(tmp_path: Path) -> None:
+    assert read(tmp_path, TASK + EXPRESSIONS).document["filter"]["event-filters"] == [
+        {
+            "matcher": ['"shop"."a""b"'],
+            "ignore-insert-value-expr": "c % 2 = 0",
+            "ignore-update-if": "both",
+        },
+        {
+            "matcher": ['"shop"."t"'],
+            "ignore-update-old-value-expr": "x = 1",
+            "ignore-update-new-value-expr": "x = 2",
+            "ignore-update-if": "both",
+        },
+    ]
+
+
 def test_the_login_may_be_odd_and_a_reference(tmp_path: Path) -> None:
     found = source(read(tmp_path, TASK))
     assert (found.user, found.password, found.connections) == ("r@t", "${env:PW}", 4)
@@ -107,6 +131,11 @@ def test_the_folder_of_a_dump_is_its_loaders(tmp_path: Path, mode: str) -> None:
 WRONG: list[tuple[str, Any]] = [
     (TASK + "shard-mod: x\n", "unknown key 'shard-mod'; did you mean shard-mode?"),
     (TASK + "    rout-rules: []\n", "did you mean route-rules?"),
+    (
+        TASK + EXPRESSIONS.replace("x = 1", "f(x) = 1"),
+        "expression-filter.gone.update-old-value-expr: at character 1 (f(x) = 1): the function f",
+    ),
+    (TASK + EXPRESSIONS.replace(", gone]", "]"), "no instance uses gone"),
     (TASK + "shard-mode: optimistic\n", "shard-mode: optimistic is not built"),
     (TASK + "routes: {a: {schema-pattern: x}}\n", "routes.a.target-schema is missing"),
     (

@@ -14,8 +14,8 @@ from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.row_block import RowBlock
-from streaming.apply.row_errors import ERRORS
 from streaming.apply.table_task import ChangeRules, TableTask
+from streaming.apply.values.row_errors import ERRORS
 from tests.streaming.apply.blocks import A, Row, Text, blocks_of
 
 RULES = ChangeRules(time_zone="UTC", zero_date="null", protocol="canal-json")

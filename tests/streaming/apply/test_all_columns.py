@@ -16,7 +16,7 @@ from sinks.target.write_mode import ROW_DELETED, WriteMode
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import TableSchema
 from streaming.apply.row_block import RowBlock
-from streaming.apply.row_errors import NO_OLD_ROW_MESSAGE, NO_WHOLE_ROW, UNKNOWN_COLUMN
+from streaming.apply.values.row_errors import NO_OLD_ROW_MESSAGE, NO_WHOLE_ROW, UNKNOWN_COLUMN
 from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import Kind, Messages, WantedTable
 from tests.shop.canal_json import Change, Column, Table, encode_change

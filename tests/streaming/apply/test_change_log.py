@@ -17,8 +17,8 @@ from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.table_schema import TableSchema
 from streaming.apply.change_log import change_log_rows
 from streaming.apply.changes import TableChanges
-from streaming.apply.row_errors import ERRORS
 from streaming.apply.table_task import ChangeRules, TableTask
+from streaming.apply.values.row_errors import ERRORS
 from tests.streaming.apply.blocks import A, Row, Text, blocks_of
 from tests.streaming.apply.resolved import PLAIN, RULES, errors, numbered, row, schema
 

@@ -9,8 +9,8 @@ import pytest
 from coordination.model import TableName, Ts
 from sinks.types.table_schema import TableSchema
 from streaming.apply.letters.dead_letter_writer import REASONS, reasons
-from streaming.apply.row_errors import NO_KEY, NO_KEY_MESSAGE, NO_TABLE, keyless_errors
 from streaming.apply.table_task import TableTask
+from streaming.apply.values.row_errors import NO_KEY, NO_KEY_MESSAGE, NO_TABLE, keyless_errors
 from tests.streaming.apply.blocks import A, Row, blocks_of
 from tests.streaming.apply.resolved import numbered, resolved, row
 

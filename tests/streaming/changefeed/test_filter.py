@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from conf.files.event_types import ROW_EVENTS
-from conf.settings import EventFilter, FilterSettings, TableRule
+from conf.rows.event_filter import EventFilter
+from conf.settings import FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.target.write_mode import UPSERT

@@ -15,7 +15,7 @@ from sinks.control.dead_letters import DeadLetters, LetterWriter
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.apply.letters.letter_rows import letter_rows
 from streaming.apply.letters.row_bytes import rows_alone
-from streaming.apply.row_errors import ERRORS
+from streaming.apply.values.row_errors import ERRORS
 from streaming.changefeed.routes import routes_of
 from streaming.source.contract import RAW
 from tests.services.delta_rows import read_rows

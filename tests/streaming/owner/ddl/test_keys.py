@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from conf.settings import EventFilter, FilterSettings, TableRule
+from conf.rows.event_filter import EventFilter
+from conf.settings import FilterSettings, TableRule
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable
 from sinks.types.table_schema import TableSchema

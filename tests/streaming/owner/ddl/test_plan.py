@@ -8,7 +8,8 @@ from itertools import permutations
 
 import pytest
 
-from conf.settings import Changefeed, DeltaSink, EventFilter, FilterSettings
+from conf.rows.event_filter import EventFilter
+from conf.settings import Changefeed, DeltaSink, FilterSettings
 from conf.sources.kafka_uri import KafkaSettings
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl, DdlAction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conf.settings import EventFilter
+from conf.rows.event_filter import EventFilter
 from coordination.model import Ts
 from streaming.owner.ddl.plan import DdlPlan
 from streaming.owner.ddl.steps import RECOVERS_UNKNOWN, DdlEvent

@@ -8,7 +8,8 @@ from itertools import permutations
 
 import pytest
 
-from conf.settings import EventFilter, FilterSettings
+from conf.rows.event_filter import EventFilter
+from conf.settings import FilterSettings
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.classify import RENAMES_UNREAD

@@ -19,13 +19,13 @@ from sinks.types.casts.typed_cells import cell_texts, is_text
 from sinks.types.delta_types import arrow_type
 from sinks.types.table_schema import MOMENTS, Column
 from sinks.types.text_arrays import as_mask
-from streaming.apply.row_errors import (
+from streaming.apply.rows_to_apply import Mask, Piece, RowNumbers
+from streaming.apply.values.row_errors import (
     NO_DAY_IN_KEY_MESSAGE,
     NO_DAY_MESSAGE,
     RowErrors,
     cast_errors,
 )
-from streaming.apply.rows_to_apply import Mask, Piece, RowNumbers
 from streaming.protocols.contract import DATA, Cells
 
 

@@ -30,6 +30,9 @@ NO_OLD_ROW_MESSAGE: Final = (
     "an UPDATE without its old row: all columns of that row are needed to find it in the table "
     "(key = 'all-columns')"
 )
+NO_OLD_TO_ASK_MESSAGE: Final = (
+    "an UPDATE without its old row, about which ignore-update-old-value-expr asks"
+)
 NO_TABLE: Final = "no-table"
 NO_TABLE_MESSAGE: Final = (
     "the table has no target yet: no whole row has told its columns and its key"
@@ -86,7 +89,7 @@ def cast_errors(
         no_day = pc.binary_join_element_wise(f"column {column.name}: '", quoted, f"' is {rule}", "")
         cannot_read = pc.if_else(pa.array(is_storable(text)), no_day, cannot_read)
     message = pc.fill_null(cannot_read, f"column {column.name}: a key column has no value")
-    return RowErrors(rows, _same(CAST, rows), message)
+    return RowErrors(rows, same_text(CAST, rows), message)
 
 
 def unknown_column_errors(rows: RowNumbers, names: Sequence[str]) -> RowErrors:
@@ -96,7 +99,7 @@ def unknown_column_errors(rows: RowNumbers, names: Sequence[str]) -> RowErrors:
         " the DDL that adds it. Let that DDL run and rewind to below it, or set on-unknown-column ="
         " 'drop'"
     )
-    return RowErrors(rows, _same(UNKNOWN_COLUMN, rows), _same(message, rows))
+    return RowErrors(rows, same_text(UNKNOWN_COLUMN, rows), same_text(message, rows))
 
 
 def incomplete_errors(rows: RowNumbers, names: Sequence[str]) -> RowErrors:
@@ -105,17 +108,23 @@ def incomplete_errors(rows: RowNumbers, names: Sequence[str]) -> RowErrors:
         f"the message lacks column {', '.join(names)}, and the table's rows are found by all "
         "columns (key = 'all-columns')"
     )
-    return RowErrors(rows, _same(NO_WHOLE_ROW, rows), _same(message, rows))
+    return RowErrors(rows, same_text(NO_WHOLE_ROW, rows), same_text(message, rows))
+
+
+def no_column_errors(rows: RowNumbers, names: Sequence[str], key: str) -> RowErrors:
+    """The errors of rows that lack columns about which the condition of an event filter asks."""
+    message = f"the message lacks column {', '.join(names)}, about which {key} asks"
+    return RowErrors(rows, same_text(NO_WHOLE_ROW, rows), same_text(message, rows))
 
 
 def no_old_row_errors(rows: RowNumbers) -> RowErrors:
-    return RowErrors(rows, _same(NO_WHOLE_ROW, rows), _same(NO_OLD_ROW_MESSAGE, rows))
+    return RowErrors(rows, same_text(NO_WHOLE_ROW, rows), same_text(NO_OLD_ROW_MESSAGE, rows))
 
 
 def no_place_errors(rows: RowNumbers) -> RowErrors:
     """The errors of events with a value that has no place in the type that its column has now."""
     message = "a value has no place in the type that a later DDL has given its column"
-    return RowErrors(rows, _same(CAST, rows), _same(message, rows))
+    return RowErrors(rows, same_text(CAST, rows), same_text(message, rows))
 
 
 def told_errors(piece: Piece, rows: RowNumbers, otherwise: tuple[str, str] = ("", "")) -> RowErrors:
@@ -124,7 +133,7 @@ def told_errors(piece: Piece, rows: RowNumbers, otherwise: tuple[str, str] = (""
     at = pa.array(rows)
     told = (piece.error_class, piece.error_message)
     texts = [
-        _same(text, rows) if column is None else pc.fill_null(column.take(at), text)
+        same_text(text, rows) if column is None else pc.fill_null(column.take(at), text)
         for column, text in zip(told, otherwise, strict=True)
     ]
     return RowErrors(rows, *texts)
@@ -189,5 +198,6 @@ def _batches_of(piece: Piece, rows: RowNumbers) -> RowNumbers:
     return np.searchsorted(ends, rows, side="right")
 
 
-def _same(text: str, rows: RowNumbers) -> pa.Array:
+def same_text(text: str, rows: RowNumbers) -> pa.Array:
+    """The text for each of the rows."""
     return pa.repeat(pa.scalar(text, pa.string()), len(rows))

@@ -1,0 +1,1 @@
+"""What changefeed and task files say about rows: conditions on values."""

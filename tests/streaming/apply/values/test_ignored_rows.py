@@ -1,0 +1,177 @@
+"""Events that a condition ignores are as if they had not come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conf.rows.event_filter import EventFilter
+from conf.rows.row_filter import RowFilter
+from conf.settings import FilterSettings
+from coordination.errors import ConfigError
+from coordination.model import TableName, Ts
+from sinks.target.write_mode import COMMIT_TS, EVENT, WriteMode
+from streaming.apply import rows_to_apply
+from streaming.apply.change_log import change_log_rows
+from streaming.apply.table_task import TableTask
+from streaming.changefeed.filter import TableFilter
+from tests.streaming.apply.blocks import A, Row, blocks_of
+from tests.streaming.apply.resolved import PLAIN, RULES, by_key, errors, numbered, resolved, row
+
+
+def taken(**expressions: str) -> dict[TableName, RowFilter]:
+    given = {f"ignore_{name}": text for name, text in expressions.items()}
+    rule: Any = EventFilter(matcher=("shop.a",), **given)
+    return {A: TableFilter(FilterSettings(event_filters=(rule,))).row_filter(A)}
+
+
+def put(op: str, ts: int, id: int, v: str | None, was: str | None = None, **more: Any) -> Row:
+    old = {"id": str(id), "v": was} if op == "UPDATE" else None
+    return row(op, ts, {"id": str(id), "v": v}, old, **more)
+
+
+def test_an_ignored_event_leaves_the_row_as_it_was() -> None:
+    """Also if it is the last of its key, and whatever comes of it later."""
+    rows = [
+        put("INSERT", 10, 1, "a"),
+        put("UPDATE", 20, 1, "secret", "a"),
+        put("INSERT", 10, 2, "secret"),
+        put("UPDATE", 30, 2, "b", "secret"),
+        put("INSERT", 10, 3, "secret"),
+        put("INSERT", 10, 4, "x"),
+        put("DELETE", 20, 4, "x"),
+        put("INSERT", 10, 5, "kept"),
+        put("DELETE", 20, 5, "kept"),
+    ]
+    filters = taken(
+        insert_value_expr="v = 'secret'",
+        update_new_value_expr="v = 'secret'",
+        delete_value_expr="v LIKE 'k%'",
+    )
+    found = by_key(resolved(numbered(rows), filters=filters))
+    assert found == {1: "a", 2: "b", 4: None, 5: "kept"}
+
+
+def test_an_update_is_asked_about_both_rows() -> None:
+    rows = [
+        put("UPDATE", 10, 1, "new", "old"),
+        put("UPDATE", 10, 2, "new", "x"),
+        put("UPDATE", 10, 3, "x", "old"),
+        put("UPDATE", 10, 4, "x", "x"),
+        put("UPDATE", 10, 5, None, None),
+    ]
+    either = taken(update_old_value_expr="v='old'", update_new_value_expr="v='new'")
+    assert by_key(resolved(numbered(rows), filters=either)) == {4: "x", 5: None}
+    both = taken(update_old_value_expr="v='old'", update_new_value_expr="v='new'", update_if="both")
+    assert set(by_key(resolved(numbered(rows), filters=both))) == {2, 3, 4, 5}
+    one = taken(update_old_value_expr="v <=> NULL", update_if="both")
+    assert set(by_key(resolved(numbered(rows), filters=one))) == {1, 2, 3, 4}
+
+
+def test_of_an_ignored_update_of_the_key_neither_half_is_written() -> None:
+    def moved(ts: int, old: int, new: int, v: str) -> Row:
+        return row("UPDATE", ts, {"id": str(new), "v": v}, {"id": str(old), "v": v})
+
+    rows = [moved(10, n, n + 100, "go" if n % 3 else "stay") for n in range(12)]
+    found = by_key(
+        resolved(numbered(rows), filters=taken(update_new_value_expr="v = 'stay' OR id = 104"))
+    )
+    left = [n for n in range(12) if n % 3 and n != 4]
+    assert found == dict.fromkeys(left) | {n + 100: "go" for n in left}
+
+
+def test_pieces_that_are_read_again_leave_out_the_same_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rows_to_apply, "HELD_BYTES", 0)
+    rows = [put("INSERT", 10 + n, n % 50, f"v{n}") for n in range(300)]
+    filters = taken(insert_value_expr="v LIKE 'v1%' OR id % 7 = 3")
+    found = by_key(resolved(numbered(rows), filters=filters, checkpoint=20, limit=290))
+    wanted = {}
+    for n in range(11, 281):
+        if not f"v{n}".startswith("v1") and n % 50 % 7 != 3:
+            wanted[n % 50] = f"v{n}"
+    assert found == wanted
+
+
+def test_a_row_that_does_not_tell_is_an_error_and_nothing_of_it_is_written() -> None:
+    rows = [
+        row("DELETE", 10, {"id": "1"}),
+        row("UPDATE", 10, {"id": "2", "v": "x"}),
+        row("INSERT", 10, {"id": "3", "v": "x"}, error=("undecodable", "told by the decoder")),
+        put("DELETE", 10, 4, "x"),
+    ]
+    filters = taken(
+        delete_value_expr="v = 'x'",
+        update_old_value_expr="v = 'x'",
+        insert_value_expr="v = 'x'",
+    )
+    found = resolved(numbered(rows), filters=filters)
+    assert by_key(found) == {}
+    told = errors(found)
+    assert told[0] == (
+        "no-whole-row", "the message lacks column v, about which ignore-delete-value-expr asks"
+    )  # fmt: skip
+    assert "without its old row" in told[1][1]
+    assert told[2] == ("undecodable", "told by the decoder")
+    assert set(told) == {0, 1, 2}
+
+
+def test_a_value_that_cannot_be_read_is_an_error_where_it_is_asked_about() -> None:
+    rows = [
+        put("DELETE", 10, 1, "x"),
+        row("DELETE", 10, {"id": "2", "v": "y"}),
+        row("DELETE", 10, {"id": "zwei", "v": "y"}),
+    ]
+    found = resolved(numbered(rows), filters=taken(delete_value_expr="id = 1"))
+    assert by_key(found) == {2: None}
+    assert set(errors(found)) == {2}
+
+
+def test_a_condition_on_a_column_that_the_table_lacks_stops_the_changefeed() -> None:
+    rows = [put("INSERT", 10, 1, "x")]
+    with pytest.raises(ConfigError) as refused:
+        resolved(numbered(rows), filters=taken(insert_value_expr="v = 'x' AND Nix > 1"))
+    told = str(refused.value)
+    assert "table shop.a: ignore-insert-value-expr (v = 'x' AND Nix > 1)" in told
+    assert "the table has no column Nix" in told
+    with pytest.raises(ConfigError, match=r"shop.a: ignore-insert-value-expr \(v = 1\): at char"):
+        resolved(numbered(rows), filters=taken(insert_value_expr="v = 1"))
+    assert resolved(numbered(rows), filters=taken(delete_value_expr="nix > 1")).rows.num_rows == 1
+
+
+def test_each_upstream_table_has_conditions_of_its_own() -> None:
+    other = TableName("s2", "o")
+    rows = numbered([put("INSERT", 10 + n, n, "x") for n in range(6)])
+    (block,) = blocks_of(rows)
+    blocks = [block, replace(block, origin=other)]
+    filters = {
+        A: taken(insert_value_expr="id < 3")[A],
+        other: taken(insert_value_expr="id >= 4")[A],
+    }
+    found = by_key(resolved(blocks, filters=filters))
+    assert set(found) == {0, 1, 2, 3, 4, 5}
+    filters = {other: taken(insert_value_expr="TRUE")[A], A: taken(insert_value_expr="id < 3")[A]}
+    assert set(by_key(resolved(blocks, filters=filters))) == {3, 4, 5}
+
+
+def test_a_change_log_has_no_ignored_event() -> None:
+    rows = [
+        put("INSERT", 10, 1, "a"),
+        put("UPDATE", 20, 1, "b", "a"),
+        put("UPDATE", 30, 1, "c", "b"),
+        put("DELETE", 40, 1, "c"),
+    ]
+    task = TableTask(
+        name=A,
+        schema=PLAIN,
+        checkpoint=Ts(0),
+        form=WriteMode(mode="append"),
+        filters=taken(update_old_value_expr="v = 'a'", delete_value_expr="v <> 'c'"),
+    )
+    found = change_log_rows(task, blocks_of(numbered(rows)), Ts(100), RULES).rows
+    assert list(zip(found[COMMIT_TS].to_pylist(), found[EVENT].to_pylist(), strict=True)) == [
+        (10, "insert"), (30, "update_preimage"), (30, "update_postimage"), (40, "delete"),
+    ]  # fmt: skip
