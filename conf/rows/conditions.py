@@ -14,12 +14,12 @@ from decimal import Decimal
 from typing import Final, Literal, cast
 
 from conf.problems import SettingError
+from conf.rows.tokens import Token, refusal, tokens
 
 Calculation = Literal["+", "-", "*", "%", "DIV"]
 Comparison = Literal["=", "<>", "<", "<=", ">", ">=", "<=>"]
 MOST_DEPTH: Final = 50
 MOST_DIGITS: Final = 38
-_SHOWN: Final = 20  # characters of the expression in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +131,6 @@ def read_condition(text: str) -> Condition:
     return reader.condition(found)
 
 
-_TOKEN: Final = re.compile(
-    r"""\s+
-  | (?P<number> (?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)? (?![\w$]) )
-  | (?P<word>   [A-Za-z_$\u0080-\U0010ffff][\w$]* )
-  | (?P<name>   `(?:[^`]|``)+` )
-  | (?P<text>   '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" )
-  | (?P<mark>   <=>|<=|>=|<>|!=|&&|\|\||[=<>+*%(),.-] )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
 _ESCAPE: Final = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
 _CONTROL: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "0": "\0", "Z": "\x1a"}
 _COMPARISONS: Final = {"=": "=", "<>": "<>", "!=": "<>", **{m: m for m in ("<", "<=", ">", ">=")}}
@@ -154,24 +144,12 @@ _RESERVED: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str  # number, word, name, text, mark, end
-    text: str
-    at: int
-
-    @property
-    def upper(self) -> str:
-        """To compare with keywords and marks; empty for what stands in quotes."""
-        return self.text.upper() if self.kind in ("word", "mark") else ""
-
-
 class _Reader:
     """Descends from OR to constants: each method reads what binds at least so tightly."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = list(self._cut())
+        self._tokens = list(tokens(text))
         self._next = 0
         self._depth = 0
 
@@ -227,7 +205,7 @@ class _Reader:
             else:
                 return found
 
-    def _is(self, token: _Token, found: Node) -> Condition:
+    def _is(self, token: Token, found: Node) -> Condition:
         negated = bool(self._accept("NOT"))
         said = self._accept("NULL", "TRUE", "FALSE", "UNKNOWN")
         if said is None:
@@ -263,7 +241,7 @@ class _Reader:
             return found
         return Not(token.at, made) if negated else made
 
-    def _in(self, token: _Token, value: Value) -> Condition:
+    def _in(self, token: Token, value: Value) -> Condition:
         self._need("(")
         found = [Compare(token.at, "=", value, self._value(self._sum()))]
         while self._accept(","):
@@ -271,7 +249,7 @@ class _Reader:
         self._need(")")
         return found[0] if len(found) == 1 else Logic(token.at, "OR", tuple(found))
 
-    def _like(self, token: _Token, value: Value) -> Condition:
+    def _like(self, token: Token, value: Value) -> Condition:
         pattern, escape = self._primary(), "\\"
         if not isinstance(pattern, Constant) or not isinstance(pattern.value, str | None):
             raise self._wrong(pattern.at, "the pattern of LIKE must be a text")
@@ -323,7 +301,7 @@ class _Reader:
                 return found
         raise self._wrong(token.at, "a value is missing here")
 
-    def _word(self, token: _Token) -> Node:
+    def _word(self, token: Token) -> Node:
         word = token.upper
         if word == "NULL":
             return Constant(token.at, None)
@@ -339,12 +317,12 @@ class _Reader:
             raise self._wrong(token.at, f"{word} is not read here")
         return self._column(token, token.text)
 
-    def _column(self, token: _Token, name: str) -> Name:
+    def _column(self, token: Token, name: str) -> Name:
         if self._accept("."):
             raise self._wrong(token.at, "name the column alone, without its table")
         return Name(token.at, name)
 
-    def _string(self, token: _Token) -> Constant:
+    def _string(self, token: Token) -> Constant:
         quote = token.text[0]
 
         def plain(escape: re.Match[str]) -> str:
@@ -354,7 +332,7 @@ class _Reader:
 
         return Constant(token.at, _ESCAPE.sub(plain, token.text[1:-1]))
 
-    def _number(self, token: _Token) -> int | Decimal | float:
+    def _number(self, token: Token) -> int | Decimal | float:
         if "e" in token.text.lower():
             return float(token.text)
         if len(token.text.replace(".", "").lstrip("0")) > MOST_DIGITS:
@@ -366,7 +344,7 @@ class _Reader:
             raise self._wrong(node.at, "a condition stands where a value must")
         return node
 
-    def _deeper(self, token: _Token, inner: Callable[[], Node]) -> Node:
+    def _deeper(self, token: Token, inner: Callable[[], Node]) -> Node:
         self._depth += 1
         if self._depth > MOST_DEPTH:
             raise self._wrong(token.at, f"it is nested more than {MOST_DEPTH} deep")
@@ -374,7 +352,7 @@ class _Reader:
         self._depth -= 1
         return found
 
-    def _accept(self, *texts: str) -> _Token | None:
+    def _accept(self, *texts: str) -> Token | None:
         token = self._tokens[self._next]
         if token.upper not in texts:
             return None
@@ -385,17 +363,5 @@ class _Reader:
         if self._accept(text) is None:
             raise self._wrong(self._tokens[self._next].at, f"{text} is missing here")
 
-    def _cut(self) -> Iterator[_Token]:
-        at = 0
-        while at < len(self._text):
-            match = _TOKEN.match(self._text, at)
-            if match is None:
-                raise self._wrong(at + 1, "this is not read here")
-            if match.lastgroup is not None:
-                yield _Token(match.lastgroup, match[0], at + 1)
-            at = match.end()
-        yield _Token("end", "", at + 1)
-
     def _wrong(self, at: int, why: str) -> SettingError:
-        here = self._text[at - 1 : at - 1 + _SHOWN] or "the end"
-        return SettingError(f": at character {at} ({here}): {why}")
+        return refusal(self._text, at, why)

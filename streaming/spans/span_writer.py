@@ -340,12 +340,11 @@ class SpanWriter(StreamRole):
 
     def _due_table(self, name: TableName, limit: Ts) -> DueTable | None:
         span = self._spans[name]
-        blocks = self._carry.due(name, span.checkpoint, limit)
-        if not blocks:
+        if not (blocks := self._carry.due(name, span.checkpoint, limit)):
             return None
         taken, upstream = self._context.routes.filter, {of.upstream for of in blocks}
-        has_none = span.has_no_row and not self._spans.forms.of(name).is_log
-        also = frozenset({"delete"} if has_none else ())
+        is_log = self._spans.forms.of(name).is_log
+        also = frozenset({"delete"} if span.has_no_row and not is_log else ())
         task = TableTask(
             name=name,
             schema=self._spans[name].schema_or_empty,
