@@ -19,7 +19,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.table_properties import DdlIdentity
 from streaming.apply.applier import with_null_dates
 from streaming.apply.table_task import change_rules
-from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.filter import write_modes
 from streaming.changefeed.replicated_table import NO_DDL, ReplicatedTable
 from streaming.changefeed.routes import Shards, changefeed_routes
 from streaming.changefeed.schema_file import read_definitions, routed_definitions
@@ -90,9 +90,8 @@ class _Load:
         sink = changefeed.sink
         self.routes = changefeed_routes(changefeed)
         definitions = read_definitions(settled.definitions, self.routes.filter.selects)
-        forms = WriteModes(sink.tables, case_sensitive=changefeed.filter.case_sensitive)
         defined = routed_definitions(definitions, self.routes)
-        self.registry = TableRegistry(sink, row, forms, defined)
+        self.registry = TableRegistry(sink, row, write_modes(changefeed), defined)
         self.engine = MergeOnWriteEngine(revealed_options(sink.storage_options), keeps_up=False)
         self._rules = change_rules(changefeed)
         self._part = part
