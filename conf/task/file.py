@@ -93,10 +93,12 @@ def _without_nulls(found: Any) -> Any:
 def _described(file: models.TaskFile, idle: tuple[str, ...]) -> TaskDescription:
     from conf.task import upstream
 
+    sources = [each.source_id for each in file.mysql_instances]
     require(
-        len(file.mysql_instances) == 1,
-        f"mysql-instances: {len(file.mysql_instances)} of them: give each a task file of its own. "
-        "Shards of several servers cannot go into one table",
+        len(sources) == 1,
+        f"mysql-instances: {len(sources)} of them ({', '.join(sources)}), and a task reads one "
+        "server: write a task file for each, with a name of its own, whose routes lead into target "
+        "tables of its own. A view over these tables unites shards of several servers",
     )
     (instance,) = file.mysql_instances
     problems = Problems()

@@ -42,6 +42,7 @@ class Shard:
     name: str
     columns: tuple[str, ...] = ("id", "v")
     rows: Rows = field(default_factory=dict)
+    ts: int = 0
 
     @property
     def table(self) -> Table:
@@ -54,8 +55,6 @@ class Shard:
     def ddl(self, query: str, kind: str) -> bytes:
         text = query.format(f"`{self.schema}`.`{self.name}`")
         return encode_ddl(Ddl(self.schema, self.name, kind, text), self.ts, 0)
-
-    ts: int = 0
 
     def change(self, dice: random.Random) -> bytes:
         id_ = dice.randrange(6)
@@ -162,3 +161,38 @@ def test_random_shards_are_one_table_whoever_dies(new_lives: MakeLives) -> None:
 @pytest.mark.parametrize("seed", range(100, 108))
 def test_many_random_shards_are_one_table(new_lives: MakeLives, seed: int) -> None:
     lived(new_lives, seed)
+
+
+@pytest.mark.parametrize("step", [Failpoint.AFTER_PROGRESS, Failpoint.BEFORE_DDL])
+def test_shards_that_are_made_at_one_ts_join_whoever_dies(
+    new_lives: MakeLives, step: Failpoint
+) -> None:
+    """TiDB restores many tables by one DDL. Two of them stay empty up to their ALTER TABLE."""
+    lives = new_lives()
+    sink = replace(lives.settings.changefeed.sink, routes=(ROUTE,))
+    lives.settings = replace(
+        lives.settings, changefeed=replace(lives.settings.changefeed, sink=sink)
+    )
+    shards = [Shard("s1", "o1", ts=1000), Shard("s1", "o2", ts=1000), Shard("s2", "o1", ts=1000)]
+    create = "CREATE TABLE {} (`id` INT PRIMARY KEY, `v` INT)"
+    messages: list[Message] = [(0, None, each.ddl(create, "CREATE")) for each in shards]
+    lives.produce([*messages, *marks(1500)])
+    error = lives.live(f"{step}=raise:1", target_ts=1400)
+    assert "failpoint" in str(error)
+    messages = []
+    for number, shard in enumerate(shards):
+        shard.ts = 2000 + 100 * number
+        messages.append(
+            (0, None, shard.ddl("ALTER TABLE {} ADD COLUMN `w` INT DEFAULT 5", "ALTER"))
+        )
+        shard.ts += 1
+        row = {"id": 1, "v": number, "w": 7}
+        shard.columns += ("w",)
+        change = Change(table=shard.table, op="INSERT", row=row)
+        messages.append((0, None, encode_change(change, shard.ts, 0)))
+        shard.rows = {1: row}
+    lives.produce([*messages, *marks(3000)])
+    lives.finish(target_ts=2900)
+    wanted = filled([row for each in shards for row in each.shown()], set())
+    assert filled(read_rows(f"{lives.uri}/shop/o"), set()) == wanted
+    assert lives.dead_letters() == []

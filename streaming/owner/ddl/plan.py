@@ -31,10 +31,17 @@ from sinks.ddl.effects import (
 )
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.routes import Routes, Shards
-from streaming.owner.ddl.due import Orders, Place, as_ordered, due_ddls, unsure_of_indexes
+from streaming.owner.ddl.due import (
+    Orders,
+    Place,
+    as_ordered,
+    due_ddls,
+    statement_of,
+    unsure_of_indexes,
+)
 from streaming.owner.ddl.known_tables import Creation, KnownTables, schema_of, with_defined
 from streaming.owner.ddl.routed import routed, upstream_tables, without_databases
-from streaming.owner.ddl.shards import Noted, Passes, ShardDdls, Stays
+from streaming.owner.ddl.shards import Noted, Passes, ShardDdls, Stays, brings
 from streaming.owner.ddl.steps import (
     RECOVERS_UNKNOWN,
     DdlEvent,
@@ -190,8 +197,8 @@ class _Planning:
             upstream, statement = self._routed(statement)
         if name in self.held:
             return None if is_about_one(event, statement) else self._wall(event)
-        if not is_rename(statement) and event.commit_ts <= self.tables.last_ddls.get(name, 0):
-            return None  # it has come again, or is of a table that was dropped
+        if not is_rename(statement) and self._is_over(event):
+            return None
         shards: Mapping[TableName, Shards] = {}
         if self.routes:
             decided = self.of_shards.decide(event, upstream, self.schemas, self.shards)
@@ -203,6 +210,16 @@ class _Planning:
             if is_rename(statement):
                 shards = {self.routes.of(n).target: Shards().joined(n) for n in new_names(upstream)}
         return self._decided(place, event, statement, shards)
+
+    def _is_over(self, event: DdlEvent) -> bool:
+        """Whether it has come again, or is of a table that was dropped. One that brings a shard to
+        the target is over if the shard is there: the target may have been made at its commit-ts."""
+        name, last_ts = event.name, self.tables.last_ddls.get(event.name, 0)
+        if event.commit_ts != last_ts or not self.routes:
+            return event.commit_ts <= last_ts
+        is_there = event.upstream in self.shards.get(name, Shards())
+        is_passed = self.tables.reached.get(name, 0) > event.commit_ts
+        return is_there or is_passed or not brings(event, statement_of(event).effects[0])
 
     def _routed(self, statement: Statement) -> tuple[Statement, Statement]:
         """Without DROP DATABASE, by upstream names and by targets."""

@@ -121,7 +121,7 @@ class ShardDdls:
     ) -> Decision:
         """A DDL of one upstream table, which joins first. All that join at one commit-ts do so in
         one step: the target tells its steps apart by that alone."""
-        is_new = _brings(event, first)
+        is_new = brings(event, first)
         if event.upstream in of:
             return Passes() if is_new else self._of_shard(event, first, of, schema)
         is_skipped, whys = self._is_skipped(event), []
@@ -144,7 +144,7 @@ class ShardDdls:
                 continue
             statement = statement_of(each)
             first = statement.effects[0]
-            if _brings(each, first) and is_wanted(each, statement, self.table_filter):
+            if brings(each, first) and is_wanted(each, statement, self.table_filter):
                 yield each, first
 
     def _is_ordered(self, event: DdlEvent) -> bool:
@@ -278,7 +278,7 @@ def _caught_up(of: Shards, event: DdlEvent) -> Shards:
     return Shards({**of.behind, event.upstream: of.behind[event.upstream][1:]})
 
 
-def _brings(event: DdlEvent, first: Effect) -> bool:
+def brings(event: DdlEvent, first: Effect) -> bool:
     """Whether an upstream table begins with it."""
     return event.ddl_type == ROWS or isinstance(first, CreateTable | CreateTableLike)
 

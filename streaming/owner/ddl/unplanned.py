@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName, Ts, lowest
 from streaming.changefeed.routes import Routes
@@ -72,6 +73,8 @@ class Unplanned:
             for told in tables_told(block):
                 if is_unmade(told.name):
                     self._schemas[told.name, told.version] = planned_ts, before
+        if self._routes and any(block.kind is Kind.DDL for block in read.blocks):
+            self._keep_apart()
         if (last_ts := read.last_ts()) > planned_ts:
             self._waiting.append((last_ts, before))
             if len(self._waiting) > MOST_WAITING:
@@ -93,14 +96,11 @@ class Unplanned:
         before = {**read.position, **read.begin}
         for block in read.blocks:
             is_new = block.origin != NO_TABLE and not is_known(block.name, block.origin)
-            if (
-                block.kind is not Kind.ROW
-                or not is_new
-                or (block.max_ts or 0) <= max(self.checkpoint_ts, ended.get(block.name, 0))
-            ):
+            above = max(self.checkpoint_ts, ended.get(block.name, 0))
+            if block.kind is not Kind.ROW or not is_new or (block.max_ts or 0) <= above:
                 continue
             event = DdlEvent(
-                commit_ts=Ts(max(block.min_ts or 0, self.checkpoint_ts + 1)),
+                commit_ts=Ts(max(block.min_ts or 0, above + 1)),
                 place=block.first,
                 name=block.name,
                 origin=block.origin,
@@ -123,7 +123,22 @@ class Unplanned:
         for event, since in found:
             del self._newcomers[event.upstream]
             self._ddls[event.key] = event, since
-        return [event for event, _ in found]
+        self._keep_apart()
+        names = {event.upstream for event, _ in found}
+        ddls = [event for event, _ in self._ddls.values()]
+        return [each for each in ddls if each.ddl_type == ROWS and each.upstream in names]
+
+    def _keep_apart(self) -> None:
+        """No row has the commit-ts of a DDL. First rows that seem to have it come later: of a block
+        that begins below the checkpoint it is not known where rows beyond it begin. A target tells
+        its DDLs apart by their commit-ts."""
+        taken = {each.commit_ts for each, _ in self._ddls.values() if each.ddl_type != ROWS}
+        for key, (event, since) in list(self._ddls.items()):
+            if event.ddl_type == ROWS and event.commit_ts in taken:
+                del self._ddls[key]
+                later = next(ts for ts in count(event.commit_ts) if ts not in taken)
+                event = replace(event, commit_ts=Ts(later))
+                self._ddls[event.key] = event, since
 
     def none_join(self, targets: Container[TableName]) -> None:
         """To tables without a key nothing joins: their rows are dead letters."""

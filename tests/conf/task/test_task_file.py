@@ -147,7 +147,10 @@ WRONG: list[tuple[str, Any]] = [
     (TASK + "loaders: {a: {dir: /here}}\n", "loaders: no instance uses a"),
     (TASK.replace("all", "al"), "unknown value 'al'"),
     (TASK.replace("task-mode: all", ""), "task-mode is missing"),
-    (TASK + "  - source-id: b\n", "mysql-instances: 2 of them: give each a task file of its own"),
+    (
+        TASK + "  - source-id: b\n",
+        "2 of them (mysql-01, b), and a task reads one server: write a task file for each",
+    ),
     (TASK.replace("name: shop", "name: a_b"), "name 'a_b': letters and digits"),
     (TASK + "name: again\n", "name stands twice"),
     (TASK + "filters: {a: {schema-pattern: s, action: Ignore}}\n", "no instance uses a"),

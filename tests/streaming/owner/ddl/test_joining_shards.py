@@ -52,6 +52,33 @@ def test_so_do_those_with_the_one_that_makes_the_target() -> None:
     assert set(found.runs.shards[TARGET]) == {A, B, C}
 
 
+@pytest.mark.parametrize("others", [(B, C), (C,), ()])
+def test_they_join_also_after_an_owner_that_died_when_it_had_made_the_target(
+    others: tuple[TableName, ...],
+) -> None:
+    """Each joins then, and not at its first ALTER TABLE, which would run once more."""
+    creates = [event(10, each, CREATE, "CREATE") for each in (A, *others)]
+    lake = Lake()
+    lake.make(lake.plan(creates))
+    lake.on(creates)
+    assert set(lake.shards[TARGET]) == {A, *others}
+    assert len(lake.ran) == bool(others)
+    alters = [event(20 + 10 * at, each, ADD) for at, each in enumerate((A, *others))]
+    assert not lake.on([*creates, *alters]).held
+    assert len(lake.past) == 2
+
+
+def test_one_of_another_shape_holds_what_such_an_owner_has_made() -> None:
+    creates = [event(10, A, CREATE, "CREATE")]
+    other = event(10, B, CREATE.replace("v INT", "w INT"), "CREATE")
+    creates.append(replace(other, place=other.place + 1))
+    lake = Lake()
+    ((ts, why, _),) = held(lake.on(creates))
+    assert (ts, "s1.o2 goes into shop.o with other tables, and is another" in why) == (10, True)
+    assert not lake.on(creates, orders=[order(10, "skip")]).held
+    assert set(lake.shards[TARGET]) == {A, B}
+
+
 def test_each_of_those_is_checked() -> None:
     news = [event(10, B, "-- b", ROWS), event(10, C, "-- c", ROWS)]
     news += [event(10, TableName("s3", "o1"), CREATE.replace("v INT", "w INT"), "CREATE")]

@@ -20,7 +20,7 @@ from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.routes import Routes, Shards
 from streaming.changefeed.schema_file import Definitions
-from streaming.owner.ddl.known_tables import KnownTables
+from streaming.owner.ddl.known_tables import KnownTables, definition
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.steps import ROWS, DdlEvent, DdlStep
 from tests.seeds import chosen_seeds
@@ -103,6 +103,14 @@ class Lake:
             failed={},
         )
 
+    def make(self, found: DdlPlan) -> None:
+        for each in found.creations:
+            ts = each.event.commit_ts
+            schema = definition(each, self.schemas, Definitions())
+            self.schemas[TARGET], self.last[TARGET] = schema, ts
+            self.shards[TARGET] = Shards().joined(each.event.upstream)
+            self.past.append((ts, schema))
+
     def run(self, step: DdlStep) -> None:
         ts = step.event.commit_ts
         self.ran.append(step)
@@ -116,9 +124,14 @@ class Lake:
 
     def on(self, ddls: Sequence[DdlEvent], limit: int = 1_000, **given: object) -> DdlPlan:
         """Everything that can run; then the plan."""
-        while (found := self.plan(ddls, limit, **given)).runs is not None:  # type: ignore[arg-type]
-            self.run(found.runs)
-        return found
+        while True:
+            found = self.plan(ddls, limit, **given)  # type: ignore[arg-type]
+            if found.creations:
+                self.make(found)
+            elif found.runs is not None:
+                self.run(found.runs)
+            else:
+                return found
 
     def cast_by(self, shard: TableName) -> TableSchema:
         """The shape by which rows of this shard are cast now."""
