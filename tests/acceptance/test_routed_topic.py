@@ -163,7 +163,7 @@ def test_many_random_shards_are_one_table(new_lives: MakeLives, seed: int) -> No
     lived(new_lives, seed)
 
 
-@pytest.mark.parametrize("step", [Failpoint.AFTER_PROGRESS, Failpoint.BEFORE_DDL])
+@pytest.mark.parametrize("step", [Failpoint.BEFORE_DDL, Failpoint.AFTER_DDL])
 def test_shards_that_are_made_at_one_ts_join_whoever_dies(
     new_lives: MakeLives, step: Failpoint
 ) -> None:

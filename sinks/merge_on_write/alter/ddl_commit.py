@@ -92,9 +92,10 @@ def _try(table: TableHandle, order: TableDdl) -> Applied | Skipped:
     reached = Ts(0 if identity is None else identity.version)
     notes = notes_of(state)
     is_in_shape = notes.is_at_least(order.ddl)
+    does_more = order.removes_rows or order.shards not in (None, notes.shards)
     if (
         notes.is_carried_out(app_id, reached, order.ddl)
-        or (is_in_shape and (isinstance(order, ExchangeRows) or not order.removes_rows))
+        or (is_in_shape and (isinstance(order, ExchangeRows) or not does_more))
         or (_leaves(order) and order.ddl.arrival.same_as(notes.ddl))
     ):
         return Skipped(state.version, reached)
