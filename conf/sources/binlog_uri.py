@@ -19,6 +19,7 @@ from conf.setting import Above0, setting
 from conf.sources.source_parameters import number, unknown_parameter
 
 SCHEMES: Final = ("mysql", "mariadb")
+BINLOG: Final = "binlog"  # the form of what is read
 FORM: Final = "it must look like mysql://user@host:3306/?task-mode=all"
 TaskMode = Literal["all", "full", "incremental", "dump", "load&sync"]
 TlsMode = Literal["off", "preferred", "required", "verify-ca", "verify-identity"]
@@ -131,7 +132,7 @@ class BinlogSettings:
     @property
     def protocol(self) -> str:
         """The form of what is read, as ``streaming/protocols`` names it."""
-        return "binlog"
+        return BINLOG
 
     @property
     def time_zone(self) -> str:

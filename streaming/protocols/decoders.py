@@ -112,11 +112,6 @@ def decoder_of(protocol: str, *, start_ts: int = 0) -> ProtocolDecoder:
     return ProtocolDecoder(protocol, start_ts)
 
 
-def has_messages(protocol: str) -> bool:
-    """Whether the source of that name has messages to decode. A binlog has none."""
-    return protocol in _PROTOCOLS
-
-
 def one_message_each(protocol: str, message: bytes, indexes: Sequence[int]) -> list[bytes]:
     """For each of these rows of a message a message with that row alone."""
     made = _PROTOCOLS[protocol].one_event_each

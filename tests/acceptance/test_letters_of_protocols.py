@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
-from streaming.cli.main import main
 from streaming.protocols.contract import KEY_LENGTH
+from tests.acceptance.letter_commands import LetterCommands
 from tests.acceptance.one_process import Lives
 from tests.streaming.protocols.open import reading as open_protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
 
 BIG = 77_777_777_777  # a number that only the wider column holds
-Command = Callable[..., tuple[int, list[dict[str, Any]]]]
-
-
-@pytest.fixture
-def letters(capfd: pytest.CaptureFixture[str]) -> Command:
-    """Runs a command about dead letters; its exit code and its rows."""
-
-    def run(lives: Lives, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
-        capfd.readouterr()
-        code = 0
-        try:
-            main(
-                [
-                    *("dead-letters", *arguments, "--format", "json"),
-                    *("--sink-uri", f"delta://{lives.warehouse}"),
-                ]
-            )
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, json.loads(capfd.readouterr().out or "{}")["rows"]
-
-    return run
 
 
 def put(ts: int, table: str, id: int, n: int) -> tuple[Any, Any]:
@@ -65,7 +43,10 @@ def recording(path: Path, messages: Sequence[bytes]) -> str:
 
 
 def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, letters: Command
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     made = "CREATE TABLE `{0}` (`id` BIGINT NOT NULL PRIMARY KEY, `n` INT)"
@@ -82,26 +63,27 @@ def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
     ]
     uri = recording(tmp_path / "r.jsonl", [open_protocol.message(*each) for each in messages])
     lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+    letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=29)
-    _, listed = letters(lives, "list")
+    _, listed = letters("list")
     found = {(each["table"], each["position"], each["index"]) for each in listed}
     assert found == {("shop.a", 2, 2), ("shop.a", 2, 5), ("shop.b", 2, 1), ("shop.b", 2, 4)}
     assert {each["reason"] for each in listed} == {"cast"}
 
     lives.finish(target_ts=49)  # the mend of one table, and a newer change of one row
     version = lives.versions()["b"]
-    code, done = letters(lives, "replay", "--table", "shop.a")
+    code, done = letters("replay", "--table", "shop.a")
     assert (code, {each["index"]: each["state"] for each in done}) == (0, {2: "replayed"})
     assert lives.rows("a") == [{"id": 1, "n": 1}, {"id": 2, "n": BIG}, {"id": 3, "n": 7}]
     assert lives.versions()["b"] == version
-    code, _ = letters(lives, "replay", "--all")  # nothing has mended the other
+    code, _ = letters("replay", "--all")  # nothing has mended the other
     assert (code, lives.rows("b")) == (1, [{"id": 2, "n": 2}])
 
     lives.finish(target_ts=69)
-    code, _ = letters(lives, "replay", "--all")
+    code, _ = letters("replay", "--all")
     assert code == 0
     assert lives.rows("b") == [{"id": 1, "n": BIG}, {"id": 2, "n": 2}, {"id": 3, "n": BIG}]
-    _, listed = letters(lives, "list")
+    _, listed = letters("list")
     states = {(each["table"], each["index"]): each["state"] for each in listed}
     assert states[("shop.a", 5)] == "superseded"
     assert {*states.values()} == {"replayed", "superseded"}

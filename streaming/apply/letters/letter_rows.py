@@ -20,16 +20,15 @@ from sinks.types.last_per_key import joined_keys
 from streaming.apply.change_log import event_identities
 from streaming.apply.changes import incomplete_rows
 from streaming.apply.last_change import order_of_pieces
+from streaming.apply.letters.row_bytes import letter_decoder
 from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import Piece, RowNumbers, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.values.typed_rows import typed_keys
 from streaming.changefeed.routes import RoutedWanted, Routes, routed_blocks
 from streaming.protocols.contract import OP_DELETE, Block, Kind, Messages, Order, WantedTable
-from streaming.protocols.decoders import decoder_of, has_messages
 
 FOREVER = Ts((1 << 62) - 1)
-NO_MESSAGES = "it is an event of a binlog, whose bytes are not read here"
 NO_BYTES = "the source had deleted the message before it was put here: nobody has its bytes"
 
 
@@ -51,8 +50,6 @@ def letter_rows(
 ) -> LetterRows:
     """Decode letters of a target, which are numbered as they come."""
     others = {n: NO_BYTES for n in np.flatnonzero(values.is_null().to_numpy()).tolist()}
-    if not has_messages(protocol):
-        return LetterRows(blocks=[], others=dict.fromkeys(range(len(values)), NO_MESSAGES) | others)
     blocks = []
     for block in decoded(values, name, protocol, routes):
         if block.kind is Kind.ROW and block.name == name and block.body is not None:
@@ -71,7 +68,7 @@ def decoded(
         positions=pa.array(np.arange(len(values))),
         values=values.combine_chunks() if len(values) else pa.array([], pa.binary()),
     )
-    decode = decoder_of(protocol)
+    decode = letter_decoder(protocol)
     wanted = {name: WantedTable(above_ts=Ts(0), key=None)}
     if not routes:
         return decode(messages, wanted)

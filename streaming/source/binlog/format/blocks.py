@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,19 +26,21 @@ from streaming.protocols.contract import (
     WantedTable,
     ipc,
 )
-from streaming.source.binlog.format.block_body import row_body
 from streaming.source.binlog.format.charsets import Charsets
 from streaming.source.binlog.format.events import Events, Offsets, event_at, events_of
 from streaming.source.binlog.format.faults import BadEvent
 from streaming.source.binlog.format.inflate import pieces
-from streaming.source.binlog.format.maps_in_force import HEAD_BYTES, Shape
-from streaming.source.binlog.format.row_events import (
+from streaming.source.binlog.format.rows.block_body import row_body
+from streaming.source.binlog.format.rows.maps_in_force import HEAD_BYTES, Shape
+from streaming.source.binlog.format.rows.row_events import (
     Garbage,
     TableEvents,
     table_events,
     table_rows,
 )
 from streaming.source.binlog.format.table_map import TABLE_ID_BYTES
+
+BAD_BYTES: Final = 1 << 20  # of an event that means nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -165,6 +168,7 @@ class _SliceReading:
             commit_ts=self.slice.commit_ts[origin],
             position=self.slice.position[origin],
             charsets=self.slice.charsets,
+            checksum=self.slice.checksum,
             key=_key(found, table),
         )
         yield self._block(events, found, rows.number, body=ipc(body), key_changes=key_changes)
@@ -209,8 +213,8 @@ class _SliceReading:
             pa.array(positions, pa.int64()),
             pa.array([bad.index for bad in ordered], pa.int32()),
             pa.array([bad.fault.error_class for bad in ordered], pa.string()),
-            pa.array([str(bad.fault) for bad in ordered], pa.string()),
-            pa.array([bad.value for bad in ordered], pa.large_binary()),
+            pa.array([_why(bad) for bad in ordered], pa.string()),
+            pa.array([bad.value[:BAD_BYTES] for bad in ordered], pa.large_binary()),
         ]
         return Block(
             kind=Kind.BAD,
@@ -223,6 +227,12 @@ class _SliceReading:
             message_bytes=sum(len(bad.value) for bad in ordered),
             body=ipc(pa.Table.from_arrays(columns, schema=BAD_BODY)),
         )
+
+
+def _why(bad: _Bad) -> str:
+    size = len(bad.value)
+    is_cut = f" (its first {BAD_BYTES} bytes of {size} are kept)" if size > BAD_BYTES else ""
+    return f"{bad.fault}{is_cut}"
 
 
 def _key(found: TableEvents, table: WantedTable) -> tuple[str, ...] | None:

@@ -6,8 +6,9 @@ import pyarrow as pa
 
 from conf.settings import FilterSettings
 from coordination.model import TableName
-from streaming.apply.letters.letter_rows import NO_BYTES, NO_MESSAGES, letter_rows
+from streaming.apply.letters.letter_rows import NO_BYTES, letter_rows
 from streaming.changefeed.routes import routes_of
+from streaming.source.binlog.format.letters import NOT_ALONE
 from tests.streaming.protocols.open import reading as open_protocol
 from tests.streaming.protocols.simple import reading as simple
 
@@ -41,6 +42,6 @@ def test_letters_of_simple() -> None:
     }
 
 
-def test_a_binlog_has_no_messages() -> None:
+def test_an_event_of_a_binlog_is_no_letter_by_itself() -> None:
     found = letter_rows(values(b"x", None), T, "binlog", routes_of((), FilterSettings()))
-    assert (found.blocks, found.others) == ([], {0: NO_MESSAGES, 1: NO_BYTES})
+    assert (found.blocks, found.others) == ([], {0: NOT_ALONE, 1: NO_BYTES})

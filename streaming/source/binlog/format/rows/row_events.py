@@ -14,7 +14,13 @@ from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDA
 from streaming.source.binlog.format.cells.layout import Layout, Mask, image_starts, layout_of
 from streaming.source.binlog.format.events import HEADER_BYTES, Events, Offsets, words_of
 from streaming.source.binlog.format.faults import NO_TABLE_MAP, BadEvent, Refused
-from streaming.source.binlog.format.maps_in_force import HEAD_BYTES, Maps, Shape, members, table_ids
+from streaming.source.binlog.format.rows.maps_in_force import (
+    HEAD_BYTES,
+    Maps,
+    Shape,
+    members,
+    table_ids,
+)
 from streaming.source.binlog.format.table_map import TableMap, table_map
 from streaming.source.binlog.format.type_codes import (
     IS_DELETE,
@@ -121,7 +127,7 @@ def table_rows(
         )
     layout = layout_of_shape(found.shape, is_mariadb=is_mariadb)
     width = layout.bitmap
-    begin = _image_begins(events, found.numbers, len(found.table.columns))
+    begin = image_begins(events, found.numbers, len(found.table.columns))
     is_sure = begin >= 0
     numbers, begin = found.numbers[is_sure], begin[is_sure]
     is_update = IS_UPDATE[events.kind[numbers]]
@@ -151,7 +157,7 @@ def layout_of_shape(shape: Shape, *, is_mariadb: bool) -> Layout:
         raise Refused(f"table {table.name}: {error}") from error
 
 
-def _image_begins(events: Events, numbers: Offsets, count: int) -> Offsets:
+def image_begins(events: Events, numbers: Offsets, count: int) -> Offsets:
     """Where the first image begins; -1 where the event has not that number of columns."""
     data, kind, end = events.data, events.kind[numbers], events.end[numbers]
     at = events.at[numbers] + HEADER_BYTES + HEAD_BYTES

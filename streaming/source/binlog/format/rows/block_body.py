@@ -27,8 +27,9 @@ from streaming.source.binlog.format.cells.row_cells import row_cells
 from streaming.source.binlog.format.charsets import Charset, Charsets
 from streaming.source.binlog.format.events import Bytes, Offsets
 from streaming.source.binlog.format.faults import BAD_CELL
-from streaming.source.binlog.format.maps_in_force import Shape
-from streaming.source.binlog.format.row_events import TableRows
+from streaming.source.binlog.format.rows.letter_head import LetterHead
+from streaming.source.binlog.format.rows.maps_in_force import Shape
+from streaming.source.binlog.format.rows.row_events import TableRows
 from streaming.source.binlog.format.table_map import table_map
 
 
@@ -41,11 +42,12 @@ def row_body(
     commit_ts: Offsets,
     position: Offsets,
     charsets: Charsets,
+    checksum: bool,
     key: Sequence[str] | None,
 ) -> tuple[pa.Table, int]:
     """The body, and how many of its rows have an ``old``: with ``key`` those UPDATEs that change
     it, with its old values; else every UPDATE, with its whole old row. ``commit_ts`` and
-    ``position`` are the rows'."""
+    ``position`` are the rows'. ``checksum``: their events end in a CRC32."""
     table = table_map(shape, is_mariadb=is_mariadb)
     reading = Reading(data, charsets)
     cells = row_cells(reading, rows.at, table.columns)
@@ -80,13 +82,13 @@ def row_body(
         columns += _error_columns(errors, len(rows.op))
         fields += [pa.field(ERROR_CLASS, pa.string()), pa.field(ERROR_MESSAGE, pa.string())]
     sets = tuple(charsets.get(collation) for collation in table.collations)
-    metadata = _metadata(shape, sets, is_mariadb=is_mariadb)
+    metadata = _metadata(shape, sets, is_mariadb=is_mariadb, checksum=checksum)
     return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata)), key_changes
 
 
 @lru_cache(maxsize=4096)
 def _metadata(
-    shape: Shape, sets: tuple[Charset | None, ...], *, is_mariadb: bool
+    shape: Shape, sets: tuple[Charset | None, ...], *, is_mariadb: bool, checksum: bool
 ) -> dict[bytes, bytes]:
     """The metadata of a body's schema. ``sets``: the character sets of the table's collations."""
     table = table_map(shape, is_mariadb=is_mariadb)
@@ -96,7 +98,10 @@ def _metadata(
         if charset is not None
     }
     types = [(column.name, str(mysql_type(column, known))) for column in table.columns]
-    return wire_metadata(types, table.key, order=Order.PLACE, cells=Cells.TYPED)
+    head = LetterHead(shape, known, is_mariadb, checksum)
+    return wire_metadata(
+        types, table.key, order=Order.PLACE, cells=Cells.TYPED, letter_head=head.to_json()
+    )
 
 
 def _struct(cells: Mapping[str, pa.Array]) -> pa.StructArray:
