@@ -57,8 +57,10 @@ from conf.sources.source_uri import (
     SourceSettings,
     check_parameters,
     is_binlog_uri,
+    is_tidb_uri,
     parse_source_uri,
 )
+from conf.sources.tidb_uri import check_start
 from conf.task.changefeed import check_mode, settings_of_run
 from conf.task.file import TaskDescription
 
@@ -88,6 +90,7 @@ def load_settings(
         with problems.noted():
             made["changefeed"] = load_changefeed(document, values)
             check_target(made["changefeed"].source, values.get("target-ts") or None)
+            check_start(made["changefeed"].source, values)
             if task is not None:
                 check_mode(task, made["changefeed"])
         made |= _of_a_capture({"addr": ANY_LOCAL_PORT, **values}, problems)
@@ -345,6 +348,8 @@ def _source(document: Document, values: Mapping[str, Any]) -> SourceSettings:
 
 def _parameters(document: Document, uri: str) -> dict[str, str]:
     """The parameters of a source of that URI which stand in the file."""
+    if is_tidb_uri(uri):
+        return {}  # the file is that of the changefeed which goes on from Kafka
     if is_binlog_uri(uri):
         return as_parameters(document.get("mysql", {}))
     sink = document.get("sink", {})

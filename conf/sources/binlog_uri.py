@@ -7,22 +7,29 @@ server itself says which it is. Databases and tables are chosen by ``[filter] ru
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, get_args
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from typing import Any, Final, Literal, get_args
+from urllib.parse import SplitResult, quote
 
-from conf.problems import Problems, SettingError, require, unknown
-from conf.secret_references import parse_reference
-from conf.setting import Above0, setting
-from conf.sources.source_parameters import number, unknown_parameter
+from conf.problems import Problems, require
+from conf.setting import setting
+from conf.sources.database_server import (
+    DatabaseServer,
+    check_parameters,
+    choice,
+    noted_numbers,
+    noted_server,
+    place,
+    places_of,
+    refuse_an_at_sign,
+)
 
 SCHEMES: Final = ("mysql", "mariadb")
 BINLOG: Final = "binlog"  # the form of what is read
 FORM: Final = "it must look like mysql://user@host:3306/?task-mode=all"
 TaskMode = Literal["all", "full", "incremental", "dump", "load&sync"]
-TlsMode = Literal["off", "preferred", "required", "verify-ca", "verify-identity"]
 OF_A_DUMP: Final = ("dump", "load&sync")  # what is copied stays in a folder of the user's
 NOT_BUILT: Final = {
     "server-id": "server-id: each connection takes one of its own, from 2^31 on",
@@ -31,28 +38,21 @@ NOT_BUILT: Final = {
 }
 FIRST_POSITION: Final = 4  # a binlog's first event, behind four bytes of magic
 
-_IN_A_PASSWORD: Final = "in a user or password, : / ? # @ are written %3A %2F %3F %23 %40"
 _BINLOG = re.compile(r"[^/\\\0]+\.\d{6,}")
 _UUID: Final = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _OF_MYSQL: Final = rf"{_UUID}(:([a-zA-Z_]\w*|[1-9]\d*(-[1-9]\d*)?))+"
 _GTIDS: Final = re.compile(rf"{_OF_MYSQL}(,{_OF_MYSQL})*|\d+-\d+-\d+(,\d+-\d+-\d+)*")
-_Choice = TypeVar("_Choice", bound=str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BinlogSettings:
+class BinlogSettings(DatabaseServer):
     """``mysql://user:password@host:3306,replica:3306/?task-mode=all&…`` (or ``mariadb://``).
 
     ``others``: further servers, host and port, that have the same data by replication."""
 
     scheme: Literal["mysql", "mariadb"] = "mysql"
-    host: str  # a name or an address, an IPv6 one without brackets
     port: int = 3306
     others: tuple[tuple[str, int], ...] = ()
-    user: str  # may be a reference, as the password: `coordination.secrets.revealed`
-    password: str = setting(
-        "password", "", "the user's password, if it does not stand before the host", is_secret=True
-    )
     task_mode: TaskMode = setting(
         "task-mode",
         "all",
@@ -77,26 +77,6 @@ class BinlogSettings:
         says="instead of these, the GTIDs that lie before: MySQL's set (`@@gtid_executed` of a "
         "backup) or MariaDB's list (`@@gtid_binlog_pos`)",
     )
-    tls: TlsMode = setting(
-        "tls",
-        "preferred",
-        "`off`, `preferred` (if the server can), `required`, `verify-ca` (the server's certificate "
-        "is checked), `verify-identity` (its name too). With `ca` `verify-identity` is the default",
-    )
-    ca: str | None = setting(
-        "ca", says="the file of the CA that signed the server's certificate; without it, the "
-        "system's CAs"
-    )  # fmt: skip
-    cert: str | None = setting("cert", says="the file of this client's certificate")
-    key: str | None = setting("key", says="the file of that certificate's key")
-    connect_timeout_s: Above0 = setting(
-        "connect-timeout-s", 10, "seconds for a connection to be made"
-    )
-    chunk_rows: Above0 | None = setting(
-        "chunk-rows",
-        says="rows that one SELECT of a copy or a comparison reads; without it, some 64 MiB",
-    )
-    connections: Above0 = setting("connections", 4, "connections by which tables are copied")
 
     @property
     def name(self) -> str:
@@ -113,10 +93,7 @@ class BinlogSettings:
     @property
     def address(self) -> str:
         """``host:port``, as a sentence names the server; several with commas between."""
-        places = ((self.host, self.port), *self.others)
-        return ",".join(
-            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in places
-        )
+        return ",".join(place(*each) for each in ((self.host, self.port), *self.others))
 
     @property
     def uri(self) -> str:
@@ -159,9 +136,6 @@ _WITH_AND: Final = {"task-mode": "load", "sync": ""}  # `task-mode=load&sync`, c
 _TEXTS: Final = ("password", "ca", "cert", "key")
 _NUMBERS: Final[Mapping[str, tuple[int, str]]] = {
     "binlog-pos": (2**32, "must be a position: 4 or above, below 2^32"),
-    "connect-timeout-s": (2**31, "must be seconds, above 0"),
-    "chunk-rows": (2**31, "must be above 0"),
-    "connections": (1025, "must be 1 to 1024"),
 }
 
 
@@ -175,83 +149,33 @@ def joined(parameters: Mapping[str, str]) -> dict[str, str]:
 
 def check_binlog_parameters(parts: SplitResult, parameters: Mapping[str, str]) -> None:
     """Raise one SettingError for all parameters that are unknown or not built."""
-    problems = Problems()
-    # The text behind a ? or & in a password looks like the name of a parameter.
-    shown = "@" not in parts.path + parts.query
-    for name in parameters:
-        with problems.noted():
-            require(name in KNOWN, unknown_parameter(name, parameters, KNOWN, is_shown=shown))
-            require(name in PARAMETERS, str(NOT_BUILT.get(name)))
-    problems.refuse()
+    check_parameters(parts, parameters, KNOWN, NOT_BUILT)
 
 
 def parse_binlog_uri(parts: SplitResult, parameters: Mapping[str, str]) -> BinlogSettings:
     """Raises SettingError. No message repeats text that may be part of a password."""
-    require("@" not in parts.path, f"a path has no @: {_IN_A_PASSWORD}")
+    refuse_an_at_sign(parts)
     given = {name: text for name, text in parameters.items() if text}
     problems = Problems()
     made: dict[str, Any] = {"scheme": parts.scheme}
     with problems.noted():
         check_binlog_parameters(parts, parameters)
     with problems.noted():
-        made |= _server(parts)
-    with problems.noted():
-        made |= _login(parts, given)
+        (made["host"], made["port"]), *others = places_of(parts, 3306, FORM)
+        made["others"] = tuple(others)
+    noted_server(made, parts, given, FORM, problems)
     with problems.noted():
         made |= _task_mode(given)
     with problems.noted():
         made |= _begin(given)
-    with problems.noted():
-        made |= _tls(given)
-    for name, (below, form) in _NUMBERS.items():
-        with problems.noted():
-            if (found := number(given, name, below, form)) is not None:
-                made[name.replace("-", "_")] = found
+    noted_numbers(made, given, _NUMBERS, problems)
     problems.refuse()
     return BinlogSettings(**made)
 
 
-def _server(parts: SplitResult) -> dict[str, Any]:
-    places = [_place(text) for text in parts.netloc.rpartition("@")[2].split(",")]
-    twice = next((each for each in places if places.count(each) > 1), None)
-    require(twice is None, f"{twice and twice[0]} stands twice")
-    require(
-        parts.path in ("", "/"),
-        f"path {parts.path!r}: databases and tables are chosen by [filter] rules, such as "
-        "rules = ['shop.*'], and not in the path",
-    )
-    (host, port), *others = places
-    return {"host": host, "port": port, "others": tuple(others)}
-
-
-def _place(text: str) -> tuple[str, int]:
-    try:
-        parts = urlsplit(f"//{text}")
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        raise SettingError(f"the port must be a number up to 65535; {_IN_A_PASSWORD}") from None
-    require(host != "", f"no host; {FORM}")
-    require(port != 0, "port 0 is no server's")
-    return host, port or 3306
-
-
-def _login(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str]:
-    user, before = unquote(parts.username or ""), unquote(parts.password or "")
-    require(user != "", f"no user; {FORM}")
-    require(parts.netloc.count("@") == 1, f"several @ before the host: {_IN_A_PASSWORD}")
-    require(
-        not before or "password" not in given,
-        "the password is given twice, before the host and as a parameter: leave one out",
-    )
-    login = {"user": user, "password": before or given.get("password", "")}
-    for name, text in login.items():
-        parse_reference(name, text)
-    return login
-
-
 def check_target(source: object, target_ts: int | None) -> None:
     """Raises SettingError for a target that a user may not give in the task's mode."""
-    mode = source.task_mode if isinstance(source, BinlogSettings) else ""
+    mode = getattr(source, "task_mode", "")
     require(
         target_ts is None or mode not in ("full", "dump"),
         f"target-ts: task-mode={mode} ends with the copy: leave target-ts out",
@@ -259,7 +183,7 @@ def check_target(source: object, target_ts: int | None) -> None:
 
 
 def _task_mode(given: Mapping[str, str]) -> dict[str, str]:
-    mode = _choice("task-mode", given.get("task-mode", "all"), get_args(TaskMode))
+    mode = choice("task-mode", given.get("task-mode", "all"), get_args(TaskMode))
     folder, is_wanted = given.get("dump-dir"), mode in OF_A_DUMP
     require(
         folder is not None or not is_wanted,
@@ -303,21 +227,3 @@ def _begin(given: Mapping[str, str]) -> dict[str, str]:
     position = given.get("binlog-pos", "")
     require(position not in ("1", "2", "3"), f"binlog-pos={position} {_NUMBERS['binlog-pos'][1]}")
     return {"binlog_name": name}
-
-
-def _tls(given: Mapping[str, str]) -> dict[str, str | None]:
-    ca, cert, key = (given.get(name) for name in ("ca", "cert", "key"))
-    default = "verify-identity" if ca else "required" if cert else "preferred"
-    tls = _choice("tls", given.get("tls", default), get_args(TlsMode))
-    require((cert is None) == (key is None), "cert and key go together: one of them is missing")
-    require(
-        ca is None or tls.startswith("verify"),
-        f"ca is given, and tls={tls} checks no certificate: use verify-ca or verify-identity",
-    )
-    require(cert is None or tls != "off", "cert and key are given, but tls is off")
-    return {"tls": tls, "ca": ca, "cert": cert, "key": key}
-
-
-def _choice(name: str, text: str, choices: Sequence[str]) -> str:
-    require(text in choices, unknown(name, text, choices, most_listed=5))
-    return text

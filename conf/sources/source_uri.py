@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from conf.problems import require
-from conf.sources import binlog_uri, kafka_uri, recording_uri
+from conf.sources import binlog_uri, kafka_uri, recording_uri, tidb_uri
 from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.recording_uri import RecordingSettings
 from conf.sources.source_parameters import NOTHING, check_names, split_uri, uri_parameters
+from conf.sources.tidb_uri import TidbSettings
 
-SourceSettings = KafkaSettings | RecordingSettings | BinlogSettings
-SCHEMES_NOT_BUILT = ("s3", "gcs", "gs", "azure", "azblob", "tidb", "pulsar")
+SourceSettings = KafkaSettings | RecordingSettings | BinlogSettings | TidbSettings
+SCHEMES_NOT_BUILT = ("s3", "gcs", "gs", "azure", "azblob", "pulsar")
 _FORMS = "kafka://host:9092/topic?protocol=canal-json, or mysql://user@host:3306/"
 
 
@@ -30,6 +31,8 @@ def parse_source_uri(
     if is_binlog_uri(uri):
         parameters = {**defaults, **binlog_uri.joined(uri_parameters(uri, binlog_uri.KNOWN))}
         return binlog_uri.parse_binlog_uri(parts, parameters)
+    if is_tidb_uri(uri):
+        return tidb_uri.parse_tidb_uri(parts, uri_parameters(uri, tidb_uri.KNOWN))
     parameters = {**defaults, **uri_parameters(uri)}
     if parts.scheme == recording_uri.SCHEME:
         return recording_uri.parse_recording_uri(parts, parameters)
@@ -42,11 +45,18 @@ def is_binlog_uri(uri: str) -> bool:
     return split_uri(uri).scheme in binlog_uri.SCHEMES
 
 
+def is_tidb_uri(uri: str) -> bool:
+    """As ``is_binlog_uri``, of a TiDB."""
+    return split_uri(uri).scheme == tidb_uri.SCHEME
+
+
 def check_parameters(uri: str) -> None:
     """Raise one SettingError for all parameters of the URI that are unknown or not built."""
     if is_binlog_uri(uri):
         parameters = binlog_uri.joined(uri_parameters(uri, binlog_uri.KNOWN))
         binlog_uri.check_binlog_parameters(split_uri(uri), parameters)
+    elif is_tidb_uri(uri):
+        tidb_uri.check_tidb_parameters(split_uri(uri), uri_parameters(uri, tidb_uri.KNOWN))
     else:
         check_names(uri_parameters(uri))
 
@@ -60,6 +70,7 @@ def _check_scheme(scheme: str) -> None:
     )
     require(scheme not in SCHEMES_NOT_BUILT, f"{scheme}:// is not built yet: use kafka://")
     require(
-        scheme in (*kafka_uri.SCHEMES, recording_uri.SCHEME, *binlog_uri.SCHEMES),
-        f"scheme {scheme!r} is not a source: use kafka:// or mysql:// (or file:// for a recording)",
+        scheme in (*kafka_uri.SCHEMES, recording_uri.SCHEME, *binlog_uri.SCHEMES, tidb_uri.SCHEME),
+        f"scheme {scheme!r} is not a source: use kafka:// or mysql:// (or tidb:// for a copy, or "
+        "file:// for a recording)",
     )

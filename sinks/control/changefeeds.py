@@ -38,8 +38,7 @@ from sinks.control.terms import term_refused
 NEARLY_S = 10.0  # for a backlog of at most this much reading, new messages are not counted in
 
 logger = logging.getLogger(__name__)
-# A row of another etcd that is still refreshed after so many TTLs has a live owner.
-PATIENCE_TTLS = 3.0
+PATIENCE_TTLS = 3.0  # a row of another etcd that is still refreshed then has a live owner
 LOOKS_PER_TTL = 10  # at a row that is watched
 # A row is refreshed each third of its writer's TTL, and others take over a TTL after the writer's
 # death. So where it is not refreshed for this many TTLs, nobody is there.
@@ -124,6 +123,11 @@ class ChangefeedRow:
     loaded_ts: Annotated[int | None, "TSO: below, copied tables show different times"] = None
 
     @property
+    def has_begun(self) -> bool:
+        """Whether something was read, or tables were copied: a start goes on there."""
+        return bool(self.source_positions) or self.loaded_ts is not None
+
+    @property
     def is_of_a_run(self) -> bool:
         """Whether a `tidelake run` replicates it, and no cluster."""
         return bool(etcd_and_scope(self.etcd_cluster_id)[1])
@@ -200,7 +204,7 @@ class Changefeeds:
 
         def plan(view: TableView) -> Change:
             stored = _find(view, row.changefeed_id)
-            if stored is not None and (stored.term or stored.source_positions):
+            if stored is not None and (stored.term or stored.has_begun):
                 raise TidelakeError(
                     f"changefeed {row.changefeed_id} is replicated into {self._table.uri} already: "
                     "its tables are not loaded anew"

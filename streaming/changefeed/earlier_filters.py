@@ -54,7 +54,7 @@ def filters_after(stored: ChangefeedRow, changefeed: Changefeed) -> str:
     *earlier, last = json.loads(stored.filters)
     now = _present(changefeed)
     until_ts = max(stored.checkpoint_ts, stored.resolved_ts)
-    if last != now and until_ts > stored.start_ts:
+    if last != now and (until_ts > stored.start_ts or stored.loaded_ts is not None):
         earlier.append({**last, UNTIL_TS: until_ts})
     by_rules = {json.dumps(_rules(each)): each for each in earlier}
     by_rules.pop(json.dumps(_rules(now)), None)
@@ -87,18 +87,21 @@ def left_out_tables(row: ChangefeedRow, names: Iterable[TableName]) -> dict[Tabl
     for name in sorted(names):
         until_ts = max((ts for ts, each in filters if not each.selects(name)), default=None)
         if until_ts is not None:
-            way = (
-                "`tidelake run` with task-mode=all, which copies it and lets it join,"
-                if '"protocol": "binlog"' in (row.row_rules or "")
-                else f"--overwrite-checkpoint-ts {max(row.start_ts, 1)}, which reads all from the "
-                "beginning,"
-            )
             found[name] = (
                 f"table {name} is wanted now, and [filter] left it out up to {until_ts}: its rows "
-                f"up to there were passed and would be missing. Leave it out again, or start with "
-                f"{way} or give it a changefeed of its own"
+                f"up to there were passed and would be missing. Leave it out again, {_way_in(row)}"
+                "or give it a changefeed of its own"
             )
     return found
+
+
+def _way_in(row: ChangefeedRow) -> str:
+    if '"protocol": "binlog"' in (row.row_rules or ""):
+        return "or start with `tidelake run` with task-mode=all, which copies it and lets it join, "
+    if row.loaded_ts is not None:  # copied from a TiDB: the topic has not what was before
+        return ""
+    begin = max(row.start_ts, 1)
+    return f"or start with --overwrite-checkpoint-ts {begin}, which reads all from the beginning, "
 
 
 def _present(changefeed: Changefeed) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Final
 
 from conf.settings import Changefeed, DeltaSink
 from conf.sources.binlog_uri import BinlogSettings
+from conf.sources.tidb_uri import TidbSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS
 from coordination.secrets import revealed_options
@@ -31,6 +32,7 @@ from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.protocols.clocks import latest_ts, shown_ts
 from streaming.source.contract import Source, SourceClock, SourceLost
+from streaming.source.dump.tidb import Tidb
 from streaming.source.sources import open_source
 
 PROBE: Final = ".tidelake-probe"  # an empty file, written and deleted
@@ -78,11 +80,14 @@ def _check_sink(changefeed: Changefeed) -> None:
 
 def _check_routes(changefeed: Changefeed) -> None:
     stored = _stored(changefeed.sink, changefeed.id)
-    if stored is not None and stored.source_positions:
+    if stored is not None and stored.has_begun:
         refuse_other_routes(stored, changefeed)
 
 
 def _check_source(changefeed: Changefeed) -> None:
+    if isinstance(changefeed.source, TidbSettings):
+        Tidb(changefeed.source).check()
+        return
     with closing(open_source(changefeed.source)) as source:
         check_clocks(changefeed, source)
         source.shape()
@@ -130,7 +135,9 @@ def check_beginning(changefeed: Changefeed) -> None:
         return
     with closing(open_source(changefeed.source)) as source:
         first = source.beginnings(source.shape().parts)
-        source.refuse_a_hole(first, checkpoint_ts=changefeed.start_ts, reached_ts=None)
+        copied_ts = stored.checkpoint_ts if stored is not None and stored.has_begun else 0
+        begin_ts = max(changefeed.start_ts, copied_ts)
+        source.refuse_a_hole(first, checkpoint_ts=begin_ts, reached_ts=None)
 
 
 def is_dump(changefeed: Changefeed) -> bool:
@@ -139,11 +146,16 @@ def is_dump(changefeed: Changefeed) -> bool:
     return isinstance(source, BinlogSettings) and source.task_mode == "dump"
 
 
+def ends_with_copy(changefeed: Changefeed) -> bool:
+    """Whether nothing is read but what is copied: no stream follows."""
+    return is_dump(changefeed) or isinstance(changefeed.source, TidbSettings)
+
+
 def to_its_end(changefeed: Changefeed) -> Changefeed:
     """The changefeed with a target-ts, where its source has an end and none was given, or where it
     ends with its copy, once that is made. Raises ConfigError where the source cannot be read. May
     take a while: it reads the whole source."""
-    if changefeed.target_ts is not None:
+    if changefeed.target_ts is not None or isinstance(changefeed.source, TidbSettings):
         return changefeed
     if isinstance(changefeed.source, BinlogSettings):
         is_full = changefeed.source.task_mode == "full"

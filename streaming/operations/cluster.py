@@ -16,6 +16,7 @@ from typing import Any, Final
 from conf.load import check_ts
 from conf.settings import Changefeed, DeltaSink, EtcdSettings, TransportSettings
 from conf.sources.binlog_uri import BinlogSettings
+from conf.sources.tidb_uri import TidbSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.etcd3_client import connect
@@ -251,6 +252,11 @@ def _refuse_to_copy(changefeed: Changefeed) -> None:
             f"source-uri: task-mode={source.task_mode} begins with a copy, which a cluster makes "
             "for a task: `tidelake task start` with a task file. Give task-mode=incremental for a "
             "changefeed that copies nothing"
+        )
+    if isinstance(source, TidbSettings):
+        raise ConfigError(
+            "source-uri: a TiDB is copied by `tidelake run`. After that, create the changefeed "
+            "with the kafka:// URI, and with the TSO of the copy as --start-ts"
         )
 
 

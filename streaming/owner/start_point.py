@@ -179,7 +179,7 @@ def gone_on(row: ChangefeedRow, source: Source, reached_ts: int) -> ChangefeedRo
 
 
 def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) -> ChangefeedRow:
-    if not stored.source_positions:
+    if not stored.has_begun:
         return _begun_first(stored, changefeed, start_id)
     refuse_other_routes(stored, changefeed)
     wanted = fingerprint(changefeed)
@@ -201,7 +201,7 @@ def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) 
             watermarks={},
             source_identities={},
         )
-    if stored.fingerprint != wanted:
+    if stored.fingerprint != wanted and stored.source_positions:
         logger.info("the configuration changed: a new incarnation goes on where the old one was")
         return replace(
             stored,
@@ -209,7 +209,8 @@ def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) 
             fingerprint=wanted,
             filters=filters_after(stored, changefeed),
         )
-    return replace(stored, filters=filters_after(stored, changefeed))
+    # Of a copy nobody but the load has written, which is over.
+    return replace(stored, fingerprint=wanted, filters=filters_after(stored, changefeed))
 
 
 def _begun_first(
@@ -235,6 +236,8 @@ def _rewind_ts(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | No
     """The ts to which the changefeed is rewound; None if it resumes. A rewind or start-ts that is
     given but not followed is logged."""
     if start_id is not None:
+        if not stored.source_positions:  # its tables were copied, and it goes on there
+            return None
         if stored.start_id is None:  # a row of a `run`: it goes on
             is_known = stored.start_ts == changefeed.start_ts
         else:

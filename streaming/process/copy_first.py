@@ -27,12 +27,14 @@ from rich.progress import (
 
 from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings
+from conf.sources.tidb_uri import TidbSettings
 from coordination.errors import Stop, TidelakeError, TryAgain
 from coordination.model import TableName
 from sinks.target.engine_choice import LOCAL, scheme_of
 from streaming.changefeed.preflight import is_dump, to_its_end
 from streaming.process.signals import asking, handling
 from streaming.spans.copies.first_copy import FirstCopy, TableProgress
+from streaming.spans.copies.tidb_copy import TidbCopy
 from streaming.stream.retry import RetryBackoff
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,9 @@ def copy_first(changefeed: Changefeed) -> Changefeed:
     Returns the changefeed as it then goes on. Raises Stop after a signal: the copy goes on with
     the next start."""
     source = changefeed.source
+    if isinstance(source, TidbSettings):
+        _copy_of_a_tidb(changefeed)
+        return changefeed
     if not isinstance(source, BinlogSettings) or source.task_mode == "incremental":
         return changefeed
     stop = threading.Event()
@@ -65,6 +70,27 @@ def copy_first(changefeed: Changefeed) -> Changefeed:
             with shown:
                 _tried(copy.join, stop)
     return to_its_end(changefeed)
+
+
+def _copy_of_a_tidb(changefeed: Changefeed) -> None:
+    stop, shown = threading.Event(), _Shown()
+    folder, look = staging_folder(changefeed), shown.look
+    copy = TidbCopy(changefeed, folder, progress=look, is_stopped=stop.is_set)
+    copied_ts = copy.copied_ts
+    if copied_ts is not None:
+        logger.info("the tables were copied before, as of the TSO %d", copied_ts)
+    with handling(asking(stop.set)), shown, _row_of(copy):
+        _tried(copy.run, stop)
+    ts = copy.copied_ts
+    logger.info(
+        "now let TiCDC send all that came later. One that sends to the topic already may go on, if "
+        "it began at or below the TSO %d. Else: cdc cli changefeed create --changefeed-id=%s "
+        "--start-ts=%d --sink-uri='kafka://HOST:9092/%s?protocol=canal-json&enable-tidb-extension="
+        "true'. Then: tidelake run --changefeed-id %s --sink-uri %s --source-uri (that kafka:// "
+        "URI), with the same [filter] and [[sink.tables]]",
+        *(ts, changefeed.id, ts, changefeed.id, changefeed.id),
+        f"delta://{changefeed.sink.warehouse}",
+    )
 
 
 def _tried(work: Callable[[], None], stop: threading.Event) -> None:
@@ -95,7 +121,7 @@ def staging_folder(changefeed: Changefeed) -> Path:
 
 
 @contextmanager
-def _row_of(copy: FirstCopy) -> Iterator[None]:
+def _row_of(copy: FirstCopy | TidbCopy) -> Iterator[None]:
     """The changefeed's row says that it is loading, and is refreshed on a thread of its own."""
     over = threading.Event()
 

@@ -14,7 +14,12 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import check_cluster_id
 from coordination.transport.grpc_calls import check_free
-from streaming.changefeed.preflight import check_changefeed, has_finished, is_dump, to_its_end
+from streaming.changefeed.preflight import (
+    check_changefeed,
+    ends_with_copy,
+    has_finished,
+    to_its_end,
+)
 from streaming.process.signals import asking, handling
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.light_imports import importing
@@ -34,7 +39,7 @@ def run(settings: Settings, jvm: DriverJvm) -> int:
         settings = replace(settings, changefeed=to_its_end(settings.changefeed))
         check_cluster_id(settings.etcd.cluster_id)
         check_free(settings.transport.addr)
-        is_to_copy_alone = is_dump(settings.changefeed)
+        is_to_copy_alone = ends_with_copy(settings.changefeed)
         is_to_read = not (is_to_copy_alone or has_finished(settings.changefeed))
         if not is_to_read:
             jvm.stop()

@@ -19,6 +19,7 @@ from pymysql.constants import CR, ER
 from pymysql.cursors import Cursor
 
 from conf.sources.binlog_uri import BinlogSettings
+from conf.sources.database_server import DatabaseServer
 from coordination.errors import ConfigError, TidelakeError
 from coordination.secrets import revealed
 from sinks.types.mysql_type import IDENTIFIER_TYPES
@@ -222,7 +223,8 @@ class Database:
         if "-tidb-" in told.get("version", "").lower():
             raise ConfigError(
                 f"{self.address} is a TiDB, which has no binlog: let TiCDC send its changes to "
-                "Kafka, and give that topic as the source"
+                "Kafka, and give that topic as the source. The rows of before are copied with "
+                f"--source-uri tidb://user@{self.address}/ (docs/from-ticdc.md)"
             )
         wrong = [
             f"{name} is {told.get(name, 'not there')}: {statement}"
@@ -323,7 +325,7 @@ def moved(settings: BinlogSettings, before: str, now: str) -> SourceMoved:
     )
 
 
-def connected(settings: BinlogSettings, *, read_timeout_s: float = ANSWER_S) -> Connection[Any]:
+def connected(settings: DatabaseServer, *, read_timeout_s: float = ANSWER_S) -> Connection[Any]:
     """A new connection. Raises pymysql's errors, and ConfigError for a secret or a file that is not
     there."""
     return pymysql.connect(
@@ -354,7 +356,7 @@ def of_all(problems: Sequence[TidelakeError]) -> TidelakeError:
     return SourceAway(said) if is_away else ConfigError(said)
 
 
-def refusal(error: BaseException, settings: BinlogSettings) -> TidelakeError:
+def refusal(error: BaseException, settings: DatabaseServer) -> TidelakeError:
     """The error in one sentence: SourceAway, ConfigError, or what the server said."""
     said = str(error.args[-1]) if error.args else str(error)
     code = _code(error)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from conf.sources.binlog_uri import BinlogSettings
+from conf.sources.database_server import DatabaseServer
 from coordination.errors import ConfigError
 
 
-def tls_arguments(settings: BinlogSettings) -> dict[str, Any]:
+def tls_arguments(settings: DatabaseServer) -> dict[str, Any]:
     """PyMySQL's arguments. Raises ConfigError for a file that cannot be used."""
     if settings.tls == "off":
         return {"ssl_disabled": True}
@@ -21,7 +21,7 @@ def tls_arguments(settings: BinlogSettings) -> dict[str, Any]:
     return {"ssl": _context(settings)}
 
 
-def _context(settings: BinlogSettings) -> ssl.SSLContext:
+def _context(settings: DatabaseServer) -> ssl.SSLContext:
     """With a context PyMySQL refuses a server that has no TLS."""
     with_ca = _named("ca", settings.ca)
     try:

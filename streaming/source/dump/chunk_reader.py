@@ -60,10 +60,10 @@ class TableReader:
         self._connect = connect
         self._table = table
 
-    def begin(self, rows_per_chunk: int | None, *, in_one_moment: bool) -> ChunkPlan:
-        """The plan by the table's first and last key now."""
+    def begin(self, rows_per_chunk: int | None, *, is_whole: bool) -> ChunkPlan:
+        """The plan by the table's first and last key now. ``is_whole``: one chunk."""
         table = self._table
-        if in_one_moment:
+        if is_whole:
             return whole_table()
         last = self._key(last_statement(table))
         if last is None:

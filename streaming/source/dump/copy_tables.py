@@ -64,6 +64,7 @@ def copy_tables(
     connections: int = 4,
     rows_per_chunk: int | None = None,
     in_one_moment: Callable[[SourceTable], bool] = lambda _: False,
+    tidb_ts: int | None = None,
     progress: Callable[[CopyProgress], None] = lambda _: None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[CopiedTable]:
@@ -71,16 +72,23 @@ def copy_tables(
 
     ``connect`` gives a PyMySQL connection in autocommit. ``rows_per_chunk``: about; None: as many
     as are CHUNK_BYTES. ``in_one_moment``: tables that need it besides those without a key.
+    ``tidb_ts``: a TiDB is read, and everything as of this TSO.
     ``progress`` is called on the thread that iterates.
 
     A table that was copied by an earlier call comes at once, one that was begun goes on. Raises
-    SourceAway and StagingFull (TryAgain: the same call again), SourceRefuses, TableChanged and
-    StagingFailed, Stop when ``is_stopped``, and ConfigError where one of the tables cannot be
-    copied, before anything is.
+    SourceAway and StagingFull (TryAgain: the same call again), SourceRefuses, TableChanged,
+    SnapshotGone and StagingFailed, Stop when ``is_stopped``, and ConfigError where one of the
+    tables cannot be copied, before anything is.
     """
     tables = list(tables)
     _refuse(tables, in_one_moment)
-    settings = _Settings(connect, folder, connections, rows_per_chunk, in_one_moment, progress)
+
+    def is_at_once(table: SourceTable) -> bool:
+        return tidb_ts is None and (not table.key or in_one_moment(table))
+
+    settings = _Settings(
+        connect, folder, connections, rows_per_chunk, is_at_once, tidb_ts, progress
+    )
     copy = _Copy(settings)
     try:
         yield from copy.run(deque(tables), is_stopped)
@@ -124,7 +132,8 @@ class _Settings:
     folder: Path
     connections: int
     rows_per_chunk: int | None
-    in_one_moment: Callable[[SourceTable], bool]
+    is_at_once: Callable[[SourceTable], bool]  # in one transaction with a known position
+    tidb_ts: int | None
     progress: Callable[[CopyProgress], None]
 
 
@@ -184,8 +193,8 @@ class _Copy:
                 self._submit(copy, step)
 
     def _opened(self, table: SourceTable) -> _TableCopy:
-        in_one_moment = not table.key or self._settings.in_one_moment(table)
-        return _TableCopy(StagedTable(self._settings.folder, table), in_one_moment)
+        staged = StagedTable(self._settings.folder, table)
+        return _TableCopy(staged, self._settings.is_at_once(table))
 
     def _submit(self, copy: _TableCopy, step: Step | None) -> None:
         """Without a step: begin."""
@@ -226,18 +235,20 @@ class _Copy:
     ) -> StepDone | ChunkPlan:
         reader = TableReader(self._session(), self._settings.connect, copy.staged.table)
         if step is None:
-            return reader.begin(self._settings.rows_per_chunk, in_one_moment=copy.in_one_moment)
+            is_whole = copy.is_at_once or not copy.staged.table.key
+            return reader.begin(self._settings.rows_per_chunk, is_whole=is_whole)
         if isinstance(step, Measure):
             return reader.measure(step)
         assert files is not None
-        read = reader.read_at_once if copy.in_one_moment else reader.read
+        read = reader.read_at_once if copy.is_at_once else reader.read
         return read(step, files, copy.count)
 
     def _session(self) -> Session:
         """This thread's."""
         session: Session | None = getattr(self._local, "session", None)
         if session is None or not session.is_open:
-            session = self._local.session = Session(self._settings.connect)
+            session = Session(self._settings.connect, self._settings.tidb_ts)
+            self._local.session = session
             self._sessions.append(session)
         return session
 
@@ -245,9 +256,9 @@ class _Copy:
 class _TableCopy:
     """A table, and what has come of it."""
 
-    def __init__(self, staged: StagedTable, in_one_moment: bool) -> None:
+    def __init__(self, staged: StagedTable, is_at_once: bool) -> None:
         self.staged = staged
-        self.in_one_moment = in_one_moment
+        self.is_at_once = is_at_once
         self.told: CopyProgress | None = None
         self._lock = threading.Lock()
         self._rows = staged.rows

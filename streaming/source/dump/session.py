@@ -35,10 +35,10 @@ _SETTINGS: Final = (
     " wait_timeout = 86400, sql_select_limit = 18446744073709551615",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
-_SETTINGS_OF: Final = {  # MariaDB's, MySQL's; MySQL's estimates are a day old unless told
-    True: "max_statement_time = 0",
-    False: "max_execution_time = 0, information_schema_stats_expiry = 0",
-}
+# MySQL's estimates are a day old unless told.
+_OF_MARIADB: Final = "max_statement_time = 0"
+_OF_MYSQL: Final = "max_execution_time = 0, information_schema_stats_expiry = 0"
+_OF_TIDB: Final = "max_execution_time = 0"
 # PyMySQL turns it on, with the system's two hours.
 _KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _NO_RIGHT: Final = frozenset(
@@ -55,6 +55,14 @@ _OTHER_TABLE: Final = frozenset(
 )
 
 
+# What a TiDB says at the statement that chooses the moment, and at a read.
+_GONE: Final = frozenset((8055, 9006))
+
+
+class SnapshotGone(TidelakeError):
+    """A TiDB's GC has passed the TSO that is read: versions of rows may be deleted."""
+
+
 class SourceRefuses(TidelakeError):
     """The server does not let this account read."""
 
@@ -66,8 +74,9 @@ class TableChanged(TidelakeError):
 class Session:
     """Open it on the thread that uses it."""
 
-    def __init__(self, connect: Connect) -> None:
-        """``connect`` gives a new PyMySQL connection, in autocommit. Raises as ``query`` does."""
+    def __init__(self, connect: Connect, tidb_ts: int | None = None) -> None:
+        """``connect`` gives a new PyMySQL connection, in autocommit. ``tidb_ts``: the server is a
+        TiDB, and all that is read is as of this TSO. Raises as ``query`` does."""
         try:
             self._connection = connect()
         except (pymysql.MySQLError, OSError) as error:
@@ -76,7 +85,10 @@ class Session:
         told = self._connection.get_server_info()
         self.is_mariadb = "mariadb" in told.lower()
         self.version = tuple(map(int, re.findall(r"\d+", told)[:2]))
-        for statement in (*_SETTINGS, f"SET SESSION {_SETTINGS_OF[self.is_mariadb]}"):
+        own = _OF_MARIADB if self.is_mariadb else _OF_MYSQL
+        if tidb_ts is not None:
+            own = f"{_OF_TIDB}, tidb_snapshot = '{tidb_ts}'"
+        for statement in (*_SETTINGS, f"SET SESSION {own}"):
             self.query(statement)
 
     def close(self) -> None:
@@ -88,7 +100,8 @@ class Session:
         return bool(self._connection.open)
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of a small answer. Raises SourceRefuses, TableChanged or SourceAway."""
+        """The rows of a small answer. Raises SourceRefuses, TableChanged, SnapshotGone or
+        SourceAway."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(statement)
@@ -151,6 +164,8 @@ def _sorted(error: Exception, what: str) -> TidelakeError:
     number, text = error.args[:2] if len(error.args) > 1 else (0, str(error))
     if number in _NO_RIGHT:
         return SourceRefuses(f"{what}: {text} ({number}); grant the account what it lacks")
+    if number in _GONE:
+        return SnapshotGone(f"{what}: {text} ({number})")
     if number in _OTHER_TABLE:
         return TableChanged(f"{what}: {text} ({number})")
     return SourceAway(f"{what}: {text} ({number or type(error).__name__})")

@@ -39,6 +39,7 @@ from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.resolved.commit_clock import Pin, from_token, to_token, with_pins
 from streaming.spans.copies.load_all import load_all
 from streaming.spans.copies.settled_copy import SettledCopy, chosen_by, only_one
+from streaming.spans.copies.shown_row import show_in_row
 from streaming.spans.copies.table_copies import Standing, TableCopies
 
 logger = logging.getLogger(__name__)
@@ -90,19 +91,8 @@ class FirstCopy:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def show(self, state: ChangefeedState, fresh_for_s: float | None) -> None:
-        """Say in the changefeed's row that its tables are copied (``loading``), for so many
-        seconds, or that nobody does it now (``stopped``). A row that has begun stays as it is."""
-        table, id_ = self._tables.changefeeds, self._changefeed.id
-
-        def may(row: ChangefeedRow) -> bool:
-            return not row.term and not row.source_positions
-
-        def shown(row: ChangefeedRow) -> ChangefeedRow:
-            return row.showing(state, None)
-
-        if table.read(id_) is None:
-            table.begin(first_row(self._changefeed))
-        table.show(id_, shown, may=may, fresh_for_s=fresh_for_s)
+        """See `shown_row`."""
+        show_in_row(self._changefeed, state, fresh_for_s)
 
     def run(self) -> None:
         """Copy and load what is not yet; afterwards the changefeed can begin. Raises SourceAway and

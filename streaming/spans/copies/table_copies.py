@@ -38,11 +38,12 @@ from streaming.source.binlog.database import Database, connected
 from streaming.source.binlog.log_scan import Scanned, scan
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import SourceLost
+from streaming.source.dump.cells import quoted
 from streaming.source.dump.copy_tables import CopiedTable, CopyProgress, copy_tables
 from streaming.source.dump.manifest import described
 from streaming.source.dump.moment import SnapshotPosition, settled_position
 from streaming.source.dump.session import Connection, Session, TableChanged
-from streaming.source.dump.source_table import SourceTable, read_tables
+from streaming.source.dump.source_table import Query, SourceTable, read_tables
 from streaming.source.dump.staging import StagedTable, is_of_a_table
 from streaming.source.resolved.commit_clock import Pin, pin_at
 from streaming.spans.copies.moments import Begins, Moment
@@ -171,12 +172,11 @@ class TableCopies:
             return []
         found = []
         for table in read_tables(self._database.ask, schemas, self._selects):
-            form = self._form(table.name)
-            if table.key or form.is_log or form.all_columns:
+            is_told = table.name in self._left_out
+            if may_be_copied(table, self._form(table.name), is_told=is_told):
                 found.append(table)
-            elif table.name not in self._left_out:
+            else:
                 self._left_out.add(table.name)
-                self._tell_of(table.name)
         for target, origins in self._routes.by_target(each.name for each in found).items():
             if len(origins) > 1 and self._form(origins[0]).needs_one_moment:
                 raise ConfigError(
@@ -189,14 +189,6 @@ class TableCopies:
 
     def _form(self, name: TableName) -> WriteMode:
         return self._forms.of(self._routes.of(name).target)
-
-    def _tell_of(self, name: TableName) -> None:
-        logger.warning(
-            "the table has no primary key and no NOT NULL unique key: it is not copied, "
-            "and its rows go to dead_letters, unless [[sink.tables]] has write-mode append "
-            "or key all-columns for it table=%s",
-            name,
-        )
 
     def _copy(
         self, todo: Sequence[SourceTable], begins: Begins, found: dict[TableName, CopiedFrom]
@@ -233,7 +225,7 @@ class TableCopies:
         self, server: str, begin: Moment, begins: Begins, found: dict[TableName, CopiedFrom]
     ) -> SettledCopy | _Anew | None:
         """None if tables were altered, or must be copied again: they are not in ``found``."""
-        definitions = "".join(map(self._definition, found))
+        definitions = "".join(create_statement(self._database.ask, name) for name in found)
         end = int(self._database.end())
         tables = self._tables()
         if len(tables) != len(found) or not all(_is_same(found.get(of.name), of) for of in tables):
@@ -281,11 +273,6 @@ class TableCopies:
         least = self._joins.checkpoint_ts if self._joins is not None else Ts(0)
         return Moment(position, max(scanned.ts_at[position], least))
 
-    def _definition(self, name: TableName) -> str:
-        quoted = ".".join(f"`{part.replace('`', '``')}`" for part in (name.schema, name.table))
-        ((_, statement, *_),) = self._database.ask(f"SHOW CREATE TABLE {quoted}")
-        return f"USE `{name.schema.replace('`', '``')}`;\n{statement};\n"
-
     def _connect(self) -> Connection:
         return connected(self._database.settings, read_timeout_s=ANSWER_S)
 
@@ -316,6 +303,27 @@ def forget_copy(folder: Path) -> None:
         elif path.name in (SETTLED, f"{SETTLED}.part"):
             path.unlink()
     (folder / BEGINS).unlink(missing_ok=True)  # last: without it the folder is nobody's
+
+
+def may_be_copied(table: SourceTable, form: WriteMode, *, is_told: bool = False) -> bool:
+    """Whether its target can be written. If not, that is logged, unless it ``is_told`` already."""
+    if table.key or form.is_log or form.all_columns:
+        return True
+    if not is_told:
+        logger.warning(
+            "the table has no primary key and no NOT NULL unique key: it is not copied, "
+            "and its rows go to dead_letters, unless [[sink.tables]] has write-mode append "
+            "or key all-columns for it table=%s",
+            table.name,
+        )
+    return False
+
+
+def create_statement(query: Query, name: TableName) -> str:
+    """The definition of a table, with the USE that it needs."""
+    schema, table = (quoted(part) for part in (name.schema, name.table))
+    ((_, statement, *_),) = query(f"SHOW CREATE TABLE {schema}.{table}")
+    return f"USE {schema};\n{statement};\n"
 
 
 def moved(scanned: Scanned, tables: Iterable[CopiedFrom]) -> list[TableName]:

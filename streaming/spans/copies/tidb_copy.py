@@ -1,0 +1,275 @@
+"""The copy of a TiDB's tables as of one TSO: afterwards the warehouse is as if a changefeed had run
+until that TSO, and TiCDC's messages from there on are read.
+
+    TSO ─► every table, by chunks, as of it ─► load, one commit a table ─► control rows: begin there
+
+All connections read the same moment, also those of a later start. So each table is exact, keyless
+ones and histories too, no binlog mends anything, and the TSO is a snapshot at once. TiDB keeps the
+moment as long as its GC lets it: a copy that takes longer begins anew, at a newer one.
+
+The row has a checkpoint and no positions: the source that goes on from there is read from its
+beginning, and what is at or below the checkpoint is old (rule 2).
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from conf.settings import Changefeed
+from conf.sources.tidb_uri import TidbSettings
+from coordination.errors import ConfigError, TidelakeError
+from coordination.failpoint import Failpoint, failpoint
+from coordination.model import TableName, Ts, tso_time
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.earlier_owner import ChangefeedState
+from sinks.control.warehouse import ControlTables
+from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.routes import changefeed_routes
+from streaming.owner.progress_rows import cut
+from streaming.owner.start_point import first_row
+from streaming.source.dump.copy_tables import CopyProgress, copy_tables
+from streaming.source.dump.session import Session, SnapshotGone, TableChanged
+from streaming.source.dump.source_table import SourceTable, read_tables
+from streaming.source.dump.tidb import KEEPS_LONGER, Tidb, nearing
+from streaming.spans.copies.load_all import load_all
+from streaming.spans.copies.moments import Begins, Moment
+from streaming.spans.copies.settled_copy import (
+    BEGINS,
+    CopiedFrom,
+    SettledCopy,
+    chosen_by,
+    only_one,
+)
+from streaming.spans.copies.shown_row import show_in_row
+from streaming.spans.copies.table_copies import create_statement, forget_copy, may_be_copied
+
+logger = logging.getLogger(__name__)
+
+PART: Final = "tidb"  # of which rows of a copy come, as a stream's rows come of a partition
+MOST_TIMES: Final = 5  # all is copied
+GC_LOOK_S: Final = 10.0  # between two looks how near GC is
+GC_SAID_S: Final = 60.0  # between two warnings
+
+
+class TidbCopy:
+    """The copy of one changefeed's tables. ``folder``: for staged files, kept over restarts until
+    the copy has ended. For one thread."""
+
+    def __init__(
+        self,
+        changefeed: Changefeed,
+        folder: Path,
+        *,
+        progress: Callable[[CopyProgress], None] = lambda _: None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        assert isinstance(changefeed.source, TidbSettings)
+        self._changefeed = changefeed
+        self._settings = changefeed.source
+        self._folder = folder
+        self._progress = progress
+        self._is_stopped = is_stopped
+        self._tidb = Tidb(self._settings)
+        self._routes = changefeed_routes(changefeed)
+        self._tables = ControlTables.of(changefeed.sink)
+        self._looked_s = self._said_s = float("-inf")  # monotonic: at GC
+
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
+    @property
+    def copied_ts(self) -> Ts | None:
+        """As of when the tables were copied and loaded; None: they were not yet. Raises ConfigError
+        where the changefeed has begun without a copy."""
+        row = self._tables.changefeeds.read(self._changefeed.id)
+        if row is None or not row.has_begun:
+            return None
+        if row.loaded_ts is None:
+            raise ConfigError(
+                f"changefeed {row.changefeed_id} has begun already (its checkpoint is "
+                f"{row.checkpoint_ts}), and tables are copied before that: give another sink-uri, "
+                "and copy into it first"
+            )
+        return Ts(row.loaded_ts)
+
+    def show(self, state: ChangefeedState, fresh_for_s: float | None) -> None:
+        """See `shown_row`."""
+        show_in_row(self._changefeed, state, fresh_for_s)
+
+    def run(self) -> None:
+        """Copy, load and publish what is not yet; afterwards the changefeed can go on from Kafka.
+        Raises SourceAway and other TryAgains, after which the same call goes on; Stop; and errors
+        that say what to do."""
+        with only_one(self._folder):
+            if (copied_ts := self.copied_ts) is None:
+                settled = self._settled()
+                self._load(settled)
+                copied_ts = settled.begin.ts
+            self._publish(copied_ts)
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    # The copy.
+
+    def _settled(self) -> SettledCopy:
+        why = ""
+        for _ in range(MOST_TIMES):
+            try:
+                return self._copied()
+            except SnapshotGone as error:
+                if self._settings.snapshot_ts is not None:
+                    raise ConfigError(
+                        f"the TSO {self._settings.snapshot_ts} cannot be read any more: {error}. "
+                        f"Give a newer snapshot-ts, or none; before that, {KEEPS_LONGER}"
+                    ) from error
+                why = str(error)
+            logger.warning("the copy begins anew at the present TSO, since %s", why)
+            forget_copy(self._folder)
+        raise TidelakeError(
+            f"the copy began anew {MOST_TIMES} times, at last since {why}. {KEEPS_LONGER}, and "
+            "start again"
+        )
+
+    def _copied(self) -> SettledCopy:
+        """Raises SnapshotGone."""
+        settled, chosen = SettledCopy.load(self._folder), chosen_by(self._changefeed)
+        begin, cluster = self._begin(), self._begins.server or ""
+        if settled is not None and (settled.chosen, settled.begin) == (chosen, begin):
+            return settled
+        with closing(self._tidb.session(begin.ts)) as session:
+            tables = self._selected(session)
+            copied = self._copies(tables, begin.ts)
+            definitions = "".join(create_statement(session.query, each.name) for each in copied)
+        settled = SettledCopy(
+            server=cluster,
+            chosen=chosen,
+            begin=begin,
+            end=begin,
+            pins=(),
+            definitions=definitions,
+            tables=tuple(replace(each, begin=begin) for each in copied),
+        )
+        settled.save(self._folder)
+        return settled
+
+    @property
+    def _begins(self) -> Begins:
+        return Begins(self._folder / BEGINS)
+
+    def _begin(self) -> Moment:
+        """The TSO: that of an earlier start, if it is of this cluster and not another than asked
+        for."""
+        cluster, wanted = self._tidb.cluster(), self._settings.snapshot_ts
+        begins = self._begins
+        if begins.server is not None:
+            on, begin = begins.first(cluster, lambda: Moment(0, Ts(0)))
+            if on == cluster and wanted in (None, begin.ts):
+                return begin
+            logger.warning("the copy that was begun is of another TSO or TiDB: it begins anew")
+            forget_copy(self._folder)
+        ts = self._tidb.now() if wanted is None else Ts(wanted)
+        _, begin = self._begins.first(cluster, lambda: Moment(0, ts))
+        gc = self._tidb.gc()
+        logger.info(
+            "copies the tables as of the TSO %d (%s UTC); TiDB keeps that for tidb_gc_life_time=%s "
+            "at least. TiCDC's changefeed may be created from now on, with --start-ts=%d",
+            *(ts, f"{tso_time(ts):%F %T}", "unknown" if gc is None else gc.life_time, ts),
+        )
+        return begin
+
+    def _selected(self, session: Session) -> list[SourceTable]:
+        selects = self._routes.filter.selects
+        rows = session.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
+        schemas = [name for (name,) in rows if selects(TableName(name, ""))]
+        if not schemas:
+            return []
+        sink, given = self._changefeed.sink, self._changefeed.filter
+        forms = WriteModes(sink.tables, case_sensitive=given.case_sensitive)
+
+        def is_written(table: SourceTable) -> bool:
+            return may_be_copied(table, forms.of(self._routes.of(table.name).target))
+
+        return list(filter(is_written, read_tables(session.query, schemas, selects)))
+
+    def _copies(self, tables: Iterable[SourceTable], ts: Ts) -> list[CopiedFrom]:
+        settings, begin = self._settings, Moment(0, ts)
+
+        def progress(seen: CopyProgress) -> None:
+            self._progress(seen)
+            self._look_at_gc(ts)
+
+        copies = copy_tables(
+            self._tidb.connect,
+            tables,
+            self._folder,
+            connections=settings.connections,
+            rows_per_chunk=settings.chunk_rows,
+            tidb_ts=ts,
+            progress=progress,
+            is_stopped=self._is_stopped,
+        )
+        try:
+            return [CopiedFrom(copied=each, begin=begin) for each in copies]
+        except TableChanged as error:  # not by a DDL: the TSO shows what was defined then
+            raise TidelakeError(
+                f"a table cannot be copied: {error}. Leave it out with [filter] rules, and report "
+                "this"
+            ) from error
+
+    def _look_at_gc(self, ts: Ts) -> None:
+        now_s = time.monotonic()
+        if now_s < self._looked_s + GC_LOOK_S:
+            return
+        self._looked_s = now_s
+        gc = self._tidb.gc()
+        warning = "" if gc is None else nearing(gc, ts, time.time())
+        if warning and now_s >= self._said_s + GC_SAID_S:
+            self._said_s = now_s
+            logger.warning("%s", warning)
+
+    # The load.
+
+    def _load(self, settled: SettledCopy) -> None:
+        failpoint(Failpoint.BEFORE_LOAD)
+        row = self._row(settled.begin.ts)
+        load_all(
+            self._changefeed,
+            settled,
+            row,
+            PART,
+            progress=self._progress,
+            is_stopped=self._is_stopped,
+            check=lambda: None,
+        )
+        failpoint(Failpoint.AFTER_FIRST_PROGRESS)
+        self._tables.changefeeds.begin(row)
+        failpoint(Failpoint.AFTER_FIRST_ROWS)
+        logger.info("copied and loaded tables=%d rows=%d", len(settled.tables), settled.rows)
+
+    def _row(self, ts: Ts) -> ChangefeedRow:
+        """The row of a changefeed that stands at the TSO, and has read nothing."""
+        return replace(
+            first_row(self._changefeed),
+            start_ts=ts,
+            state="stopped",  # nobody replicates it yet
+            checkpoint_ts=ts,
+            resolved_ts=ts,
+            loaded_ts=ts,
+        )
+
+    def _publish(self, ts: Ts) -> None:
+        """The snapshot at the TSO, unless the changefeed goes on already."""
+        id_, tables = self._changefeed.id, self._tables
+        row = tables.changefeeds.read(id_)
+        if row is None or row.term or row.source_positions:
+            return
+        snapshot = cut(id_, tables.progress.read(id_).values(), ts, 0)
+        if snapshot is not None:
+            tables.snapshots.claim(id_, row.term)
+            tables.snapshots.publish(snapshot, row.term)

@@ -1,0 +1,101 @@
+"""A TiDB's tables are copied as of a TSO, and a TiCDC changefeed goes on from there: one history.
+
+The TiDB is a stand-in (``tests/services/tidb_front.py``): it holds the shop as it was at the TSO.
+The topic has the shop's whole feed, with rows and DDLs below, at and above the TSO, and replays.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from coordination.etcd.embedded import EmbeddedEtcd
+from coordination.failpoint import Failpoint
+from sinks.control.changefeeds import Changefeeds
+from tests.acceptance.one_process import Feed, shop_feed
+from tests.acceptance.processes import Stage
+from tests.services.database_server import DatabaseServer
+from tests.services.kafka_broker import KafkaBroker
+from tests.services.tidb_front import TidbFront
+from tests.shop import proof
+from tests.shop.history import SchemaChange
+from tests.shop.model import Model
+
+pytestmark = [
+    *(pytest.mark.acceptance, pytest.mark.mariadb, pytest.mark.kafka, pytest.mark.etcd),
+]
+DEATHS = (
+    (Failpoint.AFTER_CHUNK, 5),
+    (Failpoint.AFTER_LOAD_ONE, 2),
+    (Failpoint.AFTER_FIRST_ROWS, 1),
+)
+
+
+def fill(server: DatabaseServer, feed: Feed, ts: int) -> None:
+    """The shop as it was at the TSO."""
+    for event in feed.events:
+        if isinstance(event, SchemaChange) and event.commit_ts <= ts:
+            text = event.ddl.query.replace("TIMESTAMP(6)", "TIMESTAMP(6) NULL")
+            server.execute(text.replace("DATABASE `shop`", "DATABASE shop CHARACTER SET utf8mb4"))
+    with server.connect(autocommit=False, charset="utf8mb4") as connection:
+        cursor = connection.cursor()
+        cursor.execute("SET sql_mode = '', time_zone = '+00:00'")
+        for name, rows in Model.of(feed.events, ts).tables.items():
+            for row in rows.values():
+                columns, marks = ", ".join(row), ", ".join(["%s"] * len(row))
+                cursor.execute(
+                    f"INSERT INTO shop.{name} ({columns}) VALUES ({marks})",
+                    [getattr(value, "item", lambda v=value: v)() for value in row.values()],
+                )
+        connection.commit()
+
+
+@pytest.mark.parametrize(
+    ("part", "deaths"),
+    [
+        (0.3, DEATHS[::2]),
+        pytest.param(0.3, DEATHS, marks=pytest.mark.soak),
+        pytest.param(0.8, DEATHS, marks=pytest.mark.soak),
+    ],
+    ids=["early", "early, all deaths", "late, all deaths"],
+)
+def test_a_copy_and_the_topic_are_one_history(
+    broker: KafkaBroker,
+    etcd: EmbeddedEtcd,
+    tmp_path: Path,
+    part: float,
+    deaths: Sequence[tuple[Failpoint, int]],
+) -> None:
+    feed = shop_feed(transactions=60)
+    ts = feed.ts_at(part)
+    with (
+        DatabaseServer() as server,
+        TidbFront(server) as tidb,
+        Stage(broker, etcd.endpoint, tmp_path) as stage,
+    ):
+        fill(server, feed, ts)
+        copy = f"tidb://root@127.0.0.1:{tidb.port}/?chunk-rows=10&snapshot-ts={ts}"
+        for point, nth in deaths:
+            killed = {"TIDELAKE_FAILPOINTS": f"{point}=kill:{nth}"}
+            life = stage.start(str(point), source_uri=copy, given=killed)
+            assert life.await_exit() == -signal.SIGKILL, life.tail()
+        life = stage.start("copy", source_uri=copy)
+        assert life.await_exit() == 0, life.tail()
+        assert life.lines(f"--start-ts={ts}")
+        assert {at for at, _ in tidb.reads} == {ts}
+        assert tidb.wrong == []
+        (cut,) = proof.ledger(stage.warehouse)
+        assert cut["primary_ts"] == ts
+        assert Model.of(feed.events, ts).differences(stage.warehouse, cut["tables"]) == []
+
+        broker.produce(stage.topic, feed.messages)
+        life = stage.start("follow", target_ts=feed.last_ts)
+        assert life.await_exit() == 0, life.tail()
+        stage.assert_equal(feed.events)
+        row = Changefeeds(str(stage.warehouse)).read("shop")
+        assert row is not None
+        assert (row.incarnation, row.start_ts, row.checkpoint_ts) == (1, ts, feed.last_ts)
+        assert proof.ledger(stage.warehouse)[-1]["primary_ts"] == ts

@@ -1,0 +1,220 @@
+"""The copy of a TiDB as of one TSO, from a stand-in (``tests/services/tidb_front.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conf.load import load_settings
+from conf.settings import Changefeed
+from coordination.errors import ConfigError, Stop
+from coordination.model import TSO_LOGICAL_BITS, TableName
+from sinks.control.warehouse import ControlTables
+from streaming.changefeed.preflight import check_changefeed
+from streaming.spans.copies.tidb_copy import TidbCopy
+from tests.services.database_server import DatabaseServer
+from tests.services.delta_rows import read_rows
+from tests.services.tidb_front import TidbFront
+
+pytestmark = pytest.mark.mariadb
+
+NAME = "tidb_copy"
+MINUTE = 60_000 << TSO_LOGICAL_BITS
+
+
+@pytest.fixture
+def server(mariadb: DatabaseServer) -> Iterator[DatabaseServer]:
+    with mariadb.database(NAME):
+        mariadb.execute(
+            f"CREATE TABLE {NAME}.orders (id BIGINT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20),"
+            " price FLOAT, at TIMESTAMP(3), doc JSON)",
+            f"CREATE TABLE {NAME}.events (what VARCHAR(20))",
+            f"CREATE TABLE {NAME}.pairs (a VARCHAR(9), b INT, PRIMARY KEY (a, b))",
+            f"CREATE TABLE {NAME}.keyless (a INT)",
+        )
+        rows = [(n + 1, f"v{n}", 0.1, "2024-01-01 10:00:00.5", '{"n": 1}') for n in range(1_000)]
+        mariadb.insert(f"{NAME}.orders", rows)
+        mariadb.insert(f"{NAME}.events", [("a",), ("a",), ("b",)])
+        mariadb.insert(f"{NAME}.pairs", [(f"p{n % 7}", n) for n in range(300)])
+        yield mariadb
+
+
+@pytest.fixture
+def tidb(server: DatabaseServer) -> Iterator[TidbFront]:
+    with TidbFront(server, types={"doc": "json"}) as front:
+        yield front
+    assert front.wrong == []
+
+
+def changefeed_of(tidb: TidbFront, tmp_path: Path, **parameters: object) -> Changefeed:
+    file = tmp_path / "changefeed.toml"
+    file.write_text(
+        f"[filter]\nrules = ['{NAME}.*']\n[sink]\nprotocol = 'canal-json'\n"
+        f"[[sink.tables]]\nmatcher = ['{NAME}.events']\nwrite-mode = 'append'\n"
+        "[sink.kafka-config]\npartition-num = 3\n"
+    )
+    more = "".join(f"&{name.replace('_', '-')}={value}" for name, value in parameters.items())
+    arguments: dict[str, Any] = {
+        "source-uri": f"tidb://root@127.0.0.1:{tidb.port}/?chunk-rows=100{more}",
+        "sink-uri": f"delta://{tmp_path / 'lake'}",
+        "changefeed-id": "shop",
+    }
+    return load_settings(config=file, environment={}, arguments=arguments).changefeed
+
+
+def copied(changefeed: Changefeed, tmp_path: Path, **given: Any) -> int:
+    copy = TidbCopy(changefeed, tmp_path / "staging", **given)
+    copy.run()
+    assert copy.copied_ts is not None
+    return copy.copied_ts
+
+
+def rows(tmp_path: Path, table: str) -> list[dict[str, Any]]:
+    return read_rows(tmp_path / "lake" / NAME / table)
+
+
+def test_all_tables_of_the_filter_are_there_as_of_one_tso(tidb: TidbFront, tmp_path: Path) -> None:
+    changefeed = changefeed_of(tidb, tmp_path)
+    check_changefeed(changefeed)
+    before = tidb.now()
+    ts = copied(changefeed, tmp_path)
+    assert before < ts < tidb.now()
+    assert {at for at, _ in tidb.reads} == {ts}
+    assert len(tidb.reads) > 20  # chunks
+    assert sorted(row["id"] for row in rows(tmp_path, "orders")) == list(range(1, 1_001))
+    assert rows(tmp_path, "orders")[0]["doc"] == '{"n": 1}'
+    assert sorted(row["what"] for row in rows(tmp_path, "events")) == ["a", "a", "b"]
+    assert len(rows(tmp_path, "pairs")) == 300
+    assert not (tmp_path / "lake" / NAME / "keyless").exists()
+    assert not (tmp_path / "staging").exists()
+    tables = ControlTables.of(changefeed.sink)
+    row = tables.changefeeds.read("shop")
+    assert row is not None
+    assert row.start_ts == row.checkpoint_ts == row.resolved_ts == row.loaded_ts == ts
+    assert (row.term, row.source_positions, row.has_begun) == (0, {}, True)
+    progress = tables.progress.read("shop")
+    names = {TableName(NAME, each) for each in ("orders", "events", "pairs")}
+    assert progress.keys() == names
+    assert {(each.checkpoint_ts, each.identity_ts) for each in progress.values()} == {(ts, ts)}
+    snapshot = tables.snapshots.latest("shop")
+    assert snapshot is not None
+    assert snapshot.primary_ts == ts
+    assert snapshot.tables == {str(each): progress[each].delta_version for each in names}
+
+
+def test_a_copy_is_made_once(tidb: TidbFront, tmp_path: Path) -> None:
+    ts = copied(changefeed_of(tidb, tmp_path), tmp_path)
+    read = len(tidb.reads)
+    assert copied(changefeed_of(tidb, tmp_path), tmp_path) == ts
+    assert len(tidb.reads) == read
+
+
+def test_a_tso_may_be_given(tidb: TidbFront, tmp_path: Path) -> None:
+    given = tidb.now() - MINUTE
+    assert copied(changefeed_of(tidb, tmp_path, snapshot_ts=given), tmp_path) == given
+    assert {ts for ts, _ in tidb.reads} == {given}
+
+
+def test_a_tso_ahead_is_refused(tidb: TidbFront, tmp_path: Path) -> None:
+    ahead = changefeed_of(tidb, tmp_path, snapshot_ts=tidb.now() + MINUTE)
+    with pytest.raises(ConfigError, match="is of the past, or the present"):
+        check_changefeed(ahead)
+
+
+def test_a_tso_that_gc_has_passed_is_refused(tidb: TidbFront, tmp_path: Path) -> None:
+    given = tidb.now() - 20 * MINUTE
+    tidb.safe_ts = given + 10 * MINUTE
+    said = r"cannot be read any more.*older than GC safe point.*SET GLOBAL tidb_gc_life_time"
+    with pytest.raises(ConfigError, match=said):
+        copied(changefeed_of(tidb, tmp_path, snapshot_ts=given), tmp_path)
+
+
+def stopped_midway(changefeed: Changefeed, tidb: TidbFront, tmp_path: Path) -> int:
+    """The TSO of a copy that was stopped after some chunks."""
+    seen: list[object] = []
+
+    def is_stopped() -> bool:
+        seen.append(0)
+        return len(seen) > 4
+
+    with pytest.raises(Stop):
+        copied(changefeed, tmp_path, is_stopped=is_stopped)
+    ((ts),) = {ts for ts, _ in tidb.reads}
+    return ts
+
+
+def test_a_copy_that_was_stopped_goes_on_at_its_tso(tidb: TidbFront, tmp_path: Path) -> None:
+    ts = stopped_midway(changefeed_of(tidb, tmp_path), tidb, tmp_path)
+    before = {statement for _, statement in tidb.reads}
+    tidb.reads.clear()
+    assert copied(changefeed_of(tidb, tmp_path), tmp_path) == ts
+    again = before & {statement for _, statement in tidb.reads}
+    assert not [each for each in again if "`v`" in each]  # no chunk is read twice
+    assert len(rows(tmp_path, "orders")) == 1_000
+
+
+def test_where_gc_has_passed_meanwhile_the_copy_begins_anew(
+    tidb: TidbFront, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ts = stopped_midway(changefeed_of(tidb, tmp_path), tidb, tmp_path)
+    tidb.safe_ts = ts + 1
+    assert copied(changefeed_of(tidb, tmp_path), tmp_path) > ts
+    assert "begins anew at the present TSO" in caplog.text
+    assert len(rows(tmp_path, "orders")) == 1_000
+
+
+@pytest.mark.parametrize("change", ["tso", "cluster"])
+def test_a_copy_of_another_moment_begins_anew(tidb: TidbFront, tmp_path: Path, change: str) -> None:
+    ts = stopped_midway(changefeed_of(tidb, tmp_path), tidb, tmp_path)
+    if change == "cluster":
+        tidb.cluster = "17"
+    given = {"snapshot_ts": ts - 1} if change == "tso" else {}
+    assert copied(changefeed_of(tidb, tmp_path, **given), tmp_path) != ts
+    assert len(rows(tmp_path, "orders")) == 1_000
+
+
+def test_gc_that_comes_near_is_said(
+    tidb: TidbFront, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = tidb.now() - 6 * MINUTE
+    copied(changefeed_of(tidb, tmp_path, snapshot_ts=given), tmp_path)
+    assert "GC may delete in about 2" in caplog.text
+    assert "tidb_gc_life_time = '24h'" in caplog.text
+
+
+def test_an_account_that_may_not_read_tidbs_own_tables_copies_too(
+    tidb: TidbFront, tmp_path: Path
+) -> None:
+    tidb.hides_gc = True
+    copied(changefeed_of(tidb, tmp_path), tmp_path)
+    assert len(rows(tmp_path, "orders")) == 1_000
+
+
+def test_a_changefeed_that_has_begun_from_kafka_is_not_copied(
+    tidb: TidbFront, tmp_path: Path
+) -> None:
+    from streaming.owner.start_point import first_row
+
+    changefeed = changefeed_of(tidb, tmp_path)
+    row = first_row(changefeed)
+    from dataclasses import replace
+
+    ControlTables.of(changefeed.sink).changefeeds.begin(replace(row, source_positions={"t/0": 1}))
+    with pytest.raises(ConfigError, match="has begun already"):
+        copied(changefeed, tmp_path)
+
+
+def test_another_server_is_told_apart(server: DatabaseServer, tmp_path: Path) -> None:
+    file = tmp_path / "none.toml"
+    file.write_text("")
+    arguments = {
+        "source-uri": f"tidb://root@{server.host}:{server.port}/",
+        "sink-uri": f"delta://{tmp_path / 'lake'}",
+        "changefeed-id": "shop",
+    }
+    loaded = load_settings(config=file, environment={}, arguments=arguments)
+    with pytest.raises(ConfigError, match=r"is no TiDB \(its version is .*mysql://"):
+        check_changefeed(loaded.changefeed)
