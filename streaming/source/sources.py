@@ -16,8 +16,10 @@ from streaming.source.recording.source import RecordingSource
 def open_source(
     settings: SourceSettings, storage_options: tuple[tuple[str, str], ...] = ()
 ) -> Source:
-    """Asks nothing yet. Raises ConfigError for one that is only copied. ``storage_options``: of the changefeed, for a storage that has large rows;
-    only who reads messages needs them."""
+    """Asks nothing yet. Raises ConfigError for one that is only copied.
+
+    ``storage_options``: of the changefeed, for a storage that has large rows; only who reads
+    messages needs them."""
     if isinstance(settings, BinlogSettings):
         return BinlogSource(settings)
     if isinstance(settings, RecordingSettings):
