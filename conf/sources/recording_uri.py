@@ -63,8 +63,7 @@ def _path(host: str, path: str) -> str:
     require(path.startswith("/"), f"{path!r} is relative: write file:/// and an absolute path")
     require(
         path.endswith(ENDINGS),
-        f"{path} is no recording: {FORM}. A folder that TiCDC's storage sink wrote cannot be read "
-        "yet",
+        f"{path} is no recording: {FORM}",
     )
     require("\0" not in path, f"{path!r} cannot be a file's name")
     return path

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from conf.problems import require
-from conf.sources import binlog_uri, kafka_uri, recording_uri, tidb_uri
+from conf.sources import binlog_uri, kafka_uri, recording_uri, storage_uri, tidb_uri
 from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.recording_uri import RecordingSettings
 from conf.sources.source_parameters import NOTHING, check_names, split_uri, uri_parameters
+from conf.sources.storage_uri import StorageSettings
 from conf.sources.tidb_uri import TidbSettings
 
-SourceSettings = KafkaSettings | RecordingSettings | BinlogSettings | TidbSettings
-SCHEMES_NOT_BUILT = ("s3", "gcs", "gs", "azure", "azblob", "pulsar")
+SourceSettings = KafkaSettings | RecordingSettings | BinlogSettings | TidbSettings | StorageSettings
+SCHEMES_NOT_BUILT = ("pulsar",)
 _FORMS = "kafka://host:9092/topic?protocol=canal-json, or mysql://user@host:3306/"
 
 
@@ -33,6 +34,10 @@ def parse_source_uri(
         return binlog_uri.parse_binlog_uri(parts, parameters)
     if is_tidb_uri(uri):
         return tidb_uri.parse_tidb_uri(parts, uri_parameters(uri, tidb_uri.KNOWN))
+    if storage_uri.is_storage_uri(parts):
+        given = {n: each for n, each in defaults.items() if n in storage_uri.KNOWN}
+        own = uri_parameters(uri, storage_uri.KNOWN)
+        return storage_uri.parse_storage_uri(parts, {**given, **own})
     parameters = {**defaults, **uri_parameters(uri)}
     if parts.scheme == recording_uri.SCHEME:
         return recording_uri.parse_recording_uri(parts, parameters)
@@ -57,6 +62,8 @@ def check_parameters(uri: str) -> None:
         binlog_uri.check_binlog_parameters(split_uri(uri), parameters)
     elif is_tidb_uri(uri):
         tidb_uri.check_tidb_parameters(split_uri(uri), uri_parameters(uri, tidb_uri.KNOWN))
+    elif storage_uri.is_storage_uri(split_uri(uri)):
+        storage_uri.check_storage_names(uri_parameters(uri, storage_uri.KNOWN))
     else:
         check_names(uri_parameters(uri))
 
@@ -70,7 +77,7 @@ def _check_scheme(scheme: str) -> None:
     )
     require(scheme not in SCHEMES_NOT_BUILT, f"{scheme}:// is not built yet: use kafka://")
     require(
-        scheme in (*kafka_uri.SCHEMES, recording_uri.SCHEME, *binlog_uri.SCHEMES, tidb_uri.SCHEME),
-        f"scheme {scheme!r} is not a source: use kafka:// or mysql:// (or tidb:// for a copy, or "
-        "file:// for a recording)",
+        scheme in (*kafka_uri.SCHEMES, *storage_uri.SCHEMES, *binlog_uri.SCHEMES, tidb_uri.SCHEME),
+        f"scheme {scheme!r} is not a source: use kafka://, mysql://, s3:// or file:// (or tidb:// "
+        "for a copy)",
     )

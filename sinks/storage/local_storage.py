@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sinks.storage.table_storage import TEMPORARY_SUFFIX, Entry
+from sinks.storage.table_storage import TEMPORARY_SUFFIX, Entry, Inside
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
@@ -27,6 +27,27 @@ class LocalStorage:
     def read(self, path: str) -> bytes:
         with open(self._at(path), "rb", buffering=0) as file:
             return file.read()
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        with open(self._at(path), "rb", buffering=0) as file:
+            file.seek(start)
+            found = bytearray()
+            while len(found) < end - start and (some := file.read(end - start - len(found))):
+                found += some
+            return bytes(found)
+
+    def inside(self, folder: str) -> Inside:
+        at = self._at(folder) if folder else self.uri
+        try:
+            scan = os.scandir(at)
+        except (FileNotFoundError, NotADirectoryError):
+            return Inside((), ())
+        with scan:
+            found = sorted((each.name, each.is_dir()) for each in scan)
+        return Inside(
+            tuple(name for name, is_folder in found if is_folder),
+            tuple(name for name, is_folder in found if not is_folder),
+        )
 
     def size(self, path: str) -> int | None:
         try:
@@ -53,7 +74,8 @@ class LocalStorage:
             for entry in scan:
                 path = f"{folder}/{entry.name}" if folder else entry.name
                 if entry.is_dir(follow_symlinks=False):
-                    yield from self._walk(path, start_after)
+                    if path >= start_after[: len(path)]:  # else all in it comes before
+                        yield from self._walk(path, start_after)
                 elif path > start_after:
                     yield path, entry
 

@@ -26,7 +26,7 @@ from obstore.exceptions import (
 from obstore.store import ObjectStore, from_url
 
 from coordination.errors import ConfigError
-from sinks.storage.table_storage import Entry
+from sinks.storage.table_storage import Entry, Inside
 
 LIST_CHUNK = 1000
 DELETE_CHUNK = 1000
@@ -129,6 +129,22 @@ class ObjectStorage:
 
     def read(self, path: str) -> bytes:
         return self._ask(lambda at: bytes(obstore.get(self._store, at).bytes()), path)
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        return self._range(path, start, end)
+
+    def inside(self, folder: str) -> Inside:
+        beneath = (self._prefix + folder).rstrip("/") or None
+        begin = f"{beneath}/" if beneath else ""
+        try:
+            found = obstore.list_with_delimiter(self._store, beneath)
+        except FileNotFoundError:
+            return Inside((), ())
+        except BaseError as error:
+            raise as_os_error(error, f"{self.uri}/{folder}") from error
+        files = (meta["path"].removeprefix(begin) for meta in found["objects"])
+        folders = (each.rstrip("/").removeprefix(begin) for each in found["common_prefixes"])
+        return Inside(tuple(sorted(folders)), tuple(sorted(files)))
 
     def size(self, path: str) -> int | None:
         try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from coordination.errors import TidelakeError
 from sinks.storage.local_storage import LocalStorage
-from sinks.storage.table_storage import TableStorage
+from sinks.storage.table_storage import ReadStorage, TableStorage
 
 _OF_STORES: Final = ("AWS_", "AZURE_", "GOOGLE_")
 
@@ -20,7 +20,11 @@ def store_variables() -> dict[str, str]:
     return {name: each for name, each in os.environ.items() if name.startswith(_OF_STORES)}
 
 
-def open_storage(uri: str, storage_options: Mapping[str, str]) -> TableStorage:
+class Storage(TableStorage, ReadStorage, Protocol):
+    """Both."""
+
+
+def open_storage(uri: str, storage_options: Mapping[str, str]) -> Storage:
     """The folder at an absolute path, a ``file://`` URI or an object store's URI. Raises
     TidelakeError (ConfigError) for other URIs and for wrong options."""
     scheme = urlsplit(uri).scheme
@@ -41,5 +45,5 @@ class StorageOpener:
 
     options: Mapping[str, str] = field(repr=False)  # they may hold a key
 
-    def __call__(self, uri: str) -> TableStorage:
+    def __call__(self, uri: str) -> Storage:
         return open_storage(uri, self.options)

@@ -22,6 +22,37 @@ class Entry:
     modified_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The names directly beneath a folder, in order."""
+
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+class ReadStorage(Protocol):
+    """Reads and lists a folder of another writer. Thread-safe."""
+
+    uri: str
+
+    def read(self, path: str) -> bytes:
+        """The whole file. Raises FileNotFoundError."""
+        ...
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """The bytes from ``start`` to before ``end``; fewer where the file is shorter (it must be
+        longer than ``start``). Raises FileNotFoundError."""
+        ...
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[Entry]:
+        """As of `TableStorage`."""
+        ...
+
+    def inside(self, folder: str) -> Inside:
+        """The folders and files directly beneath a folder; nothing where there is none."""
+        ...
+
+
 class TableStorage(Protocol):
     """Reads, lists and writes one table's folder. Thread-safe."""
 

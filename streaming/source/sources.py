@@ -5,12 +5,14 @@ from __future__ import annotations
 from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.recording_uri import RecordingSettings
 from conf.sources.source_uri import SourceSettings
+from conf.sources.storage_uri import StorageSettings
 from conf.sources.tidb_uri import TidbSettings
 from coordination.errors import ConfigError
 from streaming.source.binlog.source import BinlogSource
 from streaming.source.contract import Source
 from streaming.source.kafka.source import KafkaSource
 from streaming.source.recording.source import RecordingSource
+from streaming.source.storage.source import StorageSource
 
 
 def open_source(
@@ -29,4 +31,6 @@ def open_source(
             "source-uri: a TiDB is copied by `tidelake run`, and what comes later TiCDC sends to "
             "Kafka: give the kafka:// URI here"
         )
+    if isinstance(settings, StorageSettings):
+        return StorageSource(settings)
     return KafkaSource(settings, storage_options)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from coordination.model import TableName
 from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE
+from streaming.protocols.ddl_types import ddl_type
 from streaming.protocols.json_text.strict_json import (
     Malformed,
     Number,
@@ -47,16 +48,6 @@ RESOLVED: Final = 3
 _HEAD: Final = frozenset(("ts", "scm", "tbl", "t", "ohk", "ccl"))
 _SIDES: Final = frozenset(("u", "p", "d"))
 _COLUMN: Final = frozenset(("t", "h", "f", "v"))
-# TiDB's numbers of DDLs -> canal-json's names; the others are QUERY.
-_DDL_TYPES: Final[Mapping[int, str]] = {
-    3: "CREATE",
-    4: "ERASE",
-    11: "TRUNCATE",
-    **dict.fromkeys((14, 47), "RENAME"),
-    **dict.fromkeys((7, 9, 32), "CINDEX"),
-    **dict.fromkeys((8, 10, 33), "DINDEX"),
-    **dict.fromkeys((5, 6, 12, 13, 15, 17, 18, 19, 20, 22, 23, 37, 38, 41, 61), "ALTER"),
-}
 
 MALFORMED: Final = Error("malformed", "not an open-protocol message")
 
@@ -110,7 +101,7 @@ def _event(head: Head, value: bytes) -> Event:
         if isinstance(fields, Repeating):
             raise Malformed
         kind = member_integer(fields, "t") or 0
-        return Ddl(head.name, head.ts, _DDL_TYPES.get(kind, "QUERY"), as_text(fields.get("q")))
+        return Ddl(head.name, head.ts, ddl_type(kind), as_text(fields.get("q")))
     return _row(head, fields)
 
 

@@ -76,7 +76,6 @@ def test_the_file_gives_defaults_as_for_kafka(tmp_path: Path):
     [
         (GOOD.replace("///", "//"), "file://data/messages.jsonl is relative: write file:///"),
         (f"file:messages.jsonl?{MESSAGES}", "'messages.jsonl' is relative"),
-        (f"file:///data?{MESSAGES}", "A folder that TiCDC's storage sink wrote cannot be read yet"),
         (f"file:///a%00.jsonl?{MESSAGES}", "cannot be a file's name"),
         ("file:///data/messages.jsonl", "protocol is missing"),
         ("file:///data/messages.jsonl?protocol=canal-json", "no commit-ts"),

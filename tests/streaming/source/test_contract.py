@@ -1,9 +1,10 @@
-"""Kafka, a recording and the fake are the same to the program."""
+"""Kafka, a recording, a folder of files and the fake are the same to the program."""
 
 from __future__ import annotations
 
 import base64
 import json
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.recording_uri import RecordingSettings
+from conf.sources.storage_uri import StorageSettings
 from streaming.source.contract import Reader, Source
 from streaming.source.sources import open_source
 from tests.contracts.source_contract import Logs, SourceContract
@@ -74,6 +76,33 @@ class TestRecording(OnSpark):
         return self.with_reader(open_source(settings))
 
     def made_again(self, logs: Logs) -> Source:
+        source, _ = self.make(logs)
+        return source
+
+
+@pytest.mark.spark
+class TestStorage(OnSpark):
+    """The partitions of the suite are those of a table."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "cdc"
+
+    def make(self, logs: Logs) -> tuple[Source, Reader]:
+        """Three rows a file."""
+        for number, log in logs.items():
+            at = self.folder / "shop" / "orders" / "470620744162476032" / number
+            at.mkdir(parents=True)
+            for index, first in enumerate(range(0, len(log), 3), 1):
+                text = b"".join(each + b"\r\n" for each in log[first : first + 3])
+                (at / f"CDC{index:06}.json").write_bytes(text)
+        settings = StorageSettings(
+            folder=str(self.folder), protocol="canal-json", date_separator="none"
+        )
+        return self.with_reader(open_source(settings))
+
+    def made_again(self, logs: Logs) -> Source:
+        shutil.rmtree(self.folder)
         source, _ = self.make(logs)
         return source
 

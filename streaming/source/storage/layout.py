@@ -1,0 +1,187 @@
+"""What the names of a storage sink's files say, and positions in them. Pure.
+
+    metadata                                                         {"checkpoint-ts": …}
+    <schema>/meta/schema_<version>_<checksum>.json                   a DDL of the database
+    <schema>/<table>/meta/schema_<version>_<checksum>.json           columns from there on, a DDL
+    <schema>/<table>/<version>/[<partition>/][<date>/]CDC<index>.csv rows (or .json)
+    <schema>/<table>/<version>/[<partition>/][<date>/]meta/CDC.index
+
+A *part* is where one writer numbers its files: a table's version, a partition of it, and with
+`enable-table-across-nodes` a dispatcher (its ID is in the names of its files). So a part only grows
+at its end, whatever else happens in the folder. Its positions are
+
+    date (see `Packing`) | index of the file | byte in the file
+
+The part `SCHEMAS` has all schema files; a position there is a version, which is a commit-ts, and a
+rank among those of the version (`schema_position`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Final
+
+from conf.sources.storage_uri import Separator
+from coordination.errors import ConfigError
+from coordination.model import TableName
+
+METADATA: Final = "metadata"
+SCHEMAS: Final = "schema files"
+OFFSET_BITS: Final = 30  # of a position: TiCDC's files have 512 MiB at most
+_REST_BITS: Final = 33  # of the date and the index
+_FIRST_YEAR: Final = 2018
+_DATE: Final[Mapping[Separator, re.Pattern[str]]] = {
+    "none": re.compile("(?!)"),
+    "year": re.compile(r"\d{4}"),
+    "month": re.compile(r"\d{4}-\d{2}"),
+    "day": re.compile(r"\d{4}-\d{2}-\d{2}"),
+}
+_DATE_BITS: Final[Mapping[Separator, int]] = {"none": 0, "year": 7, "month": 11, "day": 15}
+_DATED: Final = re.compile(r"\d{4}(?:-\d{2}){1,2}")
+_VERSION: Final = re.compile(r"\d{1,19}")
+_FILE: Final = re.compile(r"CDC(?:_(?P<of>.+)_)?(?P<index>\d{1,20})\.(?:csv|json)")
+_SCHEMA_FILE: Final = re.compile(r"schema_(?P<version>\d{1,19})_(?P<checksum>\d{10})\.json")
+
+
+_RANK_BITS: Final = 3  # of a position in `SCHEMAS`: enough for versions up to the year 2109
+
+
+def schema_position(version: int, rank: int = 0) -> int:
+    return version << _RANK_BITS | min(rank, (1 << _RANK_BITS) - 1)
+
+
+def schema_version(position: int) -> int:
+    return position >> _RANK_BITS
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A file in its part: by date, then index."""
+
+    day: int  # 0 without date folders
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    part: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFile:
+    """``table``: empty for a file of a database."""
+
+    name: TableName
+    version: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Positions of parts, and how dates are numbered."""
+
+    separator: Separator
+
+    @property
+    def _index_bits(self) -> int:
+        return _REST_BITS - _DATE_BITS[self.separator]
+
+    def position(self, place: Place, offset: int) -> int:
+        """Raises ConfigError for a number that is too large."""
+        if place.index >> self._index_bits or offset >> OFFSET_BITS:
+            raise ConfigError(
+                f"source-uri: a folder has a file with number {place.index} and {offset} bytes, and"
+                f" up to {(1 << self._index_bits) - 1} files of up to {1 << OFFSET_BITS} bytes are "
+                f"read where date-separator={self.separator}: raise TiCDC's flush-interval, or "
+                "lower its file-size"
+            )
+        return (place.day << self._index_bits | place.index) << OFFSET_BITS | offset
+
+    def place(self, position: int) -> tuple[Place, int]:
+        """The file, and the byte in it."""
+        rest, offset = position >> OFFSET_BITS, position & ((1 << OFFSET_BITS) - 1)
+        return Place(rest >> self._index_bits, rest & ((1 << self._index_bits) - 1)), offset
+
+    def day(self, text: str) -> int | None:
+        """The number of a date folder; None where it is none."""
+        if _DATE[self.separator].fullmatch(text) is None:
+            return None
+        year, *rest = map(int, text.split("-"))
+        try:
+            day = date(year, *[*rest, 1, 1][:2])
+        except ValueError:
+            return None
+        if not 0 < year - _FIRST_YEAR < 80:
+            return None
+        return _NUMBERS[self.separator](day)
+
+    def data_file(self, path: str) -> DataFile | None:
+        """None for another file. Raises ConfigError for a date folder that should not be there."""
+        parts = path.split("/")
+        found = _FILE.fullmatch(parts[-1])
+        if found is None or not 4 <= len(parts) <= 6 or _VERSION.fullmatch(parts[2]) is None:
+            return None
+        folder, day = parts[:-1], 0
+        if self.separator == "none":
+            if _DATED.fullmatch(folder[-1]) is not None:
+                raise ConfigError(_other_separator(path, folder[-1]))
+        else:
+            number = self.day(folder.pop())
+            if number is None or len(folder) < 3:
+                raise ConfigError(_no_date(path, self.separator))
+            day = number
+        if len(folder) > 4 or (len(folder) == 4 and _VERSION.fullmatch(folder[3]) is None):
+            return None
+        part = "/".join(folder)
+        if found["of"] is not None:
+            part = f"{part}#{found['of']}"
+        return DataFile(part, Place(day, int(found["index"])))
+
+
+def schema_file(path: str) -> SchemaFile | None:
+    """None for another file."""
+    parts = path.split("/")
+    found = _SCHEMA_FILE.fullmatch(parts[-1])
+    if found is None or len(parts) not in (3, 4) or parts[-2] != "meta":
+        return None
+    table = parts[1] if len(parts) == 4 else ""
+    return SchemaFile(TableName(parts[0], table), int(found["version"]), int(found["checksum"]))
+
+
+def table_of(part: str) -> TableName:
+    """The table of a part with rows."""
+    schema, table = part.split("/")[:2]
+    return TableName(schema, table)
+
+
+def version_of(part: str) -> int:
+    return int(part.partition("#")[0].split("/")[2])
+
+
+def partition_of(part: str) -> str:
+    """Empty where the table has none."""
+    return "/".join(part.partition("#")[0].split("/")[3:])
+
+
+_NUMBERS: Final[Mapping[Separator, Callable[[date], int]]] = {
+    "none": lambda _: 0,
+    "year": lambda day: day.year - _FIRST_YEAR,
+    "month": lambda day: (day.year - _FIRST_YEAR) * 12 + day.month,
+    "day": lambda day: (day - date(_FIRST_YEAR, 1, 1)).days,
+}
+
+
+def _other_separator(path: str, folder: str) -> str:
+    meant = {1: "month", 2: "day"}[folder.count("-")]
+    return f"source-uri: {path} is in a date folder: give date-separator={meant}, as TiCDC has it"
+
+
+def _no_date(path: str, separator: str) -> str:
+    return (
+        f"source-uri: {path} is in no folder of a {separator}: give date-separator as TiCDC has it "
+        "(none, year, month or day)"
+    )

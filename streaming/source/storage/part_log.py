@@ -1,0 +1,138 @@
+"""The files of one part, in their order: a log that grows at its end."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from streaming.source.storage.layout import Packing, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file as it was listed."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Bytes of a file that are to be read, from ``begin`` to before ``end``. ``size``: the file's.
+    ``is_last``: no file of the part comes behind it yet, so that it may still grow."""
+
+    place: Place
+    path: str
+    begin: int
+    end: int
+    size: int
+    is_last: bool
+
+
+class PartLog:
+    """For one thread at a time."""
+
+    def __init__(self, packing: Packing) -> None:
+        self._packing = packing
+        self._places: list[Place] = []
+        self._files: dict[Place, Known] = {}
+        self._total: list[int] | None = None  # bytes before each file
+        # Where a row of the last file is not whole yet: the file's size then, and its beginning.
+        self._tail: tuple[Place, int, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def put(self, place: Place, known: Known) -> bool:
+        """Whether this is news."""
+        before = self._files.get(place)
+        if before == known:
+            return False
+        if before is None:
+            if not self._places or place > self._places[-1]:
+                self._places.append(place)
+            else:
+                self._places.insert(bisect_left(self._places, place), place)
+        self._files[place] = known
+        self._total = None
+        return True
+
+    @property
+    def first_place(self) -> Place:
+        return self._places[0]
+
+    @property
+    def first(self) -> Known:
+        return self._files[self._places[0]]
+
+    @property
+    def last(self) -> Known:
+        return self._files[self._places[-1]]
+
+    @property
+    def beginning(self) -> int:
+        return self._packing.position(self._places[0], 0)
+
+    @property
+    def end(self) -> int:
+        """Before a row that is not whole."""
+        place = self._places[-1]
+        size = self._files[place].size
+        if self._tail is not None and self._tail[:2] == (place, size):
+            size = self._tail[2]
+        return self._packing.position(place, size)
+
+    def cut_at(self, place: Place, size: int, at: int) -> None:
+        """From ``at`` on the file, while it has this size, has no whole row."""
+        self._tail = place, size, at
+
+    def path_of(self, place: Place) -> str | None:
+        found = self._files.get(place)
+        return None if found is None else found.path
+
+    def size_of(self, place: Place) -> int:
+        return self._files[place].size
+
+    def bytes_before(self, position: int) -> int:
+        """The bytes of all files before a position."""
+        if self._total is None:
+            self._total = [0]
+            for each in self._places:
+                self._total.append(self._total[-1] + self._files[each].size)
+        place, offset = self._packing.place(position)
+        at = bisect_left(self._places, place)
+        is_there = at < len(self._places) and self._places[at] == place
+        return self._total[at] + (offset if is_there else 0)
+
+    def missing(self, position: int) -> Place | None:
+        """The first file that is gone of those from the position on; None: all are there."""
+        place, offset = self._packing.place(position)
+        at = bisect_left(self._places, place)
+        before = place
+        if at < len(self._places) and self._places[at] == place:
+            at += 1
+        elif offset == 0 and at < len(self._places):
+            return place
+        for each in self._places[at:]:
+            if each.day == before.day and each.index > before.index + 1:
+                return Place(each.day, before.index + 1)
+            if each.day > before.day and each.index != 1:
+                return Place(each.day, 1)
+            before = each
+        return None
+
+    def slices(self, begin: int, end: int) -> list[Slice]:
+        """All that lies between two positions."""
+        (first, at), (last, until) = self._packing.place(begin), self._packing.place(end)
+        found = []
+        for place in self._places[bisect_left(self._places, first) :]:
+            if place > last:
+                break
+            known = self._files[place]
+            low = at if place == first else 0
+            high = until if place == last else known.size
+            if low < high:
+                is_last = place == self._places[-1]
+                found.append(Slice(place, known.path, low, high, known.size, is_last))
+        return found

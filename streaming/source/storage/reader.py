@@ -1,0 +1,207 @@
+"""The driver's side of a read: which slices of files are next, and the job that reads them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+from pyspark import SparkContext
+
+from streaming.protocols.contract import Block, Kind, Wanted
+from streaming.source.block_job import BlockJob, ReadFailed
+from streaming.source.contract import Identities, SourceLost
+from streaming.source.positions import Positions
+from streaming.source.resolved.limits import Limits
+from streaming.source.storage.layout import (
+    OFFSET_BITS,
+    SCHEMAS,
+    schema_position,
+    table_of,
+    version_of,
+)
+from streaming.source.storage.slices_task import RowDecoder, RowWork, SchemaWork, SlicesTask
+from streaming.source.storage.survey import Survey
+from streaming.source.task_results import ReadFailure
+
+TASK_BYTES: Final = 64 << 20  # of files
+FEW_BYTES: Final = 1 << 20  # one task reads so few as fast as several tasks would
+SCHEMA_FILES: Final = 1_000  # of a read
+
+
+class StorageReader:
+    """See `contract.Reader`."""
+
+    def __init__(
+        self, spark: SparkContext, survey: Survey, decode: RowDecoder, *, start_ts: int, name: str
+    ) -> None:
+        self._survey = survey
+        self._decode = decode
+        self._start_ts = start_ts
+        self._job = BlockJob(spark, name=name, source=survey.settings.folder)
+
+    def close(self) -> None:
+        self._job.close()
+
+    def cancel(self) -> None:
+        self._job.cancel()
+
+    def read(
+        self,
+        begin: Positions,
+        ends: Positions,
+        wanted: Wanted,
+        *,
+        identities: Identities,
+        limits: Limits,  # noqa: ARG002
+        messages: int,
+        first_messages: int = 0,
+    ) -> list[Block]:
+        there = {part: at for part, at in begin.items() if at < ends.get(part, at)}
+        if not there:
+            return []
+        most_rows = min(messages, first_messages) if first_messages else messages
+        with self._survey.lock:
+            self._check(there, identities)
+            works = self._works(there, ends, most_rows)
+        lists = packed(works, self._job.tasks)
+        task = SlicesTask(
+            opener=self._survey.opener,
+            folder=self._survey.settings.folder,
+            lists=lists,
+            decode=self._decode,
+            wanted=wanted,
+            most_rows=most_rows,
+            start_ts=self._start_ts,
+            bodies=self._job.folder,
+        )
+        what = f"{len(works)} files of {self._survey.settings.folder}"
+        blocks = []
+        for each in self._job.run(task, len(lists), what):
+            if isinstance(each, ReadFailure):
+                error = SourceLost if each.is_unreadable else ReadFailed
+                raise error(f"{self._survey.settings.folder} cannot be read: {each.reason}")
+            blocks.append(each)
+        return list(self._in_order(works, blocks, most_rows))
+
+    def _check(self, there: Positions, identities: Identities) -> None:
+        known = self._survey.last.identities
+        for part in there:
+            if part in known and identities.get(part) not in (None, str(known[part])):
+                raise SourceLost(f"{part} was made again while it was read")
+
+    def _works(
+        self, there: Positions, ends: Positions, most_rows: int
+    ) -> list[RowWork | SchemaWork]:
+        """Whole files, and the beginning of one where they are too many."""
+        survey, works = self._survey, list[RowWork | SchemaWork]()
+        room = min(self._job.tasks * TASK_BYTES, max(1, int(most_rows * survey.row_bytes)))
+        if SCHEMAS in there:
+            works.append(self._schema_work(there[SCHEMAS], ends[SCHEMAS]))
+        paths = {(each.name, each.version): path for each, path in survey.schema_files.items()}
+        for part in sorted(there.keys() - {SCHEMAS}):
+            schema_path = paths.get((table_of(part), version_of(part)))
+            for each in survey.logs[part].slices(there[part], ends[part]):
+                if room <= 0:
+                    return works
+                end = min(each.end, each.begin + max(TASK_BYTES, 1))
+                base = survey.packing.position(each.place, 0)
+                works.append(RowWork(part, replace(each, end=end), base, schema_path))
+                room -= end - each.begin
+                if end < each.end:
+                    break
+        return works
+
+    def _schema_work(self, begin: int, end: int) -> SchemaWork:
+        files = [
+            (each, path)
+            for each, path in self._survey.schema_files.items()
+            if begin <= schema_position(each.version) < end
+        ]
+        files.sort(key=lambda each: (each[0].version, each[1]))
+        if len(files) > SCHEMA_FILES:
+            end = schema_position(files[SCHEMA_FILES][0].version)
+            files = [each for each in files if schema_position(each[0].version) < end]
+        return SchemaWork(begin, end, files)
+
+    def _in_order(
+        self,
+        works: Sequence[RowWork | SchemaWork],
+        found: Sequence[Block],
+        most_rows: int,
+    ) -> Iterator[Block]:
+        """The blocks of each part up to the first row that was not read, and its DONE block.
+
+        Files are left out that come behind ``most_rows``: rows were smaller than it was thought."""
+        blocks, done = defaultdict[str, list[Block]](list), dict[tuple[str, int], Block]()
+        for block in found:
+            if block.kind is Kind.DONE:
+                done[block.part, block.first] = block
+            else:
+                blocks[block.part].append(block)
+        of_rows = [each for (part, _), each in done.items() if part != SCHEMAS]
+        if every := sum(each.rows for each in of_rows):
+            size = sum(each.message_bytes for each in of_rows)
+            self._survey.row_bytes = max(1.0, size / every)
+        room = most_rows
+        for part, of in groupby(works, key=_part):
+            if room <= 0:
+                return
+            joined = self._joined(done, list(of), room, most_rows)
+            here = sorted(blocks[part], key=lambda block: block.first)
+            yield from (block for block in here if block.first < joined.last)
+            yield joined
+            room -= 0 if part == SCHEMAS else joined.rows
+
+    def _joined(
+        self,
+        done: Mapping[tuple[str, int], Block],
+        works: Sequence[RowWork | SchemaWork],
+        room: int,
+        most_rows: int,
+    ) -> Block:
+        """One DONE block for those of a part that were read without a hole."""
+        ends = []
+        for work in works:
+            ends.append(done[_part(work), _begin(work)])
+            if isinstance(work, RowWork) and ends[-1].last < work.base + work.slice.end:
+                self._note_tail(work, ends[-1], most_rows)
+                break
+            if sum(each.rows for each in ends) >= room:
+                break
+        return replace(
+            ends[-1],
+            rows=sum(each.rows for each in ends),
+            first=ends[0].first,
+            message_bytes=sum(each.message_bytes for each in ends),
+        )
+
+    def _note_tail(self, work: RowWork, done: Block, most_rows: int) -> None:
+        of = work.slice
+        if of.is_last and of.end == of.size and done.rows < most_rows:
+            at = done.last & ((1 << OFFSET_BITS) - 1)
+            self._survey.cut_at(work.part, of.place, of.size, at)
+
+
+def _part(work: RowWork | SchemaWork) -> str:
+    return work.part if isinstance(work, RowWork) else SCHEMAS
+
+
+def _begin(work: RowWork | SchemaWork) -> int:
+    return work.base + work.slice.begin if isinstance(work, RowWork) else work.begin
+
+
+def packed(works: Sequence[RowWork | SchemaWork], tasks: int) -> list[list[RowWork | SchemaWork]]:
+    """Lists of about the same size. Large ones are dealt out first."""
+    sizes = [
+        each.slice.end - each.slice.begin if isinstance(each, RowWork) else 1 for each in works
+    ]
+    count = min(tasks, len(works)) if sum(sizes) > FEW_BYTES else 1
+    lists, loads = [list[RowWork | SchemaWork]() for _ in range(count)], [0] * count
+    for number in sorted(range(len(works)), key=lambda at: -sizes[at]):
+        least = loads.index(min(loads))
+        lists[least].append(works[number])
+        loads[least] += sizes[number]
+    return lists

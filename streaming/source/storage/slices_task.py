@@ -1,0 +1,184 @@
+"""The task that reads and decodes slices of files. Imports neither Spark nor gRPC."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from sinks.storage.open_storage import StorageOpener
+from sinks.storage.table_storage import ReadStorage
+from streaming.protocols.clocks import latest_ts
+from streaming.protocols.contract import Block, Kind, Messages, Wanted
+from streaming.protocols.rows.blocks import Collector, with_clocks
+from streaming.source.body_files import BodyFile
+from streaming.source.storage.layout import SCHEMAS, SchemaFile, schema_file, schema_position
+from streaming.source.storage.part_log import Slice
+from streaming.source.storage.schema_files import NotWhole, SchemaText, in_order, read_schema_text
+from streaming.source.task_results import ReadFailure, Result
+from streaming.spark.python_worker import settle
+
+AT_ONCE: Final = 16  # requests to an object store side by side
+
+
+class Damaged(ValueError):
+    """A file that will not become good by waiting. The message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowWork:
+    """``base``: the position of the file's first byte; ``schema_path``: of the schema file of the
+    part's version, None where it is not needed."""
+
+    part: str
+    slice: Slice
+    base: int
+    schema_path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaWork:
+    """Schema files between two positions of `SCHEMAS`, with their paths."""
+
+    begin: int
+    end: int
+    files: Sequence[tuple[SchemaFile, str]]
+
+
+class RowDecoder(Protocol):
+    """``text`` begins with a row. ``is_whole``: it ends where a row ends, so that what is left
+    behind the last end of a row is a row that was cut off."""
+
+    @property
+    def needs_columns(self) -> bool: ...
+
+    def __call__(
+        self,
+        part: str,
+        text: bytes,
+        position: int,
+        columns: SchemaText | None,
+        wanted: Wanted,
+        *,
+        is_whole: bool,
+        most_rows: int,
+    ) -> Iterator[Block]:
+        """The blocks, and a DONE block that says how far the text was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlicesTask:
+    """The function for ``mapPartitionsWithIndex``. ``most_rows``: of a slice."""
+
+    opener: StorageOpener
+    folder: str
+    lists: Sequence[Sequence[RowWork | SchemaWork]]
+    decode: RowDecoder
+    wanted: Wanted
+    most_rows: int
+    start_ts: int
+    bodies: str | None = field(default=None)
+
+    def __call__(self, number: int, nothing: Iterable[int]) -> Iterator[Result]:
+        list(nothing)  # Spark reuses a worker process only if it has read all its input
+        settle()
+        bodies = BodyFile(self.bodies)
+        try:
+            storage = self.opener(self.folder)
+            for work in self.lists[number]:
+                for block in self._blocks(storage, work):
+                    yield bodies.put(block)
+        except Exception as error:  # noqa: BLE001  # raised again in the driver
+            is_lasting = isinstance(error, Damaged | FileNotFoundError)
+            reason = str(error) if is_lasting else f"{type(error).__name__}: {error}"
+            yield ReadFailure(is_unreadable=is_lasting, reason=reason)
+        finally:
+            bodies.close()
+
+    def _blocks(self, storage: ReadStorage, work: RowWork | SchemaWork) -> Iterator[Block]:
+        if isinstance(work, SchemaWork):
+            return ddl_blocks(storage, work, self.start_ts)
+        columns = None
+        if self.decode.needs_columns:
+            columns = _columns(storage, work)
+        text = row_text(storage, work.slice)
+        return self.decode(
+            work.part,
+            text,
+            work.base + work.slice.begin,
+            columns,
+            self.wanted,
+            is_whole=not work.slice.is_last and work.slice.begin + len(text) >= work.slice.size,
+            most_rows=self.most_rows,
+        )
+
+
+def row_text(storage: ReadStorage, of: Slice) -> bytes:
+    """At least one row, if one ends in the file."""
+    end = of.end
+    while True:
+        text = storage.read_range(of.path, of.begin, end)
+        if len(text) < end - of.begin:
+            raise Damaged(f"{of.path} had {end} bytes and has {of.begin + len(text)} now")
+        if end >= of.size or b"\n" in text:
+            return text
+        end = min(of.size, of.begin + 4 * (end - of.begin))
+
+
+def ddl_blocks(storage: ReadStorage, work: SchemaWork, start_ts: int) -> Iterator[Block]:
+    """The DDLs of schema files. Raises NotWhole for a file that is being written."""
+    texts = [storage.read(path) for _, path in work.files]
+    found = []
+    for (file, path), text in zip(work.files, texts, strict=True):
+        found.append((checked(file, path, text), text))
+    ordered = in_order(found)
+    told = [(schema, text) for schema, text in ordered if schema.ddl is not None]
+    messages = Messages(
+        part=SCHEMAS,
+        positions=pa.array(_positions([schema.version for schema, _ in told]), pa.int64()),
+        values=pa.array([text for _, text in told], pa.binary()),
+        latest_ts=latest_ts(time.time() * 1e3),
+    )
+    if told:
+        collector = Collector(with_clocks(messages, start_ts), {})
+        collector.keep_each(np.arange(len(told)), [each.ddl for each, _ in told if each.ddl])
+        yield from collector.blocks()
+    yield Block(
+        kind=Kind.DONE,
+        part=SCHEMAS,
+        rows=len(work.files),
+        first=work.begin,
+        last=work.end,
+        message_bytes=sum(map(len, texts)),
+    )
+
+
+def _positions(versions: Sequence[int]) -> list[int]:
+    ranks = [at - versions.index(version) for at, version in enumerate(versions)]
+    return list(map(schema_position, versions, ranks))
+
+
+def checked(file: SchemaFile, path: str, text: bytes) -> SchemaText:
+    """Raises NotWhole, and Damaged where the checksum in the file's name is another one."""
+    try:
+        found = read_schema_text(text)
+    except NotWhole as error:
+        raise NotWhole(f"{path}: {error}") from error
+    if found.checksum != file.checksum or found.version != file.version or found.name != file.name:
+        raise Damaged(
+            f"{path} does not say what its name does: the checksum of its columns is "
+            f"{found.checksum:010}. Bring back the file that TiCDC wrote"
+        )
+    return found
+
+
+def _columns(storage: ReadStorage, work: RowWork) -> SchemaText:
+    path = work.schema_path
+    file = None if path is None else schema_file(path)
+    if path is None or file is None:
+        raise Damaged(f"{work.slice.path} has rows of a version without a schema file")
+    return checked(file, path, storage.read(path))

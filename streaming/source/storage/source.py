@@ -1,0 +1,272 @@
+"""A folder of TiCDC's storage sink as a source (`layout.py` has its parts and positions).
+
+W is the checkpoint-ts of the file ``metadata``, of all parts alike: it is read before the files are
+listed, so it holds when all that was listed then has been read. Rows beyond it are read too.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from conf.sources.storage_uri import StorageSettings
+from coordination.errors import ConfigError
+from coordination.model import TSO_LOGICAL_BITS, Ts
+from sinks.control.changefeeds import RecordedWatermark
+from streaming.protocols.clocks import latest_ts, shown_ts
+from streaming.source.contract import (
+    RAW,
+    Identities,
+    Kept,
+    Places,
+    RecordedPlace,
+    SourceChanged,
+    SourceClock,
+    SourceLost,
+    SourceShape,
+)
+from streaming.source.positions import Positions
+from streaming.source.resolved.limits import Limits, Marks, Stored
+from streaming.source.resolved.watermarks import Watermarks
+from streaming.source.storage.layout import SCHEMAS, schema_version
+from streaming.source.storage.row_decoder import row_decoder, rows_at
+from streaming.source.storage.survey import Identity, Look, Survey, survey_of
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from streaming.source.storage.reader import StorageReader
+
+logger = logging.getLogger(__name__)
+
+_FOLDERS: Final = "the folder's own"  # the identity of `SCHEMAS`
+
+
+class StorageSource:
+    """See `contract.Source`."""
+
+    server = "the storage"
+    is_numbered = False
+
+    def __init__(self, settings: StorageSettings) -> None:
+        self._settings = settings
+        self.has_end = settings.has_end
+        self._kept_to: Identities = {}
+        self._far_ts = 0
+
+    @property
+    def _survey(self) -> Survey:
+        return survey_of(self._settings)
+
+    def close(self) -> None: ...
+
+    def keep_to(self, identities: Identities) -> None:
+        self._kept_to = identities
+
+    def shape(self) -> SourceShape:
+        return SourceShape(self._identities(self._survey.look()))
+
+    def goes_on(
+        self,
+        place: RecordedPlace,
+        shape: SourceShape,
+        reached_ts: int,  # noqa: ARG002
+    ) -> RecordedPlace:
+        self.check_identities(place.identities, shape)
+        for part in place.positions.keys() - shape.parts:
+            mark = place.marks.get(part)
+            if mark is None or place.positions[part] <= mark.position:
+                raise SourceLost(
+                    f"{self._settings.folder}/{part} is gone, and rows in it were not applied yet: "
+                    "bring its files back, or load the tables anew"
+                )
+        return place
+
+    def check_unchanged(self, start: SourceShape) -> None:
+        now = self.shape()
+        self.check_identities(start.identities, now)
+        self._refuse_news(now.parts - start.parts)
+
+    def check_identities(self, recorded: Identities, shape: SourceShape) -> None:
+        for part, identity in recorded.items():
+            if shape.identities.get(part, identity) != identity:
+                raise SourceLost(
+                    f"{self._settings.folder}/{part} has other rows than this changefeed has read: "
+                    "give the earlier folder, or give this one a changefeed-id and a warehouse of "
+                    "its own"
+                )
+
+    def check(self, positions: Positions, checkpoint_ts: int | None = None) -> None:  # noqa: ARG002
+        look = self._survey.look()
+        for part, at in sorted(positions.items()):
+            if part != SCHEMAS and part in look.ends and at > look.ends[part]:
+                raise SourceLost(
+                    f"{self.place(part, at)} was read, and is not there any more: bring the files "
+                    "back, or load the tables anew"
+                )
+            self._refuse_gap(part, at)
+
+    def begin_at(self, shape: SourceShape, low_water: Positions) -> dict[str, int]:
+        first = self.beginnings(shape.parts - low_water.keys())
+        begin = {part: (low_water if part in low_water else first)[part] for part in shape.parts}
+        for part, at in begin.items():
+            self._refuse_gap(part, at)
+        return begin
+
+    def refuse_a_hole(
+        self, first: Positions, *, checkpoint_ts: int, reached_ts: int | None
+    ) -> None:
+        """A first file with a higher number than 1 has had others before it. All rows in those are
+        older than the first one that is left."""
+        with self._survey.lock:
+            for part in sorted(first.keys() & self._survey.logs.keys()):
+                log = self._survey.logs[part]
+                oldest_ts = log.first.modified_ms << TSO_LOGICAL_BITS
+                if log.first_place.index > 1 and checkpoint_ts < oldest_ts:
+                    raise SourceLost(
+                        f"{self._settings.folder}/{log.first.path} is the first file of its folder "
+                        "that is left, and files before it may have rows above the checkpoint "
+                        f"{reached_ts or checkpoint_ts}: load the tables anew, and begin at "
+                        f"{shown_ts(oldest_ts)} or later (start-ts {oldest_ts})"
+                    )
+
+    def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
+        with self._survey.lock:
+            logs = self._survey.logs
+            return {part: logs[part].beginning if part in logs else 0 for part in parts}
+
+    def ends(self, parts: Iterable[str]) -> dict[str, int]:
+        look = self._survey.look()
+        return {part: look.ends[part] for part in parts if part in look.ends}
+
+    def limits(self, shape: SourceShape, recorded: Marks) -> Watermarks:
+        return Watermarks(parts=shape.parts, recorded=recorded)
+
+    def settled(
+        self,
+        shape: SourceShape,
+        limits: Limits,
+        position: Positions,
+        stored: Stored,  # noqa: ARG002
+    ) -> Limits:
+        """Raises SourceChanged where there are new parts, which is noticed here alone."""
+        assert isinstance(limits, Watermarks)
+        look = self._survey.last
+        self._refuse_news({SCHEMAS, *look.identities} - shape.parts)
+        if look.checkpoint_ts <= limits.global_ts or not self._is_believed(look.checkpoint_ts):
+            return limits
+        if any(position.get(part, 0) < end for part, end in look.ends.items()):
+            return limits
+        marks = {
+            part: RecordedWatermark(ts=look.checkpoint_ts, position=position.get(part, 0) - 1)
+            for part in shape.parts
+        }
+        return limits.advance(marks, position)
+
+    def reach(self, ends: Positions, stored: Stored) -> Positions:  # noqa: ARG002
+        return ends
+
+    def distance(self, begin: Positions, end: Positions) -> int:
+        with self._survey.lock:
+            logs, found = self._survey.logs, 0.0
+            for part, at in end.items():
+                if part in logs and begin.get(part, at) < at:
+                    size = logs[part].bytes_before(at) - logs[part].bytes_before(begin[part])
+                    found += max(1.0, size / self._survey.row_bytes)
+            return int(found)
+
+    def clock(self) -> SourceClock:
+        checkpoint_ts = self._survey.last.checkpoint_ts
+        return SourceClock(newest_ms=(checkpoint_ts >> TSO_LOGICAL_BITS) or None)
+
+    def kept(self, positions: Positions) -> Kept | None:  # noqa: ARG002
+        return None
+
+    def raw(self, places: Places, identities: Identities) -> Iterator[pa.Table]:
+        self.check_identities(identities, self.shape())
+        for part, positions in sorted(places.items()):
+            at = sorted(set(positions))
+            values = rows_at(self._survey, part, at)
+            there = [(each, value) for each, value in zip(at, values, strict=True) if value]
+            columns = [
+                pa.repeat(pa.scalar(part), len(there)),
+                pa.array([each for each, _ in there], pa.int64()),
+                pa.array([value for _, value in there], pa.large_binary()),
+            ]
+            yield pa.table(columns, schema=RAW)
+
+    def place(self, part: str, position: int) -> str:
+        if part == SCHEMAS:
+            return (
+                f"the schema files of version {schema_version(position)} in {self._settings.folder}"
+            )
+        place, offset = self._survey.packing.place(position)
+        with self._survey.lock:
+            log = self._survey.logs.get(part)
+            path = None if log is None else log.path_of(place)
+        name = path or f"{part} file {place.index}"
+        return f"{self._settings.folder}/{name} byte {offset}"
+
+    def tell_of(self, shape: SourceShape, begin: Positions) -> None: ...
+
+    def end_ts(self) -> Ts | None:
+        """The checkpoint-ts, of a folder that gets nothing more."""
+        if not self.has_end:
+            return None
+        checkpoint_ts = self._survey.look().checkpoint_ts
+        if not checkpoint_ts:
+            raise ConfigError(
+                f"source-uri: {self._settings.folder} has no file `metadata` with a checkpoint-ts, "
+                "so no row is known to be complete"
+            )
+        return Ts(checkpoint_ts)
+
+    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> StorageReader:
+        from streaming.source.storage.reader import StorageReader  # Spark is up by then
+
+        decode = row_decoder(self._settings, start_ts=start_ts)
+        return StorageReader(spark, self._survey, decode, start_ts=start_ts, name=name)
+
+    def _identities(self, look: Look) -> dict[str, str]:
+        return {
+            SCHEMAS: _FOLDERS,
+            **{p: self._identity(p, each) for p, each in look.identities.items()},
+        }
+
+    def _identity(self, part: str, found: Identity) -> str:
+        """The recorded one, where the files at the beginning were deleted since."""
+        recorded = self._kept_to.get(part)
+        if recorded is not None and Identity.parse(recorded).place < found.place:
+            return recorded
+        return str(found)
+
+    def _refuse_gap(self, part: str, at: int) -> None:
+        with self._survey.lock:
+            log = self._survey.logs.get(part)
+            gone = None if log is None else log.missing(at)
+        if gone is not None:
+            raise SourceLost(
+                f"{self._settings.folder}/{part}: file {gone.index} is gone before it was applied: "
+                "bring it back, or load the tables anew"
+            )
+
+    def _is_believed(self, ts: int) -> bool:
+        if ts <= latest_ts(time.time() * 1e3):
+            return True
+        if ts != self._far_ts:
+            self._far_ts = ts
+            logger.warning(
+                "%s/metadata has the checkpoint-ts %d (%s), which is more than a minute ahead of "
+                "this machine's clock: it does not count",
+                *(self._settings.folder, ts, shown_ts(ts)),
+            )
+        return False
+
+    def _refuse_news(self, parts: Iterable[str]) -> None:
+        if news := sorted(parts):
+            more = f" and {len(news) - 1} more" if len(news) > 1 else ""
+            raise SourceChanged(f"new folder {news[0]}{more}: reading it too")

@@ -1,0 +1,225 @@
+"""What is in the folder, looked at again and again at the price of what is new.
+
+    metadata ─► is its checkpoint-ts another one? ─► databases ─► tables ─► each: what is behind the
+                last file that is known of its newest version ─► a `Look`
+
+The checkpoint-ts is read *before* the files are listed: all rows at or below it are in files that
+the listing has. A look asks for one file, and lists the databases, the tables of each, and the
+new files of each table (of each partition), however many files, dates and versions there are.
+The first look lists all, and so does one after the checkpoint-ts has gone back.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final, TypeVar
+
+from conf.sources.storage_uri import StorageSettings
+from coordination.secrets import revealed
+from sinks.storage.errors import STORAGE_ERRORS, StorageAway, storage_error
+from sinks.storage.local_storage import LocalStorage
+from sinks.storage.open_storage import StorageOpener
+from sinks.storage.table_storage import Entry, ReadStorage
+from streaming.source.contract import SourceAway
+from streaming.source.storage.layout import (
+    METADATA,
+    SCHEMAS,
+    Packing,
+    Place,
+    SchemaFile,
+    schema_position,
+)
+from streaming.source.storage.layout import schema_file as read_schema_name
+from streaming.source.storage.part_log import Known, PartLog
+from streaming.source.storage.table_folder import TableFolder
+
+AT_ONCE: Final = 16  # requests to an object store side by side
+FEW: Final = 4  # so many requests are made one by one
+HEAD_BYTES: Final = 4096  # of a part's first file: its first row, or the beginning of that
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A part is known by its first file, and a hash of that file's first row."""
+
+    place: Place
+    row: str
+
+    def __str__(self) -> str:
+        return f"{self.place.day}.{self.place.index}:{self.row}"
+
+    @staticmethod
+    def parse(text: str) -> Identity:
+        at, _, row = text.partition(":")
+        day, _, index = at.partition(".")
+        return Identity(Place(int(day), int(index)), row)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """``checkpoint_ts``: TiCDC's, 0 where there is no `metadata` yet. ``ends``: of all parts;
+    ``identities``: of those with rows."""
+
+    checkpoint_ts: int
+    identities: Mapping[str, Identity]
+    ends: Mapping[str, int]
+
+
+class Survey:
+    """Thread-safe; who reads its other values holds ``lock``. Raises SourceAway where the storage
+    does not answer, StorageRefuses where it never will, and ConfigError."""
+
+    def __init__(self, settings: StorageSettings) -> None:
+        self.settings = settings
+        self.packing = Packing(settings.date_separator)
+        self.opener = StorageOpener({name: revealed(name, each) for name, each in settings.options})
+        self.lock = threading.RLock()
+        self.logs: dict[str, PartLog] = {}
+        self.schema_files: dict[SchemaFile, str] = {}  # and their paths
+        self.row_bytes = 200.0  # the average; a guess until rows have been read
+        self.storage: ReadStorage = self.opener(settings.folder)
+        self._tables: dict[str, TableFolder] = {}
+        self._identities: dict[str, tuple[Known, Identity]] = {}  # with the first file as it was
+        self._last: Look | None = None
+
+    @property
+    def last(self) -> Look:
+        """The last look; if there is none, one now."""
+        return self._last or self.look()
+
+    def look(self) -> Look:
+        """Lists what is new where the checkpoint-ts is another one than at the last look, and where
+        there is none."""
+        with self.lock, answers(self.settings.folder):
+            before = self._last
+            checkpoint_ts = self._checkpoint_ts(0 if before is None else before.checkpoint_ts)
+            if before is not None and checkpoint_ts == before.checkpoint_ts != 0:
+                return before
+            is_below = before is None or checkpoint_ts < before.checkpoint_ts
+            if is_below or not self._list_news():
+                self._list_all()
+            for each in self._tables.values():
+                each.close_up_to(checkpoint_ts)
+            identities = self._told_identities()
+            ends = {part: self.logs[part].end for part in identities}
+            self._last = Look(
+                checkpoint_ts, identities, {SCHEMAS: schema_position(checkpoint_ts), **ends}
+            )
+            return self._last
+
+    def cut_at(self, part: str, place: Place, size: int, at: int) -> None:
+        """A reader has found that the file, of this size, has no whole row from there on."""
+        with self.lock:
+            log = self.logs[part]
+            log.cut_at(place, size, at)
+            if self._last is not None and part in self._last.ends:
+                ends = {**self._last.ends, part: log.end}
+                self._last = Look(self._last.checkpoint_ts, self._last.identities, ends)
+
+    def _checkpoint_ts(self, before: int) -> int:
+        try:
+            found = json.loads(self.storage.read(METADATA))["checkpoint-ts"]
+        except FileNotFoundError:
+            return 0
+        except (ValueError, TypeError, KeyError):
+            return before  # it is being written
+        return found if type(found) is int and 0 <= found < 1 << 63 else before
+
+    def _list_all(self) -> None:
+        self.logs, self.schema_files, self._tables = {}, {}, {}
+        self._keep(self.storage.list(""))
+
+    def _list_news(self) -> bool:
+        """False where a file is gone that was there."""
+        schemas = self.storage.inside("").folders
+        inside = self._each(self.storage.inside, schemas)
+        pairs = zip(schemas, inside, strict=True)
+        names = {f"{s}/{t}" for s, of in pairs for t in of.folders if t != "meta"}
+        if not names.issuperset(self._tables):
+            return False
+        known = [self._tables.get(each) or TableFolder(each) for each in sorted(names)]
+        found = self._each(lambda of: of.news(self.storage), known)
+        for each in found:
+            self._keep(each)
+        of_schemas = self._each(lambda of: [*self.storage.list(f"{of}/meta/")], schemas)
+        for each in of_schemas:
+            self._keep(each)
+        return all(
+            of.awaited <= {entry.path for entry in each}
+            for of, each in zip(known, found, strict=True)
+            if of.folder in self._tables
+        )
+
+    def _keep(self, entries: Iterable[Entry]) -> None:
+        for each in entries:
+            if (file := self.packing.data_file(each.path)) is not None:
+                log = self.logs.get(file.part)
+                if log is None:
+                    log = self.logs[file.part] = PartLog(self.packing)
+                log.put(file.place, Known(each.path, each.size, each.modified_ms))
+                self._table(each.path).keep_file(file, each.path)
+            elif (schema := read_schema_name(each.path)) is not None:
+                self.schema_files[schema] = each.path
+                if schema.name.table:
+                    self._table(each.path).keep_schema(schema)
+
+    def _table(self, path: str) -> TableFolder:
+        folder = "/".join(path.split("/", 2)[:2])
+        return self._tables.setdefault(folder, TableFolder(folder))
+
+    def _told_identities(self) -> dict[str, Identity]:
+        unknown = [
+            (part, log)
+            for part, log in self.logs.items()
+            if part not in self._identities or self._identities[part][0] != log.first
+        ]
+        for (part, log), found in zip(unknown, self._each(self._identity, unknown), strict=True):
+            if found is None:  # its first row is being written
+                self._identities.pop(part, None)
+            else:
+                self._identities[part] = log.first, found
+        known = self._identities
+        return {part: known[part][1] for part in sorted(self.logs) if part in known}
+
+    def _identity(self, of: tuple[str, PartLog]) -> Identity | None:
+        first = of[1].first
+        if not first.size:
+            return None
+        head = self.storage.read_range(first.path, 0, min(first.size, HEAD_BYTES))
+        row, end, _ = head.partition(b"\n")
+        if not end and len(head) < HEAD_BYTES:
+            return None
+        return Identity(of[1].first_place, sha256(row).hexdigest()[:16])
+
+    def _each(self, ask: Callable[[A], B], of: Sequence[A]) -> list[B]:
+        if isinstance(self.storage, LocalStorage) or len(of) < FEW:
+            return [ask(each) for each in of]
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="survey") as threads:
+            return list(threads.map(ask, of))
+
+
+@contextmanager
+def answers(folder: str) -> Iterator[None]:
+    """Errors of the storage become those of a source."""
+    try:
+        yield
+    except STORAGE_ERRORS as error:
+        found = storage_error("read", folder, error)
+        if isinstance(found, StorageAway):
+            raise SourceAway(str(found)) from error
+        raise found from error
+
+
+@lru_cache(maxsize=8)
+def survey_of(settings: StorageSettings) -> Survey:
+    """All sources of a process that read one folder share its survey."""
+    return Survey(settings)
