@@ -11,7 +11,7 @@ from conf.problems import Problems, require
 from conf.setting import setting
 from conf.sources.kafka_security import KafkaSecurity, parse_security
 from conf.sources.large_messages import NOTHING_LARGE, LargeMessages
-from conf.sources.source_parameters import message_settings, number
+from conf.sources.source_parameters import AT_LEAST_ONCE, message_settings, number
 
 SCHEMES = ("kafka", "kafka+ssl")  # TiCDC takes both and lets enable-tls alone decide
 
@@ -32,6 +32,7 @@ class KafkaSettings:
     partition_num: int | None
     time_zone: str = "UTC"  # the TiCDC server's `tz`: the zone of TIMESTAMP texts
     large: LargeMessages = NOTHING_LARGE
+    is_numbered: bool = False  # its messages have no commit-ts: at least once
     max_message_bytes: int | None = None  # TiCDC's limit; None: the URI does not say
     security: KafkaSecurity = KafkaSecurity()
     group_id: str = setting(
@@ -54,7 +55,8 @@ class KafkaSettings:
     @property
     def uri(self) -> str:
         """The source, without the brokers and the login."""
-        return f"kafka:///{self.topic}?protocol={self.protocol}"
+        more = f"&{AT_LEAST_ONCE}=true" if self.is_numbered else ""
+        return f"kafka:///{self.topic}?protocol={self.protocol}{more}"
 
     @property
     def agreed(self) -> dict[str, str | int | None]:

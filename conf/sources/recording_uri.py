@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, quote, unquote
 
 from conf.problems import Problems, require
 from conf.sources.large_messages import NOTHING_LARGE, LargeMessages
-from conf.sources.source_parameters import message_settings
+from conf.sources.source_parameters import AT_LEAST_ONCE, message_settings
 
 SCHEME = "file"
 ENDINGS = (".jsonl", ".jsonl.gz")
@@ -28,6 +28,7 @@ class RecordingSettings:
     partition_num: int | None = None  # of the recorded topic: as in `KafkaSettings`
     time_zone: str = "UTC"
     large: LargeMessages = NOTHING_LARGE
+    is_numbered: bool = False  # its messages have no commit-ts: at least once
 
     @property
     def name(self) -> str:
@@ -37,7 +38,8 @@ class RecordingSettings:
     @property
     def uri(self) -> str:
         """As for Kafka."""
-        return f"file://{quote(self.path)}?protocol={self.protocol}"
+        more = f"&{AT_LEAST_ONCE}=true" if self.is_numbered else ""
+        return f"file://{quote(self.path)}?protocol={self.protocol}{more}"
 
     @property
     def agreed(self) -> dict[str, str | int | None]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from conf.forms import is_time_zone
@@ -21,6 +21,7 @@ from conf.sources.kafka_security import PARAMETERS as SECURITY
 from conf.sources.large_messages import PARAMETERS as LARGE_MESSAGES
 from conf.sources.large_messages import parse_large_messages
 
+AT_LEAST_ONCE: Final = "at-least-once"
 PROTOCOLS = ("canal-json", "open-protocol", "simple")
 PROTOCOLS_NOT_BUILT = (
     "avro", "csv", "debezium", "maxwell", "canal", "craft",
@@ -28,9 +29,11 @@ PROTOCOLS_NOT_BUILT = (
 ENCODINGS = ("json", "avro")  # of simple: each message shows which one it is in
 READ = (
     "protocol", "partition-num", "enable-tidb-extension", "time-zone", "topics",
-    "max-message-bytes", "encoding-format",
+    "max-message-bytes", "encoding-format", AT_LEAST_ONCE,
     *LARGE_MESSAGES, *SECURITY,
 )  # fmt: skip
+# Unless they have the TiDB extension.
+WITHOUT_WATERMARKS: Final = ("canal-json",)
 PRODUCER_ONLY = (
     "kafka-version", "kafka-client-id", "replication-factor", "max-batch-size", "compression",
     "auto-create-topic", "required-acks", "dial-timeout", "write-timeout",
@@ -86,7 +89,7 @@ def message_settings(parameters: Mapping[str, str], problems: Problems) -> dict[
     with problems.noted():
         made["large"] = parse_large_messages(parameters)
     with problems.noted():
-        made["protocol"] = _protocol(parameters)
+        made["protocol"], made["is_numbered"] = _protocol(parameters)
     with problems.noted():
         made["partition_num"] = number(parameters, "partition-num", 2**31, "must be above 0")
     with problems.noted():
@@ -120,7 +123,8 @@ def unknown_parameter(
     return f"unknown parameter{found}{hint} (not shown: in a password & is written %26)"
 
 
-def _protocol(parameters: Mapping[str, str]) -> str:
+def _protocol(parameters: Mapping[str, str]) -> tuple[str, bool]:
+    """Its name, and whether its messages have neither a commit-ts nor watermarks."""
     protocol = parameters.get("protocol", "").lower()  # as TiCDC reads it
     built = ", ".join(PROTOCOLS)
     require(protocol != "", f"protocol is missing: give that of the changefeed, one of {built}")
@@ -136,13 +140,19 @@ def _protocol(parameters: Mapping[str, str]) -> str:
         protocol != "simple" or encoding in ENCODINGS,
         unknown("encoding-format", encoding, ENCODINGS),
     )
+    told = {
+        each: parameters.get(each, "false") for each in ("enable-tidb-extension", AT_LEAST_ONCE)
+    }
+    has_extension, may_double = (boolean(name, text) for name, text in told.items())
     require(
-        protocol != "canal-json"
-        or boolean("enable-tidb-extension", parameters.get("enable-tidb-extension", "false")),
+        protocol not in WITHOUT_WATERMARKS or has_extension or may_double,
         "enable-tidb-extension=true is needed: without it the messages carry no commit-ts and no "
-        "watermarks; set it in the TiCDC changefeed and here",
+        "watermarks; set it in the TiCDC changefeed and here. Where messages cannot have it (those "
+        f"of Alibaba Canal, say), {AT_LEAST_ONCE}=true reads them all the same: tables come to the "
+        "same in the end, snapshots may show half a transaction, and a change log may hold changes "
+        "twice",
     )
-    return protocol
+    return protocol, protocol in WITHOUT_WATERMARKS and not has_extension
 
 
 def _time_zone(name: str) -> str:

@@ -44,6 +44,11 @@ def parse_source_uri(
     return kafka_uri.parse_kafka_uri(parts, parameters, topics)
 
 
+def is_at_least_once(source: SourceSettings) -> bool:
+    """Whether its messages have neither a commit-ts nor watermarks."""
+    return isinstance(source, KafkaSettings | RecordingSettings) and source.is_numbered
+
+
 def is_binlog_uri(uri: str) -> bool:
     """Whether it names a database, whose parameters are others than Kafka's. Raises SettingError if
     the text is no URI at all."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from coordination.model import tso_time
 from sinks.control.changefeeds import ChangefeedRow
 
@@ -34,6 +36,12 @@ def awaited(row: ChangefeedRow) -> str:
         f"snapshot come with a watermark{of} above {floor_ts + 1} ({at}), where the changefeed was "
         "before the rewind"
     )
+
+
+def delivery(row: ChangefeedRow) -> str | None:
+    """``at-least-once`` where its source cannot be exact."""
+    found: str | None = json.loads(row.row_rules or "{}").get("delivery")
+    return found
 
 
 def without_watermark(row: ChangefeedRow) -> list[str]:

@@ -28,7 +28,7 @@ from conf.masking import masked, masked_values
 from coordination.errors import TidelakeError
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import DROPPED, ProgressRow
-from streaming.changefeed.awaited import awaited
+from streaming.changefeed.awaited import awaited, delivery
 from streaming.changefeed.freshness import NOT_RUNNING, why_not_running
 from streaming.operations import changed, progress_report
 from streaming.operations.diff.findings import DiffReport
@@ -245,6 +245,8 @@ def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
 def _notes(found: ProgressReport, row: ChangefeedRow) -> list[Text]:
     notes = []
     awaits, is_running = awaited(row), found.is_running(row)
+    if (told := delivery(row)) is not None:
+        notes.append(Text(f"{row.changefeed_id}: {told}, and not exactly once", style="yellow"))
     if not is_running:
         why = why_not_running(row, found.now)
         notes.append(Text(f"{row.changefeed_id}: not running: {why}", style="red"))

@@ -15,7 +15,7 @@ from sinks.control.changefeeds import NEARLY_S, ChangefeedRow
 from sinks.control.dead_letters import DeadLetters
 from sinks.control.progress import DROPPED, STOPPED, ProgressRow
 from sinks.control.warehouse import ControlTables
-from streaming.changefeed.awaited import awaited, without_watermark
+from streaming.changefeed.awaited import awaited, delivery, without_watermark
 from streaming.changefeed.freshness import NOT_RUNNING, Freshness, refresh_age_s
 from streaming.changefeed.replicated_table import REPLICATING
 from streaming.owner.progress_rows import with_letters
@@ -90,6 +90,7 @@ class ProgressReport:
                     "lag_s": self.lag_s(row.checkpoint_ts),
                     "without_watermark": without_watermark(row),
                     "awaits": awaited(row) or None,
+                    "delivery": delivery(row),
                     "slowest_part": slowest_part(row),
                 }
                 for row in self.changefeeds

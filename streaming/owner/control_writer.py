@@ -355,7 +355,7 @@ class DeltaControlWriter(RoleWorker):
             source_left_s=term.retention.left_s,
             blocked={each.name: f"{each.why}: {each.event.query}" for each in self._held},
         )
-        self._stream.stored(rows.row.watermarks)
+        self._stream.stored(rows.row.watermarks, rows.row.source_positions)
         if published:
             with self._lock:
                 self._published_ts = advance.sync_point_ts

@@ -19,6 +19,8 @@ from typing import Any
 
 from conf.rows.row_filter import texts_of
 from conf.settings import Changefeed
+from conf.sources.source_parameters import AT_LEAST_ONCE
+from conf.sources.source_uri import is_at_least_once
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership
@@ -60,6 +62,7 @@ def row_rules(changefeed: Changefeed) -> str:
             "on_add_default": changefeed.on_add_default,
             "case_sensitive": changefeed.filter.case_sensitive,
             "tables": [asdict(rule) for rule in changefeed.sink.tables],
+            **({"delivery": AT_LEAST_ONCE} if is_at_least_once(changefeed.source) else {}),
             **routes_told(changefeed),
             **conditions_told(changefeed),
         }

@@ -27,6 +27,12 @@ def latest_ts(*clocks_ms: float) -> Ts:
     return Ts((min(at_ms + AHEAD_MS + 1, LATEST_MS) << TSO_LOGICAL_BITS) - 1)
 
 
+def beyond_ts(clock_ms: float) -> Ts:
+    """A TSO that no number is above which was given up to now, by any reader whose clock is less
+    than a minute ahead of this one."""
+    return latest_ts(clock_ms + AHEAD_MS)
+
+
 def clock_of(latest: int) -> str:
     """The later clock, which gave `latest_ts`."""
     return shown_ts(latest - (AHEAD_MS << TSO_LOGICAL_BITS))

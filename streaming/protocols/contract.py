@@ -147,6 +147,9 @@ class Messages:
     values: pa.Array  # binary or large_binary; null: a tombstone. With its key: `with_key`
     latest_ts: int = SEALED_TS  # a watermark above it is not believed (`protocols/clocks.py`)
     sent: pa.Array | None = None  # as they were read, where ``values`` is made from them
+    times_ms: pa.Int64Array | None = None  # ms since 1970, as the source has them; 0: none
+    # If its reader gives the changes their commit-ts: one for each message (`source/resolved`).
+    commit_ts: pa.Int64Array | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -158,11 +161,22 @@ class Messages:
 
     def part_with(self, first: int, values: Sequence[bytes | None]) -> Messages:
         """Messages from ``first`` on with other values."""
+        part = self.part_of(first, len(values))
+        return replace(part, values=pa.array(values, pa.binary()), sent=part.as_sent)
+
+    def part_of(self, first: int, count: int) -> Messages:
+        """``count`` messages from ``first`` on."""
+        sent, times_ms, commit_ts = (
+            each if each is None else each.slice(first, count)
+            for each in (self.sent, self.times_ms, self.commit_ts)
+        )
         return replace(
             self,
-            positions=self.positions.slice(first, len(values)),
-            values=pa.array(values, pa.binary()),
-            sent=self.as_sent.slice(first, len(values)),
+            positions=self.positions.slice(first, count),
+            values=self.values.slice(first, count),
+            sent=sent,
+            times_ms=times_ms,
+            commit_ts=commit_ts,
         )
 
 
@@ -223,6 +237,11 @@ class Decoder(Protocol):
     cannot be decoded goes into a BAD block, which has the table's name if that could be read."""
 
     def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]: ...
+
+
+def reads_times(decode: Decoder) -> bool:
+    """Whether it needs ``Messages.times_ms``."""
+    return bool(getattr(decode, "reads_times", False))
 
 
 def reads_keys(decode: Decoder) -> bool:

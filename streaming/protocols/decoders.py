@@ -14,6 +14,7 @@ import pyarrow as pa
 from coordination.errors import ConfigError
 from coordination.model import TableName
 from streaming.protocols.canal_json import decoder as canal_json
+from streaming.protocols.canal_json import flat_decoder as flat
 from streaming.protocols.canal_json.disguise import disguise
 from streaming.protocols.compressed import Texts, begin_as_texts, in_pieces, texts_of
 from streaming.protocols.contract import Block, Messages, Wanted
@@ -29,6 +30,9 @@ from streaming.protocols.simple import decoder as simple
 
 class _Decode(Protocol):
     def __call__(self, messages: Messages, wanted: Wanted, *, start_ts: int) -> Iterator[Block]: ...
+
+
+OwnTimes = Callable[[pa.Array], pa.Int64Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,9 @@ class _Known:
     """``are_texts``: which messages are not compressed; ``texts``: the texts of messages.
     ``reads_keys``: see `contract.reads_keys`. ``one_event_each``: makes of a message one for each
     of its events with these indexes; None: a message has one event. ``disguise``: makes from a seed
-    the function that exchanges the letters of a message's values; None: not built."""
+    the function that exchanges the letters of a message's values; None: not built. ``own_ms``: for
+    messages that have neither a commit-ts nor watermarks, when each was made: ms since 1970, null
+    where it does not tell."""
 
     decode: _Decode
     claims: Claims
@@ -56,11 +62,15 @@ class _Known:
     reads_keys: bool = False
     one_event_each: Callable[[bytes, Sequence[int]], list[bytes]] | None = None
     disguise: Callable[[int], Callable[[bytes], bytes]] | None = None
+    own_ms: OwnTimes | None = None
 
 
 _PROTOCOLS: Final[Mapping[str, _Known]] = {
     "canal-json": _Known(
-        canal_json.decode, Claims(json_claims.MARKER, *claims_in("_tidb")), disguise=disguise
+        canal_json.decode,
+        Claims(json_claims.MARKER, *claims_in("_tidb")),
+        disguise=disguise,
+        own_ms=flat.own_ms,
     ),
     "open-protocol": _Known(
         open_protocol.decode,
@@ -86,6 +96,10 @@ class ProtocolDecoder:
     @property
     def reads_keys(self) -> bool:
         return _PROTOCOLS[self.protocol].reads_keys
+
+    @property
+    def own_ms(self) -> OwnTimes | None:
+        return _PROTOCOLS[self.protocol].own_ms
 
     @property
     def claims(self) -> Claims:

@@ -7,8 +7,11 @@ offset, the line of a recording)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 Positions = Mapping[str, int]  # part -> position: of the next message, if nothing else is said
+NO_POSITIONS: Final[Positions] = MappingProxyType({})
 Distance = Callable[[Positions, Positions], int]  # how many messages lie between, about
 
 

@@ -13,9 +13,10 @@ from typing import Final
 
 from pyspark import SparkContext
 
+from streaming.protocols.clocks import beyond_ts
 from streaming.protocols.contract import Wanted
 from streaming.source.contract import Reader, Source, SourceShape
-from streaming.source.positions import Positions
+from streaming.source.positions import NO_POSITIONS, Positions
 from streaming.source.resolved.limits import Limits, Marks, Stored
 from streaming.stream.idle_time import IdleTime
 from streaming.stream.read import Read, marks_of, nothing_read, reached
@@ -47,7 +48,8 @@ class Reading:
         self._idle = IdleTime()
         self.place = begin
         self._looks_at_s = 0.0
-        self.stored: Marks = {}  # the watermarks in the changefeed's row; any thread sets it
+        # The watermarks and the low water in the changefeed's row. Any thread sets it.
+        self.stored: tuple[Marks, Positions] = {}, NO_POSITIONS
 
     def connect(self, jobs: SparkContext) -> None:
         """Spark can run jobs now."""
@@ -71,7 +73,8 @@ class Reading:
         begun_s, place = time.monotonic(), self.place
         if not is_owners and self._source.is_numbered:
             self._look_at_the_row()
-        stored = Stored(self.stored, is_owners)
+        marks, low_water = self.stored
+        stored = Stored(marks, is_owners, low_water)
         known = place
         if not is_owners:  # what is read is numbered by what is stored
             told = self._source.settled(place.shape, place.limits, place.position, stored)
@@ -98,7 +101,8 @@ class Reading:
         shape = self._source.shape()
         position = self._source.begin_at(shape, self.place.position)
         self._source.tell_of(shape, position)
-        limits = self.place.limits.with_parts(shape.parts)
+        above_ts = beyond_ts(time.time() * 1e3)
+        limits = self.place.limits.with_parts(shape.parts, above_ts).advance({}, position)
         self.place = Place(shape=shape, position=position, limits=limits)
 
     def beside(
@@ -163,7 +167,7 @@ class Reading:
 
     def _look_at_the_row(self) -> None:
         if time.monotonic() >= self._looks_at_s:
-            self.stored = self._context.recorded()
+            self.stored = self._context.recorded(), NO_POSITIONS
             self._looks_at_s = time.monotonic() + ROW_EVERY_S
 
     def _settled(self, read: Read | None, stored: Stored) -> Read | None:

@@ -127,7 +127,7 @@ class SharedStream:
         with self._lock:
             self._source.keep_to(identities)
             shape = self._source.shape()
-            if self._source.is_numbered and identities and identities != shape.identities:
+            if self._source.is_numbered and _are_others(identities, shape.identities):
                 raise SourceMoved(
                     f"the server that was read does not answer, or is another one now: its ID is "
                     f"{', '.join(shape.identities.values())}, and was "
@@ -135,7 +135,7 @@ class SharedStream:
                 )
             if self._source.is_numbered and self._run is not None:
                 read = self._run.shape.identities
-                if read != shape.identities:
+                if _are_others(read, shape.identities):
                     raise SourceMoved(
                         f"stream {self.name} still reads the server with the ID "
                         f"{', '.join(read.values())}, and the changefeed goes on at "
@@ -192,11 +192,11 @@ class SharedStream:
         if run is not None:
             run.wake()
 
-    def stored(self, marks: Marks) -> None:
-        """The owner has stored these watermarks in the changefeed's row. Any thread."""
+    def stored(self, marks: Marks, low_water: Positions) -> None:
+        """The owner has stored these in the changefeed's row. Any thread."""
         run = self._run
         if run is not None:
-            run.stored(marks)
+            run.stored(marks, low_water)
 
     def get_on(self) -> None:
         """A commit has ended: the watchdog counts the applying thread's step anew, so that a batch
@@ -219,3 +219,8 @@ class SharedStream:
                 return
             position = {p: at for p, at in read.position.items() if at < until[p]}
             yield read
+
+
+def _are_others(recorded: Identities, now: Identities) -> bool:
+    """Whether a part has another identity. There may be more of them than were recorded."""
+    return any(now.get(part, identity) != identity for part, identity in recorded.items())

@@ -115,9 +115,9 @@ class StreamRun:
     def wake(self) -> None:
         self._handover.wake()
 
-    def stored(self, marks: Marks) -> None:
-        """These watermarks are in the changefeed's row. Any thread."""
-        self._reading.stored = marks
+    def stored(self, marks: Marks, low_water: Positions) -> None:
+        """These are in the changefeed's row. Any thread."""
+        self._reading.stored = marks, low_water
 
     def get_on(self) -> None:
         """The watchdog counts the applying thread's step anew."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import TableName
+from streaming.protocols.canal_json.flat_decoder import decode as decode_flat
 from streaming.protocols.canal_json.row_template import Template
 from streaming.protocols.canal_json.strict_parser import read
 from streaming.protocols.contract import Block, Messages, Wanted
@@ -43,6 +44,8 @@ def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator
     """Blocks of a chunk by their first position; rows at or below a table's ``above_ts`` are in
     none. A watermark block ends (``last``) where its greatest watermark stands last. ``start_ts``:
     where an operator had the changefeed begin, which is as good a clock as the messages'."""
+    if messages.commit_ts is not None:
+        return decode_flat(messages, wanted, start_ts=start_ts)
     if not len(messages):
         return iter(())
     messages = with_clocks(messages, start_ts)

@@ -46,7 +46,7 @@ from streaming.protocols.rows.parsed_message import (
 
 OPS: Final = {"DELETE": OP_DELETE, "INSERT": OP_INSERT, "UPDATE": OP_UPDATE}
 _WATERMARK: Final = "TIDB_WATERMARK"
-_READ: Final = frozenset(
+READ: Final = frozenset(
     ("database", "table", "pkNames", "isDdl", "type", "sql", "mysqlType", "old", "data", "_tidb")
 )
 _TEXT: Final = rb'"((?:[^"\\]|\\.)*+)"'
@@ -59,7 +59,7 @@ _ROW_HEAD: Final = re.compile(
 _TEXT_ONLY: Final = frozenset((str,))
 
 _EMPTY = Error("empty", "the message has no value")
-_MALFORMED = Error("malformed", "not a canal-json message")
+MALFORMED = Error("malformed", "not a canal-json message")
 _NO_WATERMARK_TS = Error("malformed", "a watermark without _tidb.watermarkTs")
 _NO_COMMIT_TS = Error(
     "no-commit-ts",
@@ -74,12 +74,12 @@ def read(value: bytes | None) -> Event:
     try:
         fields = parse(value)
     except Malformed:
-        error = unreadable(value, _MALFORMED)
+        error = unreadable(value, MALFORMED)
         return Bad(_name_in_head(value), error, is_row=_is_row_by_head(value))
     try:
         return event(fields)
     except Malformed:
-        return Bad(_name_in(fields), _MALFORMED, is_row=_is_row(fields))
+        return Bad(name_in(fields), MALFORMED, is_row=_is_row(fields))
 
 
 def key_names(fields: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -93,7 +93,7 @@ def key_names(fields: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 def event(fields: Mapping[str, Any]) -> Event:
     """The meaning of an object. Raises ``Malformed``."""
-    if isinstance(fields, Repeating) and fields.twice & _READ:
+    if isinstance(fields, Repeating) and fields.twice & READ:
         raise Malformed
     get = fields.get
     name = TableName(as_text(get("database")) or "", as_text(get("table")) or "")
@@ -101,7 +101,7 @@ def event(fields: Mapping[str, Any]) -> Event:
     tidb = member_object(fields, "_tidb")
     commit_ts, watermark_ts = member_integer(tidb, "commitTs"), member_integer(tidb, "watermarkTs")
     error = _reduced(tidb) if len(tidb) > 1 else None
-    data, old = _rows(fields, "data"), _rows(fields, "old")
+    data, old = rows_in(fields, "data"), rows_in(fields, "old")
     types, keys = as_texts(member_object(fields, "mysqlType")), key_names(fields)
     if kind is None:
         raise Malformed
@@ -122,14 +122,14 @@ def event(fields: Mapping[str, Any]) -> Event:
         name=name,
         op=op,
         commit_ts=commit_ts,
-        shape=_shape_of(values, before, types, keys),
+        shape=shape_of(values, before, types, keys),
         values=tuple(values.values()),
         old=before,
         error=None if op == OP_DELETE else error,  # of a DELETE the key is all that counts
     )
 
 
-def _shape_of(
+def shape_of(
     values: Mapping[str, str | None],
     old: Mapping[str, str | None] | None,
     types: Mapping[str, str | None],
@@ -155,7 +155,7 @@ def _shape(
     return Shape(columns, known, keys, only_old)
 
 
-def _rows(fields: Mapping[str, Any], name: str) -> list[Mapping[str, str | None] | None]:
+def rows_in(fields: Mapping[str, Any], name: str) -> list[Mapping[str, str | None] | None]:
     rows = member_list(fields, name) or []
     return [None if row is None else as_texts(as_object(row)) for row in rows]
 
@@ -169,7 +169,7 @@ def _reduced(tidb: Mapping[str, Any]) -> Error | None:
     return HANDLE_KEY_ONLY if is_cut else None
 
 
-def _name_in(fields: Mapping[str, Any]) -> TableName:
+def name_in(fields: Mapping[str, Any]) -> TableName:
     schema, table = fields.get("database"), fields.get("table")
     return TableName(schema, table) if type(schema) is str and type(table) is str else NO_TABLE
 
@@ -188,7 +188,7 @@ def _name_in_head(value: bytes) -> TableName:
 
 
 def _is_row(fields: Mapping[str, Any]) -> bool:
-    if isinstance(fields, Repeating) and fields.twice & _READ:
+    if isinstance(fields, Repeating) and fields.twice & READ:
         return False
     kind = fields.get("type")
     return type(kind) is str and kind in OPS and fields.get("isDdl") in (None, False)

@@ -24,6 +24,7 @@ from streaming.protocols.contract import (
     Block,
     Kind,
     Messages,
+    Order,
     ToldTable,
     Wanted,
     WantedTable,
@@ -67,6 +68,15 @@ class Parts:
     index: npt.NDArray[np.int32]
     sizes: Indexes
 
+    @staticmethod
+    def of(counts: Indexes, sizes: Indexes) -> Parts:
+        """From the number of each message's events, none of them 0, and its bytes. The first of
+        them stands for the bytes."""
+        message = np.repeat(np.arange(len(counts)), counts)
+        first = np.cumsum(counts) - counts
+        index = np.arange(len(message)) - first[message]
+        return Parts(message, index.astype(np.int32), np.where(index == 0, sizes[message], 0))
+
 
 class Collector:
     """The contents of one chunk so far. An event's *place* is its number among all of them: that of
@@ -84,6 +94,8 @@ class Collector:
         self._bad: dict[tuple[TableName, bool], list[tuple[int, Bad]]] = defaultdict(list)
         self._watermarks: list[tuple[int, int]] = []
         self.far_ts = min(messages.latest_ts + (KEPT_MS << TSO_LOGICAL_BITS), SEALED_TS)
+        # Numbered by place, else each change stands for all of its commit-ts (rule 4).
+        self._order = Order.NET if messages.commit_ts is None else Order.PLACE
         self._positions: Indexes = messages.positions.to_numpy()
         if parts is None:
             sizes = pc.fill_null(pc.binary_length(messages.values), 0)
@@ -181,7 +193,8 @@ class Collector:
             if not above.all():
                 rows = rows.take(np.flatnonzero(above))
             if len(rows.positions):
-                body, key_changes = row_body(rows, shape, key, self._positions, self._index)
+                places = self._positions, self._index
+                body, key_changes = row_body(rows, shape, key, places, self._order)
                 told = rows.positions, rows.commit_ts
                 yield self._block(Kind.ROW, name, *told, body=ipc(body), key_changes=key_changes)
 

@@ -169,10 +169,12 @@ def row_body(
     rows: RowArrays,
     shape: Shape,
     key: Sequence[str] | None,
-    positions: Indexes,
-    index: npt.NDArray[np.int32],
+    places: tuple[Indexes, npt.NDArray[np.int32]],
+    order: Order,
 ) -> tuple[pa.Table, int]:
-    """The body of a row block, and how many of its rows have an ``old``."""
+    """The body of a row block, and how many of its rows have an ``old``. ``places``: the positions
+    and the indexes of all events of the chunk."""
+    positions, index = places
     old, key_changes = _old(rows, key)
     columns = [
         pa.array(rows.op),
@@ -191,11 +193,12 @@ def row_body(
         columns.append(pa.array([e and e.error_class for e in errors], pa.string()))
         columns.append(pa.array([e and e.message for e in errors], pa.string()))
     names = None if old is None else tuple(old.type.names)
-    return pa.Table.from_arrays(columns, schema=_schema(shape, names, has_errors)), key_changes
+    schema = _schema(shape, names, has_errors, order)
+    return pa.Table.from_arrays(columns, schema=schema), key_changes
 
 
 @lru_cache(maxsize=256)
-def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool) -> pa.Schema:
+def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool, order: Order) -> pa.Schema:
     """The schema of a block's body."""
     fields = [
         *ROW_FIELDS,
@@ -208,7 +211,7 @@ def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool) -> pa.S
     metadata = wire_metadata(
         shape.wire_types,
         shape.key_names,
-        order=Order.NET,
+        order=order,
         cells=shape.cells,
         version=shape.version,
     )

@@ -2,6 +2,6 @@
 
 source ── database                                       the contract, and questions in SQL
 reader ► log_tail ► dump                                 a read: whole transactions
-log_walk ── limits                                       positions, commit-ts, what is resolved
+log_walk                                                 positions, commit-ts, what is resolved
 slice_task, format/                                      events ─► blocks; statement_effect: DDLs
 """

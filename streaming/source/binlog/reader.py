@@ -24,7 +24,6 @@ from streaming.source.binlog.log_tail import LogTail, Stretch
 from streaming.source.binlog.position import BinlogPosition
 from streaming.source.binlog.slice_task import SliceTask
 from streaming.source.binlog.statement_effect import ddl_of
-from streaming.source.binlog.walk.limits import BinlogLimits
 from streaming.source.binlog.walk.log_walk import Damaged, RefusedAt, Walked
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities
@@ -32,6 +31,7 @@ from streaming.source.positions import Positions
 from streaming.source.resolved.commit_clock import Pin, pin_at, to_token
 from streaming.source.resolved.gtid_sets import Trail
 from streaming.source.resolved.limits import Limits
+from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.source.task_results import ReadFailure
 
 if TYPE_CHECKING:
@@ -96,9 +96,10 @@ class BinlogReader:
         first, end = begin[part], ends[part]
         if end <= first:
             return []
-        assert isinstance(limits, BinlogLimits)
+        assert isinstance(limits, PinnedLimits)
+        pins = limits.numbering(part)
         try:
-            return list(self._blocks(first, end, wanted, limits, first_messages or messages))
+            return list(self._blocks(first, end, wanted, pins, first_messages or messages))
         except BadEvent as error:
             self._end_tail()
             at = error.position if isinstance(error, Damaged) else first
@@ -113,14 +114,14 @@ class BinlogReader:
             raise
 
     def _blocks(
-        self, first: int, end: int, wanted: Wanted, limits: BinlogLimits, messages: int
+        self, first: int, end: int, wanted: Wanted, known: Sequence[Pin], messages: int
     ) -> Iterator[Block]:
-        tail = self._tail_at(first, limits)
+        tail = self._tail_at(first, known)
         most = min(READ_BYTES, messages * EVENT_BYTES)
         slices: list[Slice] = []
         seen = size = 0
         while tail.place.position <= first or (size < most and tail.place.position < end):
-            stretch = tail.next(end, limits.numbering, STRETCH_BYTES)
+            stretch = tail.next(end, known, STRETCH_BYTES)
             if stretch is None:
                 break
             walked = stretch.walked
@@ -128,9 +129,7 @@ class BinlogReader:
             size += len(stretch.data)
             seen += len(walked.at) + len(walked.statements)
             slices += self._slices(stretch, first)
-            for each in self._xa.committed(
-                stretch, limits.numbering, first=first, above_ts=self._start_ts
-            ):
+            for each in self._xa.committed(stretch, known, first=first, above_ts=self._start_ts):
                 slices.append(each)
                 if sum(len(slice_.data) for slice_ in slices) >= READ_BYTES:  # a large transaction
                     yield from self._decoded(slices, wanted)
@@ -161,7 +160,7 @@ class BinlogReader:
             message_bytes=size,
         )
 
-    def _tail_at(self, first: int, limits: BinlogLimits) -> LogTail:
+    def _tail_at(self, first: int, known: Sequence[Pin]) -> LogTail:
         """The tail that stands at this position; or a new one, before it. The rows of an XA
         transaction may be from before the first reading: it began at the first pin."""
         if self._tail is not None:
@@ -169,7 +168,7 @@ class BinlogReader:
                 return self._tail
             self._end_tail()
         before = int(BinlogPosition(self._database.facts().files.lift + 1, 0))
-        here = [pin for pin in limits.numbering if pin.position >= before]  # of this server's log
+        here = [pin for pin in known if pin.position >= before]  # of this server's log
         pin = pin_at(here, first) or here[0]
         self._xa.begin_at(pin.position)
         if pin.trail is None:

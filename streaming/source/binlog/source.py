@@ -22,7 +22,6 @@ from streaming.source.binlog.failover.switch import first_fit, place_of_gtids, s
 from streaming.source.binlog.kept_files import PreparedWatch, kept, refuse_a_hole
 from streaming.source.binlog.log_tail import event_bytes
 from streaming.source.binlog.position import BinlogPosition, file_number
-from streaming.source.binlog.walk.limits import BinlogLimits
 from streaming.source.contract import (
     RAW,
     Identities,
@@ -36,8 +35,9 @@ from streaming.source.contract import (
     SourceShape,
 )
 from streaming.source.positions import Positions
-from streaming.source.resolved.commit_clock import from_token, to_token
+from streaming.source.resolved.commit_clock import MOST_PINS, from_token, to_token
 from streaming.source.resolved.limits import Limits, Marks, Stored
+from streaming.source.resolved.pinned_limits import PinnedLimits
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -196,8 +196,8 @@ class BinlogSource:
                 "source-uri is looked for"
             ) from error
 
-    def limits(self, shape: SourceShape, recorded: Marks) -> BinlogLimits:  # noqa: ARG002
-        return BinlogLimits.of(PART, recorded.get(PART))
+    def limits(self, shape: SourceShape, recorded: Marks) -> PinnedLimits:  # noqa: ARG002
+        return PinnedLimits.of(frozenset((PART,)), recorded, most_needed=2 * MOST_PINS)
 
     def settled(
         self,
@@ -207,8 +207,8 @@ class BinlogSource:
         stored: Stored,
     ) -> Limits:
         """At the end of an idle log, the time of the look that found nothing more."""
-        assert isinstance(limits, BinlogLimits)
-        limits = limits.with_stored(stored.marks.get(PART))
+        assert isinstance(limits, PinnedLimits)
+        limits = limits.with_stored(stored)
         if not stored.is_ours:
             return limits
         end, at_ms = self._looked
@@ -216,7 +216,7 @@ class BinlogSource:
         if self._read_to != end or at_ms < self._proposed_ms + IDLE_MS:
             return limits
         self._proposed_ms = at_ms
-        return limits.idle_at(Ts(int(at_ms - OWN_TIME_MS) << TSO_LOGICAL_BITS))
+        return limits.idle_at({PART: Ts(int(at_ms - OWN_TIME_MS) << TSO_LOGICAL_BITS)})
 
     def reach(self, ends: Positions, stored: Stored) -> Positions:
         if stored.is_ours or PART not in ends:

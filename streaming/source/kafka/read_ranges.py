@@ -26,6 +26,7 @@ from streaming.protocols.contract import (
     Messages,
     Wanted,
     reads_keys,
+    reads_times,
     with_key,
 )
 from streaming.source.kafka.consumer import RangeConsumer
@@ -80,7 +81,7 @@ def read_list(
     for group in _groups(cursors, consumer):
         if left <= 0:
             break
-        for chunk in _read_group(consumer, group, with_keys=reads_keys(decode)):
+        for chunk in _read_group(consumer, group, reads_keys(decode), reads_times(decode)):
             yield list(decode(chunk, wanted))
             left -= size_of(chunk.values)
             if left <= 0:
@@ -90,7 +91,7 @@ def read_list(
 
 
 def _read_group(
-    consumer: RangeConsumer, group: Sequence[Cursor], *, with_keys: bool
+    consumer: RangeConsumer, group: Sequence[Cursor], with_keys: bool, with_times: bool
 ) -> Iterator[Messages]:
     """Read ranges of different partitions at the same time, and yield their messages in chunks."""
     consumer.assign([each.range for each in group])
@@ -103,7 +104,8 @@ def _read_group(
             size = sum(map(len, messages))
             held, held_bytes = held + len(messages), held_bytes + size
             consumer.message_bytes = max(1, size // len(messages))
-        has_come = _take(by_partition, messages, _keyed if with_keys else _value)
+        value_of = _keyed if with_keys else _value
+        has_come = _take(by_partition, messages, value_of, with_times=with_times)
         if has_come or (not messages and _passed(consumer, by_partition)):
             progress_s = time.monotonic()
         elif time.monotonic() - progress_s > NO_PROGRESS_S:
@@ -122,6 +124,8 @@ def _take(
     cursors: Mapping[TopicPartition, Cursor],
     messages: list[Any],
     value_of: Callable[[Any], bytes | None],
+    *,
+    with_times: bool,
 ) -> bool:
     """Hand messages and events to their cursors; returns whether there was progress."""
     events = [each for each in messages if each.error() is not None]
@@ -130,20 +134,18 @@ def _take(
     if len(cursors) == 1 and messages:
         (only,) = cursors.values()
         offsets = [each.offset() for each in messages]
-        only.take(offsets, [value_of(each) for each in messages])
+        times = [_time_ms(each) for each in messages] if with_times else None
+        only.take(offsets, [value_of(each) for each in messages], times)
         only.see(messages[-1])
     elif messages:
-        sorted_out: dict[tuple[str, int], tuple[list[int], list[bytes | None]]] = {}
-        last: dict[tuple[str, int], Any] = {}
+        sorted_out: dict[tuple[str, int], list[Any]] = {}
         for each in messages:
-            offsets, values = sorted_out.setdefault((each.topic(), each.partition()), ([], []))
-            offsets.append(each.offset())
-            values.append(value_of(each))
-            last[each.topic(), each.partition()] = each
-        for (topic, partition), (offsets, values) in sorted_out.items():
+            sorted_out.setdefault((each.topic(), each.partition()), []).append(each)
+        for (topic, partition), some in sorted_out.items():
             cursor = cursors[TopicPartition(topic, partition)]
-            cursor.take(offsets, values)
-            cursor.see(last[topic, partition])
+            times = [_time_ms(each) for each in some] if with_times else None
+            cursor.take([each.offset() for each in some], [value_of(each) for each in some], times)
+            cursor.see(some[-1])
     return any([_heed(cursors, each) for each in events]) or bool(messages)
 
 
@@ -154,6 +156,11 @@ def _value(message: Any) -> bytes | None:
 
 def _keyed(message: Any) -> bytes | None:
     return with_key(message.key(), message.value())
+
+
+def _time_ms(message: Any) -> int:
+    at_ms: int = message.timestamp()[1]
+    return max(0, at_ms)
 
 
 def _heed(cursors: Mapping[TopicPartition, Cursor], event: Any) -> bool:
@@ -221,6 +228,7 @@ class Cursor:
     message_bytes: int = 0
     offsets: list[int] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
+    times: list[int] | None = None  # None: they are not asked for
     newest_ms: float = 0.0  # of the messages that were looked at; 0: no timestamp
 
     @property
@@ -228,7 +236,9 @@ class Cursor:
         """How many messages are still to come at most."""
         return 0 if self.is_read else max(1, self.range.end - self.position)
 
-    def take(self, offsets: list[int], values: list[bytes | None]) -> None:
+    def take(
+        self, offsets: list[int], values: list[bytes | None], times: list[int] | None = None
+    ) -> None:
         """Hold messages of this partition, by rising offset; those behind the end are left out."""
         assert offsets[0] >= self.position, f"{self.range}: {offsets[0]} after {self.position}"
         end = self.range.end
@@ -238,6 +248,8 @@ class Cursor:
             self.passed = True
         self.offsets += offsets
         self.values += values
+        if times is not None:
+            self.times = [*(self.times or ()), *times[: len(offsets)]]
         if offsets:
             self.position = offsets[-1] + 1
         self.is_read |= self.passed or self.position >= end
@@ -259,6 +271,7 @@ class Cursor:
 
     def chunks(self) -> Iterator[Messages]:
         """Hand on the held messages in chunks; a message larger than a chunk is one by itself."""
+        times = self.times
         for first, last in _cuts(self.values):
             self.at = self.offsets[last - 1] + 1
             offsets = pa.array(self.offsets[first:last], pa.int64())
@@ -270,8 +283,9 @@ class Cursor:
                 positions=offsets,
                 values=values,
                 latest_ts=latest_ts(time.time() * 1e3, self.newest_ms),
+                times_ms=None if times is None else pa.array(times[first:last], pa.int64()),
             )
-        self.offsets, self.values = [], []
+        self.offsets, self.values, self.times = [], [], None
         if self.is_read:
             self.at = self.range.end
 

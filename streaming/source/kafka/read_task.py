@@ -12,11 +12,12 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from coordination.model import TableName
-from streaming.protocols.contract import Decoder, Wanted, WantedTable
+from streaming.protocols.contract import Decoder, Kind, Wanted, WantedTable
 from streaming.source.body_files import BodyFile
 from streaming.source.kafka.consumer import ConsumerConfig, consumer_for, discard
 from streaming.source.kafka.offset_ranges import OffsetRange
 from streaming.source.kafka.read_ranges import TASK_BYTES, ReadError, read_list
+from streaming.source.resolved.numbering import NumberedDecoder
 from streaming.source.task_results import ReadFailure, Result
 from streaming.spark.python_worker import settle
 
@@ -29,7 +30,7 @@ class ReadTask:
 
     settings: ConsumerConfig = field(repr=False)  # a password may be in them
     lists: Sequence[Sequence[OffsetRange]]
-    decode: Decoder
+    decode: Decoder | NumberedDecoder
     wanted: Wanted
     budget_bytes: int = TASK_BYTES
     folder: str | None = None  # for the bodies of blocks (``BodyFile``)
@@ -51,11 +52,18 @@ class ReadTask:
         yield from self.read(self.lists[number])
 
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[Result]:
-        consumer, bodies = None, BodyFile(self.folder)
+        consumer, bodies, decode = None, BodyFile(self.folder), self.decode
+        numbers = None
+        if isinstance(decode, NumberedDecoder):
+            decode = numbers = decode.started()
         try:
             consumer = consumer_for(self.settings, ranges)
-            for blocks in read_list(consumer, ranges, self.decode, self.wanted, self.budget_bytes):
+            read = read_list(consumer, ranges, decode, self.wanted, self.budget_bytes)
+            for blocks in read:
                 yield from map(bodies.put, blocks)
+                if numbers is not None:
+                    done = (each for each in blocks if each.kind is Kind.DONE)
+                    yield from (numbers.mark(each.part, each.first, each.last) for each in done)
         except ImportError:
             raise  # by its words the driver knows that the executors lack something
         except Exception as error:  # noqa: BLE001  # raised again in the driver
@@ -69,7 +77,11 @@ class ReadTask:
 
 
 def _task(
-    settings: ConsumerConfig, plain: bytes, decode: Decoder, budget_bytes: int, folder: str | None
+    settings: ConsumerConfig,
+    plain: bytes,
+    decode: Decoder | NumberedDecoder,
+    budget_bytes: int,
+    folder: str | None,
 ) -> ReadTask:
     lists, wanted = pickle.loads(plain)
     return ReadTask(

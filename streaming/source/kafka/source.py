@@ -5,6 +5,8 @@ An identity is the topic's ID, which is another one where a topic of the same na
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ import pyarrow as pa
 
 from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import TidelakeError
+from streaming.protocols.clocks import beyond_ts
 from streaming.protocols.decoders import decoder_of
 from streaming.source.claimed_rows import tell_of_cut_rows, with_claimed_rows
 from streaming.source.contract import (
@@ -31,7 +34,13 @@ from streaming.source.kafka.retention import kept
 from streaming.source.kafka.strays import past_strays, tell_of_strays
 from streaming.source.kafka.topic_partition import TopicPartition
 from streaming.source.positions import Positions, counted
+from streaming.source.resolved.idle_parts import IdleParts
 from streaming.source.resolved.limits import Limits, Marks, Stored
+from streaming.source.resolved.pinned_limits import (
+    AT_LEAST_ONCE_MEANS,
+    PinnedLimits,
+    limited,
+)
 from streaming.source.resolved.watermarks import Watermarks
 
 if TYPE_CHECKING:
@@ -40,12 +49,14 @@ if TYPE_CHECKING:
     from streaming.source.kafka.spark_reader import SparkReader
 
 
+logger = logging.getLogger(__name__)
+
+
 class KafkaSource:
     """See `contract.Source`."""
 
     server = "the broker"
     has_end = False
-    is_numbered = False
 
     def __init__(
         self, settings: KafkaSettings, storage_options: tuple[tuple[str, str], ...] = ()
@@ -53,6 +64,8 @@ class KafkaSource:
         self._settings = settings
         self._storage_options = storage_options
         self._broker = Broker(settings)
+        self.is_numbered = settings.is_numbered
+        self._idle = IdleParts()
 
     def close(self) -> None:
         self._broker.close()
@@ -110,9 +123,15 @@ class KafkaSource:
         return _positions(self._broker.beginnings(_parsed(parts)))
 
     def ends(self, parts: Iterable[str]) -> dict[str, int]:
-        return _positions(self._broker.ends(_parsed(parts)))
+        at_ms = time.time() * 1e3
+        ends = _positions(self._broker.ends(_parsed(parts)))
+        self._idle.looked(ends, at_ms)
+        return ends
 
-    def limits(self, shape: SourceShape, recorded: Marks) -> Watermarks:
+    def limits(self, shape: SourceShape, recorded: Marks) -> Limits:
+        if self.is_numbered:
+            above_ts = beyond_ts(time.time() * 1e3)
+            return PinnedLimits.of(shape.parts, recorded, above_ts=above_ts)
         return Watermarks(parts=shape.parts, recorded=recorded)
 
     def settled(
@@ -120,13 +139,16 @@ class KafkaSource:
         shape: SourceShape,
         limits: Limits,
         position: Positions,
-        stored: Stored,  # noqa: ARG002
+        stored: Stored,
     ) -> Limits:
+        if isinstance(limits, PinnedLimits):
+            known = limits.settled(stored)
+            return known.idle_at(self._idle.steps(position, known)) if stored.is_ours else known
         assert isinstance(limits, Watermarks)
         return past_strays(self, shape, limits, position)
 
-    def reach(self, ends: Positions, stored: Stored) -> Positions:  # noqa: ARG002
-        return ends
+    def reach(self, ends: Positions, stored: Stored) -> Positions:
+        return limited(ends, stored) if self.is_numbered else ends
 
     def distance(self, begin: Positions, end: Positions) -> int:
         return counted(begin, end)
@@ -158,6 +180,8 @@ class KafkaSource:
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:
         tell_of_strays(self, shape, begin)
         tell_of_cut_rows(self._settings.large)
+        if self.is_numbered:
+            logger.warning("%s", AT_LEAST_ONCE_MEANS)
 
     def end_ts(self) -> None: ...
 
@@ -166,7 +190,8 @@ class KafkaSource:
 
         decode = decoder_of(self._settings.protocol, start_ts=start_ts)
         whole = with_claimed_rows(decode, self._settings.large, self._storage_options)
-        return SparkReader(spark, self._settings, whole, name=name)
+        own_ms = decode.own_ms if self.is_numbered else None
+        return SparkReader(spark, self._settings, whole, name=name, own_ms=own_ms)
 
 
 def topic_ids_of(identities: Identities) -> dict[str, str]:

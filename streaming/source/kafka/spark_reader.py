@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Final, NoReturn
 
@@ -17,18 +18,23 @@ from pyspark import SparkContext
 
 from conf.sources.kafka_uri import KafkaSettings
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
+from streaming.protocols.decoders import OwnTimes
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities, SourceAway
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
-from streaming.source.kafka.offset_ranges import OffsetRange, cut, joined, pack
+from streaming.source.kafka.offset_ranges import PIECE_MESSAGES, OffsetRange, cut, joined, pack
 from streaming.source.kafka.read_ranges import TASK_BYTES
 from streaming.source.kafka.read_task import ReadTask
 from streaming.source.kafka.topic_partition import TopicPartition
 from streaming.source.positions import Positions
+from streaming.source.resolved.commit_clock import Pin, from_token, with_pins
 from streaming.source.resolved.limits import Limits
+from streaming.source.resolved.numbering import NumberedDecoder, lead
+from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.source.task_results import ReadFailure
 
+_WHOLE: Final = 1 << 62  # messages: no range is cut
 FEW_MESSAGES: Final = 500  # one task reads so few as fast as several tasks would
 
 
@@ -37,11 +43,18 @@ class SparkReader:
     in Spark's UI."""
 
     def __init__(
-        self, spark: SparkContext, kafka: KafkaSettings, decode: Decoder, *, name: str = "tidelake"
+        self,
+        spark: SparkContext,
+        kafka: KafkaSettings,
+        decode: Decoder,
+        *,
+        name: str = "tidelake",
+        own_ms: OwnTimes | None = None,
     ) -> None:
         self._job = BlockJob(spark, name=name, source=kafka.topic)
         self._kafka = kafka
         self._decode = decode
+        self._own_ms = own_ms  # None: the messages have a commit-ts
         self._broker = Broker(kafka)
         self._message_bytes = 1_000.0  # the average size; a guess until messages have been read
 
@@ -70,7 +83,7 @@ class SparkReader:
         wanted: Wanted,
         *,
         identities: Identities,
-        limits: Limits,  # noqa: ARG002
+        limits: Limits,
         messages: int,
         first_messages: int = 0,
     ) -> list[Block]:
@@ -84,11 +97,50 @@ class SparkReader:
             messages=min(self.messages, messages),
             first_messages=first_messages,
         )
-        return self.read_ranges(ranges, wanted)
+        if self._own_ms is None:
+            return self.read_ranges(ranges, wanted)
+        assert isinstance(limits, PinnedLimits)
+        pins = {each.part: limits.numbering(each.part) for each in ranges}
+        return list(self._numbered(ranges, wanted, pins, self._own_ms))
 
-    def read_ranges(self, ranges: Sequence[OffsetRange], wanted: Wanted) -> list[Block]:
+    def _numbered(
+        self,
+        ranges: Sequence[OffsetRange],
+        wanted: Wanted,
+        pins: dict[str, tuple[Pin, ...]],
+        own_ms: OwnTimes,
+    ) -> Iterator[Block]:
+        """Each range is read by one task, from the last pin before it on. Where that is far, it
+        takes several reads."""
+        left = {each.part: each for each in ranges}
+        while left:
+            begin = {part: each.begin for part, each in left.items()}
+            at = lead(pins, begin)
+            found = self.read_ranges(
+                [replace(each, begin=at[part]) for part, each in left.items()],
+                wanted,
+                NumberedDecoder(self._decode, own_ms, pins, begin),
+                piece_messages=_WHOLE,
+            )
+            short = {b.part for b in found if b.kind is Kind.DONE and b.last < begin[b.part]}
+            for block in found:
+                if block.part in short and block.kind is Kind.WATERMARK:
+                    pins[block.part] = with_pins(pins[block.part], from_token(block.token))
+                elif block.part not in short:
+                    is_done = block.kind is Kind.DONE
+                    yield replace(block, first=begin[block.part]) if is_done else block
+            left = {part: each for part, each in left.items() if part in short}
+
+    def read_ranges(
+        self,
+        ranges: Sequence[OffsetRange],
+        wanted: Wanted,
+        decode: NumberedDecoder | None = None,
+        piece_messages: int = PIECE_MESSAGES,
+    ) -> list[Block]:
         """Read and decode the ranges; blocks until the job has ended. The blocks are ordered by
-        partition and offset, with a DONE block at the end of each range.
+        partition and offset, with a DONE block at the end of each range. ``decode``: in the place
+        of the reader's own. A range is not cut into smaller pieces than ``piece_messages``.
 
         ``ranges``: at most one of each partition. A DONE block's ``last`` is where the next range
         begins: a budget may end a range early. Raises SourceLost, TopicMissing, ExecutorsUnfit; or
@@ -99,13 +151,14 @@ class SparkReader:
         partitions = [each.topic_partition for each in ranges]
         assert len(set(partitions)) == len(partitions), "two ranges of one partition"
         total = sum(each.messages for each in ranges)
-        lists = pack(ranges, self.tasks if total > FEW_MESSAGES else 1)
+        tasks = self.tasks if total > FEW_MESSAGES else 1
+        lists = pack(ranges, tasks, piece_messages=piece_messages)
         found: list[Block | ReadFailure] = []
         if lists:
             task = ReadTask(
                 librdkafka_settings(self._kafka),
                 lists,
-                self._decode,
+                decode or self._decode,
                 wanted,
                 TASK_BYTES,
                 self._job.folder,

@@ -19,6 +19,7 @@ from streaming.protocols.contract import Decoder, Messages, Wanted, reads_keys, 
 from streaming.source.body_files import BodyFile
 from streaming.source.positions import Positions
 from streaming.source.recording.file import KEYED, MESSAGE, parts_of, read_lines
+from streaming.source.resolved.numbering import NumberedDecoder, Numbering
 from streaming.source.task_results import ReadFailure, Result
 from streaming.spark.python_worker import settle
 
@@ -31,9 +32,10 @@ class NoBase64(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines from ``first`` on, which are these bytes of the file."""
+    """The lines from ``first`` to before ``last``, which are these bytes of the file."""
 
     first: int
+    last: int
     begin: int
     end: int
 
@@ -46,7 +48,7 @@ class LinesTask:
     plain: str
     lists: Sequence[Lines]
     positions: Positions
-    decode: Decoder
+    decode: Decoder | NumberedDecoder
     wanted: Wanted
     folder: str | None
 
@@ -55,10 +57,15 @@ class LinesTask:
         settle()
         bodies = BodyFile(self.folder)
         try:
-            with_keys = reads_keys(self.decode)
+            decode = self.decode
+            if isinstance(decode, NumberedDecoder):
+                decode = decode.started()
             lines = self.lists[number]
-            for chunk in chunks(self.plain, lines, self.positions, with_keys=with_keys):
-                yield from map(bodies.put, self.decode(chunk, self.wanted))
+            for chunk in chunks(self.plain, lines, self.positions, with_keys=reads_keys(decode)):
+                yield from map(bodies.put, decode(chunk, self.wanted))
+            if isinstance(decode, Numbering):
+                for part, at in self.positions.items():
+                    yield decode.mark(part, at, max(at, lines.last))
         except Exception as error:  # noqa: BLE001  # raised again in the driver
             # A file that is away may come again: it is unpacked anew, or the disk is back.
             is_unreadable = isinstance(error, NoBase64 | pa.ArrowInvalid)
@@ -100,6 +107,7 @@ def chunks(
                 positions=pa.array(at[some], pa.int64()),
                 values=pa.array(decoded, pa.binary()),
                 latest_ts=latest_ts(time.time() * 1e3, min(newest_ms, LATEST_MS - 1)),
+                times_ms=pa.array(times_ms[some]),
             )
 
 

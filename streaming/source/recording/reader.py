@@ -12,12 +12,15 @@ from pyspark import SparkContext
 
 from coordination.errors import ConfigError
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
+from streaming.protocols.decoders import OwnTimes
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities, SourceLost
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, LinesTask
 from streaming.source.resolved.limits import Limits
+from streaming.source.resolved.numbering import NumberedDecoder, lead
+from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.source.task_results import ReadFailure
 from streaming.spark.spark_conf import is_within
 
@@ -28,7 +31,15 @@ FEW_BYTES: Final = 1 << 20  # one task reads so few as fast as several tasks wou
 class RecordingReader:
     """See `contract.Reader`."""
 
-    def __init__(self, spark: SparkContext, path: str, decode: Decoder, *, name: str) -> None:
+    def __init__(
+        self,
+        spark: SparkContext,
+        path: str,
+        decode: Decoder,
+        *,
+        name: str,
+        own_ms: OwnTimes | None = None,
+    ) -> None:
         if not is_within(spark.master or ""):
             raise ConfigError(
                 f"source-uri: {path} is a file on this machine, and Spark's executors are on "
@@ -36,6 +47,7 @@ class RecordingReader:
             )
         self._path = path
         self._decode = decode
+        self._own_ms = own_ms  # None: the messages have a commit-ts
         self._job = BlockJob(spark, name=name, source=path)
 
     def close(self) -> None:
@@ -51,7 +63,7 @@ class RecordingReader:
         wanted: Wanted,
         *,
         identities: Identities,
-        limits: Limits,  # noqa: ARG002
+        limits: Limits,
         messages: int,
         first_messages: int = 0,
     ) -> list[Block]:
@@ -68,10 +80,16 @@ class RecordingReader:
             messages = min(messages, first_messages)
         last = _reached(file, first, min(end, first + messages), self._job.tasks)
         until = {part: min(last, ends[part]) for part, at in there.items() if at < last}
-        lists = list(_lists(file, first, last, self._job.tasks))
-        task = LinesTask(
-            file.plain, lists, {p: there[p] for p in until}, self._decode, wanted, self._job.folder
-        )
+        decode: Decoder | NumberedDecoder = self._decode
+        positions, tasks = {p: there[p] for p in until}, self._job.tasks
+        if self._own_ms is not None:  # in order, from the pins on
+            assert isinstance(limits, PinnedLimits)
+            pins = {part: limits.numbering(part) for part in positions}
+            decode = NumberedDecoder(self._decode, self._own_ms, pins, positions)
+            positions, tasks = lead(pins, positions), 1
+            first = min(positions.values())
+        lists = list(_lists(file, first, last, tasks))
+        task = LinesTask(file.plain, lists, positions, decode, wanted, self._job.folder)
         found = self._job.run(task, len(lists), f"lines {first + 1} to {last} of {self._path}")
         return list(_in_order(file, found, there, until))
 
@@ -88,7 +106,7 @@ def _lists(file: RecordingFile, first: int, last: int, tasks: int) -> Iterator[L
     cuts = np.searchsorted(file.starts, np.linspace(begin, end, count + 1)[1:-1])
     bounds = sorted({first, *(int(each) for each in cuts if first < each < last), last})
     for low, high in pairwise(bounds):
-        yield Lines(low, int(file.starts[low]), int(file.starts[high]))
+        yield Lines(low, high, int(file.starts[low]), int(file.starts[high]))
 
 
 def _in_order(

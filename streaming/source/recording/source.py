@@ -17,7 +17,7 @@ from conf.sources.recording_uri import RecordingSettings
 from coordination.errors import ConfigError
 from coordination.model import Ts
 from streaming.protocols.contract import Kind
-from streaming.protocols.decoders import decoder_of
+from streaming.protocols.decoders import ProtocolDecoder, decoder_of
 from streaming.source.claimed_rows import tell_of_cut_rows, with_claimed_rows
 from streaming.source.contract import (
     RAW,
@@ -32,7 +32,10 @@ from streaming.source.contract import (
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, NoBase64, chunks
+from streaming.source.resolved.commit_clock import Pin
 from streaming.source.resolved.limits import Limits, Marks, Stored
+from streaming.source.resolved.numbering import NumberedDecoder
+from streaming.source.resolved.pinned_limits import AT_LEAST_ONCE_MEANS, PinnedLimits, limited
 from streaming.source.resolved.watermarks import Watermarks
 
 if TYPE_CHECKING:
@@ -50,13 +53,13 @@ class RecordingSource:
 
     server = "the recording"
     has_end = True
-    is_numbered = False
 
     def __init__(
         self, settings: RecordingSettings, storage_options: tuple[tuple[str, str], ...] = ()
     ) -> None:
         self._settings = settings
         self._storage_options = storage_options
+        self.is_numbered = settings.is_numbered
 
     def close(self) -> None: ...
 
@@ -110,7 +113,9 @@ class RecordingSource:
     def ends(self, parts: Iterable[str]) -> dict[str, int]:
         return dict.fromkeys(parts, self._file().lines)
 
-    def limits(self, shape: SourceShape, recorded: Marks) -> Watermarks:
+    def limits(self, shape: SourceShape, recorded: Marks) -> Limits:
+        if self.is_numbered:
+            return PinnedLimits.of(shape.parts, recorded)
         return Watermarks(parts=shape.parts, recorded=recorded)
 
     def settled(
@@ -118,17 +123,23 @@ class RecordingSource:
         shape: SourceShape,
         limits: Limits,
         position: Positions,
-        stored: Stored,  # noqa: ARG002
+        stored: Stored,
     ) -> Limits:
-        """Strays get nothing more when they are read to the end."""
-        assert isinstance(limits, Watermarks)
+        """Parts without a watermark of their own get nothing more when they are read to the end."""
         lines = self._file().lines
+        if isinstance(limits, PinnedLimits):
+            known = limits.settled(stored)
+            if not stored.is_ours or any(at < lines for at in position.values()):
+                return known
+            last_ts = Ts(max(each.resolved_ts for each in known.by_part.values()))
+            return known.idle_at(dict.fromkeys(known.by_part, last_ts))
+        assert isinstance(limits, Watermarks)
         read_to = {each: position[each] for each in shape.strays if position[each] >= lines}
         passed = limits.past(shape.strays, read_to)
         return limits if passed == limits else passed
 
-    def reach(self, ends: Positions, stored: Stored) -> Positions:  # noqa: ARG002
-        return ends
+    def reach(self, ends: Positions, stored: Stored) -> Positions:
+        return limited(ends, stored) if self.is_numbered else ends
 
     def distance(self, begin: Positions, end: Positions) -> int:
         """All parts share the lines."""
@@ -155,12 +166,16 @@ class RecordingSource:
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:  # noqa: ARG002
         tell_of_cut_rows(self._settings.large)
+        if self.is_numbered:
+            logger.warning("%s", AT_LEAST_ONCE_MEANS)
 
     def end_ts(self) -> Ts:
         """The least watermark of its parts, up to which it can be played. Raises ConfigError where
         a part has none. Reads the whole recording."""
         file = self._file()
         decode = decoder_of(self._settings.protocol)
+        if self.is_numbered:
+            return self._last_number(file, decode)
         strays = self._strays(file)
         last = {part: 0 for part in file.parts if part not in strays}
         change_ts = 0
@@ -189,12 +204,26 @@ class RecordingSource:
             )
         return end_ts
 
+    def _last_number(self, file: RecordingFile, decode: ProtocolDecoder) -> Ts:
+        """All of it is whole. Raises ConfigError where it cannot be read."""
+        assert decode.own_ms is not None
+        begin, pins = dict.fromkeys(file.parts, 0), {part: (Pin(0, 0),) for part in file.parts}
+        numbers = NumberedDecoder(decode, decode.own_ms, pins, begin).started()
+        try:
+            for lines in _slices(file):
+                for chunk in chunks(file.plain, lines, begin, with_keys=decode.reads_keys):
+                    numbers.number(chunk)
+        except (NoBase64, pa.ArrowInvalid) as error:
+            raise ConfigError(f"source-uri: {file.path} cannot be read: {error}") from error
+        return Ts(max(numbers.after.values(), default=0))
+
     def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> RecordingReader:
         from streaming.source.recording.reader import RecordingReader  # Spark is up by then
 
         decode = decoder_of(self._settings.protocol, start_ts=start_ts)
         whole = with_claimed_rows(decode, self._settings.large, self._storage_options)
-        return RecordingReader(spark, self._settings.path, whole, name=name)
+        own_ms = decode.own_ms if self.is_numbered else None
+        return RecordingReader(spark, self._settings.path, whole, name=name, own_ms=own_ms)
 
     def _strays(self, file: RecordingFile) -> frozenset[str]:
         """Partitions that TiCDC may not use: those beyond ``partition-num``."""
@@ -216,4 +245,4 @@ def _slices(file: RecordingFile) -> Iterator[Lines]:
 
 
 def _lines(file: RecordingFile, first: int, last: int) -> Lines:
-    return Lines(first, *np.take(file.starts, (first, last)).tolist())
+    return Lines(first, last, *np.take(file.starts, (first, last)).tolist())

@@ -1,17 +1,20 @@
-"""The commit-ts of the binlog's transactions (one clock: all of the program speaks TSO). Pure.
+"""The commit-ts of changes that come without one: of the binlog's transactions, and of messages
+whose protocol has none (one clock: all of the program speaks TSO). Pure.
 
     commit_ts = max(that of the transaction before + 1, its own time in ms << 18)
 
-Its own time is the server's, and any session may set it (``SET timestamp``), years ahead too. A
-time that is later than the reader's clock and a bound is not believed: the transaction then gets
-the commit-ts before it + 1. So a commit-ts is a function of the bytes and of where the numbering
-began, but for these; so *pins* are stored, from which numbering goes on to the same numbers:
+Its own time is the server's (or a message's), and any session may set it (``SET timestamp``), years
+ahead too. A time that is later than the reader's clock and a bound is not believed: the transaction
+then gets the commit-ts before it + 1. So a commit-ts is a function of the bytes and of where
+numbering began, but for these; so *pins* are stored, from which it goes on to the same numbers:
 
     Pin(position, ts, above_ts): all before ``position`` is at or below ``ts``; all from there on is
-                                 above ``above_ts`` too, where an idle log was passed (`limits.py`)
+                                 above ``above_ts`` too, where an idle log was passed
+                                 (`pinned_limits.py`)
 
-A pin also has the GTIDs of what lies before it. With them another server's log is read on, which
-has the same transactions at other positions (`failover/`), and the same own times (`own_times.py`).
+A binlog's pin also has the GTIDs of what lies before it. With them another server's log is read
+on, which has the same transactions at other positions (`binlog/failover/`), and the same own times
+(`binlog/walk/own_times.py`).
 """
 
 from __future__ import annotations
@@ -110,9 +113,17 @@ def pin_at(pins: Sequence[Pin], position: int) -> Pin | None:
     return pins[at - 1] if at else None
 
 
-def with_pins(pins: Sequence[Pin], more: Sequence[Pin]) -> tuple[Pin, ...]:
+def behind(pins: Sequence[Pin], position: int) -> tuple[Pin, ...]:
+    """The pins that a reading needs that begins at the position or later."""
+    at = bisect_right(pins, position, key=lambda pin: pin.position)
+    return tuple(pins[max(0, at - 1) :])
+
+
+def with_pins(
+    pins: Sequence[Pin], more: Sequence[Pin], *, most_needed: int | None = None
+) -> tuple[Pin, ...]:
     """Both, by position; of one position what both say. There are no more than `MOST_PINS`, and
-    twice as many needed ones: they lie closer the nearer they are to the last one, so that a
+    ``most_needed`` that are needed: they lie closer the nearer they are to the last one, so that a
     reading that begins between two of them has little to pass over. The first one stays: reading
     began there."""
     by_position: dict[int, Pin] = {}
@@ -128,8 +139,9 @@ def with_pins(pins: Sequence[Pin], more: Sequence[Pin]) -> tuple[Pin, ...]:
         )
     kept = [pin for _, pin in sorted(by_position.items())]
     needed = [pin for pin in kept[1:] if pin.is_needed]
-    for pin in needed[: -2 * MOST_PINS]:  # so old that no reading begins before them
-        kept.remove(pin)
+    if most_needed is not None:
+        for pin in needed[:-most_needed]:  # so old that no reading begins before them
+            kept.remove(pin)
     while sum(not pin.is_needed for pin in kept) > MOST_PINS:
         last = kept[-1].position
         gaps = [

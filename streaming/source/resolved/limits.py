@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
 
+from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
+from streaming.source.positions import Positions
 
 Marks = Mapping[str, RecordedWatermark]  # by part
 
@@ -14,10 +16,11 @@ Marks = Mapping[str, RecordedWatermark]  # by part
 @dataclass(frozen=True, slots=True)
 class Stored:
     """The watermarks in the changefeed's row. ``is_ours``: whether this reading is the owner's,
-    whose limits are stored there."""
+    whose limits are stored there. ``low_water``: the row's; no reading begins before it."""
 
     marks: Marks
     is_ours: bool
+    low_water: Positions = field(default_factory=dict)
 
 
 class Limits(Protocol):
@@ -39,8 +42,10 @@ class Limits(Protocol):
         """The limits after a read. ``seen``: by part the greatest watermark in the read, with the
         position of its last watermark; ``positions``: the next position of each part."""
 
-    def with_parts(self, parts: frozenset[str]) -> Self:
-        """The same with other parts, after some were added; a new one has no watermark."""
+    def with_parts(self, parts: frozenset[str], above_ts: Ts) -> Self:
+        """The same with other parts, after some were added; a new one has no watermark.
+        ``above_ts``: no other part is resolved beyond. Where readers give the commit-ts, a new part
+        gets higher ones."""
 
     def to_record(self) -> dict[str, RecordedWatermark]:
         """The values to store, by part. `Source.limits` gets them after a restart."""
@@ -64,7 +69,7 @@ class _NothingRead:
     ) -> Self:
         return self
 
-    def with_parts(self, parts: frozenset[str]) -> Self:  # noqa: ARG002
+    def with_parts(self, parts: frozenset[str], above_ts: Ts) -> Self:  # noqa: ARG002
         return self
 
     def to_record(self) -> dict[str, RecordedWatermark]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
 
 
@@ -75,7 +76,7 @@ class Watermarks:
             {p: RecordedWatermark(ts=ts, position=at - 1) for p, at in read_to.items()}, {}
         )
 
-    def with_parts(self, parts: frozenset[str]) -> Watermarks:
+    def with_parts(self, parts: frozenset[str], above_ts: Ts) -> Watermarks:  # noqa: ARG002
         """The same with other parts, after some were added; a new one has no watermark."""
         return replace(self, parts=parts)
 

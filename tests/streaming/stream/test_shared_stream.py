@@ -112,6 +112,7 @@ def test_a_stream_that_still_reads_another_server_is_not_joined(
     stream.join(before, {}, {})  # type: ignore[arg-type]
     run: Any = stream._run
     run.shape = SourceShape({"t/0": "of another server"})
+    monkeypatch.setattr(stream._source, "shape", lambda: SourceShape({"t/0": "of this one"}))
     monkeypatch.setattr(stream._source, "is_numbered", True, raising=False)
     with pytest.raises(SourceMoved):
         stream.join(late, {}, {})  # type: ignore[arg-type]

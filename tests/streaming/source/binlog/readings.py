@@ -17,9 +17,9 @@ from coordination.model import TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind, WantedTable
 from streaming.source.binlog.source import PART, BinlogSource
-from streaming.source.binlog.walk.limits import BinlogLimits
 from streaming.source.contract import Identities, SourceAway
 from streaming.source.resolved.limits import Marks, Stored
+from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.stream.read import marks_of, reached
 from tests.services.database_server import DatabaseServer
 
@@ -104,7 +104,7 @@ class BinlogReading:
         self.position = self.source.begin_at(self.shape, low_water)
         self.source.check(self.position)
         limits = self.source.limits(self.shape, self.recorded)
-        self.limits: BinlogLimits = limits.advance({}, self.position)
+        self.limits: PinnedLimits = limits.advance({}, self.position)
         self.reader = self.source.reader(self.spark, start_ts=self.start_ts, name="test")
         self.changes: dict[tuple[int, int], Change] = {}
         self.ddls: list[tuple[int, int, str]] = []
@@ -143,7 +143,7 @@ class BinlogReading:
         )
         self.position = {**self.position, **reached(tuple(blocks))}
         limits = self.limits.advance(marks_of(tuple(blocks)), self.position)
-        assert isinstance(limits, BinlogLimits)
+        assert isinstance(limits, PinnedLimits)
         self.limits = limits
         for block in blocks:
             self._take(block, before_ts)
@@ -155,7 +155,7 @@ class BinlogReading:
         limits = self.source.settled(
             self.shape, self.limits, self.position, Stored(self.stored, is_ours=True)
         )
-        assert isinstance(limits, BinlogLimits)
+        assert isinstance(limits, PinnedLimits)
         assert limits.global_ts >= self.limits.global_ts, "the watermark fell"
         self.limits = limits
 

@@ -34,7 +34,7 @@ def write(path: Path, *lines: str) -> Path:
 
 
 def everything(file: RecordingFile) -> dict[str, list[tuple[int, bytes | None]]]:
-    lines = Lines(0, 0, int(file.starts[-1]))
+    lines = Lines(0, file.lines, 0, int(file.starts[-1]))
     found: dict[str, list[tuple[int, bytes | None]]] = {}
     for chunk in chunks(file.plain, lines, dict.fromkeys(file.parts, 0)):
         both = zip(chunk.positions.to_pylist(), chunk.values.to_pylist(), strict=True)
@@ -163,7 +163,7 @@ def test_a_value_that_is_no_base64_is_told(tmp_path: Path, value: str) -> None:
     file = recording_file(str(write(tmp_path / "m.jsonl", line(0, b"a"), bad)))
     task = LinesTask(
         file.plain,
-        [Lines(0, 0, int(file.starts[-1]))],
+        [Lines(0, file.lines, 0, int(file.starts[-1]))],
         {"t/0": 0},
         decoder_of("canal-json"),
         {},

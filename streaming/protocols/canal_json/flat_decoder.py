@@ -1,0 +1,39 @@
+"""canal-json without the TiDB extension, and Alibaba Canal's own flat messages: messages that their
+reader has numbered, blocks out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.protocols.canal_json.flat_parser import read
+from streaming.protocols.contract import Block, Messages, Wanted
+from streaming.protocols.rows.blocks import Collector, Parts, with_clocks
+
+_ES = r'"es":(?P<ms>[0-9]{1,15})'
+
+
+def own_ms(values: pa.Array) -> pa.Int64Array:
+    """When each change was made, by ``es``. Part of what numbers depend on: it must stay as it
+    is."""
+    found = pc.extract_regex(values, _ES).field("ms")
+    return found.cast(pa.string()).cast(pa.int64())
+
+
+def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator[Block]:
+    """Blocks of a chunk by their first position."""
+    if not len(messages):
+        return iter(())
+    messages = with_clocks(messages, start_ts)
+    assert messages.commit_ts is not None
+    numbers = messages.commit_ts.to_pylist()
+    found = [read(each.as_py(), ts) for each, ts in zip(messages.values, numbers, strict=True)]
+    counts = np.array([len(each) for each in found], np.int64)
+    sizes = pc.fill_null(pc.binary_length(messages.values), 0).to_numpy().astype(np.int64)
+    collector = Collector(messages, wanted, Parts.of(counts, sizes))
+    events = [event for each in found for event in each]
+    collector.keep_each(np.arange(len(events)), events)
+    return collector.blocks()

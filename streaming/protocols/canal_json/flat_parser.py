@@ -1,0 +1,94 @@
+"""One message of canal-json without the TiDB extension, from TiCDC or from Alibaba Canal.
+
+It has neither a commit-ts nor watermarks: its reader gives the commit-ts (`source/resolved/`).
+Canal puts several rows of a statement into one message, TiCDC one. Python's own parser reads each
+message whole, as strictly as in `strict_parser`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from coordination.model import TableName
+from streaming.protocols.canal_json.strict_parser import (
+    MALFORMED,
+    OPS,
+    READ,
+    key_names,
+    name_in,
+    rows_in,
+    shape_of,
+)
+from streaming.protocols.contract import NO_TABLE, OP_UPDATE
+from streaming.protocols.json_text.strict_json import (
+    Malformed,
+    Repeating,
+    as_text,
+    as_texts,
+    member_boolean,
+    member_object,
+    parse,
+)
+from streaming.protocols.rows.parsed_message import Bad, Ddl, Error, Event, ParsedRow
+
+_EMPTY: Final = Error("empty", "the message has no value")
+_NO_ROWS: Final = Error("malformed", "a row message must name its table and hold its rows")
+_OLDS: Final = Error("malformed", "an UPDATE has another number of rows before than after it")
+_WATERMARK: Final = "TIDB_WATERMARK"
+WITH_EXTENSION: Final = Error(
+    "with-extension",
+    "a watermark of TiCDC's TiDB extension: set enable-tidb-extension=true in the source URI, and "
+    "leave at-least-once out. Then the changefeed is exact",
+)
+
+
+def read(value: bytes | None, commit_ts: int) -> list[Event]:
+    """What the message says: at least one event."""
+    if value is None:
+        return [Bad(NO_TABLE, _EMPTY)]
+    try:
+        fields = parse(value)
+    except Malformed:
+        return [Bad(NO_TABLE, MALFORMED)]
+    try:
+        return _events(fields, commit_ts)
+    except Malformed:
+        return [Bad(name_in(fields), MALFORMED)]
+
+
+def _events(fields: Mapping[str, Any], commit_ts: int) -> list[Event]:
+    if isinstance(fields, Repeating) and fields.twice & READ:
+        raise Malformed
+    get = fields.get
+    name = TableName(as_text(get("database")) or "", as_text(get("table")) or "")
+    kind, is_ddl, query = as_text(get("type")), member_boolean(fields, "isDdl"), as_text(get("sql"))
+    if kind is None:
+        raise Malformed
+    if kind == _WATERMARK:
+        return [Bad(name, WITH_EXTENSION)]
+    op = OPS.get(kind)
+    if is_ddl:
+        return [Ddl(name, commit_ts, kind, query)]
+    if op is None:
+        return [Bad(name, Error("unknown-type", f"unknown message type {kind}"))]
+    types, keys = as_texts(member_object(fields, "mysqlType")), key_names(fields)
+    data, old = rows_in(fields, "data"), rows_in(fields, "old")
+    if not data or not name.table or None in data:
+        return [Bad(name, _NO_ROWS, is_row=True)]
+    if op != OP_UPDATE or not old:
+        old = [None] * len(data)
+    if len(old) != len(data):
+        return [Bad(name, _OLDS, is_row=True)]
+    return [
+        ParsedRow(
+            name=name,
+            op=op,
+            commit_ts=commit_ts,
+            shape=shape_of(values, before, types, keys),
+            values=tuple(values.values()),
+            old=before,
+            error=None,
+        )
+        for values, before in zip(data, old, strict=True)
+        if values is not None
+    ]

@@ -1,0 +1,118 @@
+"""The commit-ts of messages whose protocol has none, one chunk after the other. Pure.
+
+    chunk ──own times──► numbers, above the last pin ──► decode(chunk with its numbers, wanted)
+       from the last pin before the read on               from where the read begins on
+
+The messages of a part are numbered from a pin on, in order, so one task reads a part. What lies
+between the pin and the read's begin is numbered alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordination.model import Ts
+from streaming.protocols.clocks import LATEST_MS
+from streaming.protocols.contract import Block, Decoder, Kind, Messages, Wanted, reads_keys
+from streaming.protocols.decoders import OwnTimes
+from streaming.source.positions import Positions
+from streaming.source.resolved.commit_clock import (
+    Pin,
+    needed_pins,
+    numbered,
+    pin_at,
+    to_token,
+)
+
+PinsByPart = Mapping[str, Sequence[Pin]]
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedDecoder:
+    """What is sent to an executor: ``pins`` and where the read begins, by part."""
+
+    decode: Decoder
+    own_ms: OwnTimes
+    pins: PinsByPart
+    begin: Positions
+
+    def started(self) -> Numbering:
+        """For one reading of each part, from `lead` on."""
+        return Numbering(self)
+
+
+def lead(pins: PinsByPart, begin: Positions) -> dict[str, int]:
+    """From where each part is read, so that its numbers are known at its begin."""
+    found = {}
+    for part, at in begin.items():
+        pin = pin_at(pins[part], at)
+        found[part] = at if pin is None else pin.position
+    return found
+
+
+@dataclass(slots=True)
+class Numbering:
+    """A `Decoder` whose chunks come by rising position in each part."""
+
+    sent: NumberedDecoder
+    after: dict[str, int] = field(default_factory=dict)  # the last commit-ts
+    found: dict[str, list[Pin]] = field(default_factory=dict)  # needed ones
+
+    @property
+    def reads_keys(self) -> bool:
+        return reads_keys(self.sent.decode)
+
+    @property
+    def reads_times(self) -> bool:
+        return True
+
+    def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]:
+        stamped = self.number(messages)
+        first = int(np.searchsorted(_positions(messages), self.sent.begin[messages.part]))
+        if first == len(messages):
+            return iter(())
+        return self.sent.decode(stamped.part_of(first, len(messages) - first), wanted)
+
+    def mark(self, part: str, begin: int, position: int) -> Block:
+        """The pins of a part that was read up to there, as a watermark."""
+        pins = self.sent.pins[part]
+        before = pin_at(pins, position)
+        after = max(self.after.get(part, 0), before.floor_ts if before is not None else 0)
+        return Block(
+            kind=Kind.WATERMARK,
+            part=part,
+            rows=1,
+            min_ts=after + 1,
+            max_ts=after + 1,
+            first=begin,
+            last=position,
+            token=to_token([*self.found.get(part, ()), Pin(position, after)]),
+        )
+
+    def number(self, messages: Messages) -> Messages:
+        """The same messages with their commit-ts."""
+        part, positions = messages.part, _positions(messages)
+        own_ms = self.sent.own_ms(messages.values)
+        if messages.times_ms is not None:
+            own_ms = pc.coalesce(own_ms, messages.times_ms)
+        own = np.minimum(pc.fill_null(own_ms, 0).to_numpy(), LATEST_MS - 1)
+        pins = self.sent.pins[part]
+        made = numbered(
+            positions, own, after=self.after.get(part, 0), pins=pins, latest=Ts(messages.latest_ts)
+        )
+        ends = positions + 1
+        needed = needed_pins(ends, made, own, open_end=1 << 62)
+        if len(positions):
+            self.after[part] = int(made.commit_ts[-1])
+            self.found.setdefault(part, []).extend(needed)
+        return replace(messages, commit_ts=pa.array(made.commit_ts, pa.int64()))
+
+
+def _positions(messages: Messages) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    found: np.ndarray[tuple[int], np.dtype[np.int64]] = messages.positions.to_numpy()
+    return found
