@@ -263,6 +263,7 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     (such as ``[sink]`` and ``[filter]``) are read.
     """
     problems = Problems()
+    values = {**document.get("integrity", {}), **values}
     values = _checked(values, CHANGEFEED_KEYS, problems)
     if values.get("target-ts") == 0:
         del values["target-ts"]

@@ -240,6 +240,17 @@ class Changefeed:
         "a message with a column that its target lacks is a dead letter; with `drop` the other "
         "columns are written, and the rows counted",
     )
+    integrity_check_level: Literal["none", "correctness"] = setting(
+        "integrity-check-level",
+        "none",
+        "with `correctness`, a row whose checksum is not the one that TiCDC sends with it is a "
+        "dead letter; also in `[integrity]` (docs/protocols.md#row-checksums)",
+    )
+    corruption_handle_level: Literal["warn", "error"] = setting(
+        "corruption-handle-level",
+        "warn",
+        "with `error`, such a row stops the changefeed; also in `[integrity]`",
+    )
     on_add_default: Literal["rewrite", "null"] = setting(
         "on-add-default",
         "rewrite",

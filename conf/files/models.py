@@ -201,8 +201,10 @@ _Consistent = _table(
 )
 _Integrity = _table(
     "Integrity",
-    {"integrity_check_level": _not_built("row checksums", "none", "")},
-    _ignored("corruption-handle-level"),
+    {
+        "integrity_check_level": _used(Literal["none", "correctness"], "the key of that name"),
+        "corruption_handle_level": _used(Literal["warn", "error"], "the key of that name"),
+    },
 )
 
 _Mysql = _table("Mysql", _read(keys_of(BinlogSettings)))

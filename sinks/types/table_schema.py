@@ -62,6 +62,9 @@ class TableSchema:
     partitioning: Partitioning | None = None  # None: it has no partitions, or they are not known
     # ``indexes`` has every DDL of unique ones since the CREATE TABLE: one may become the key
     follows_indexes: bool = field(default=False, compare=False)
+    # The columns in the order of TiDB's IDs, as a message told them; a row's checksum has this
+    # order. Empty: nobody has told it.
+    by_id: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def delivered(self) -> tuple[Column, ...]:
@@ -116,6 +119,7 @@ class TableSchema:
             **({"binary_charset": True} if self.binary_charset else {}),
             **({"partitioning": self.partitioning.to_json()} if self.partitioning else {}),
             **({"follows_indexes": True} if self.follows_indexes else {}),
+            **({"by_id": list(self.by_id)} if self.by_id else {}),
         }
         return json.dumps(fields, ensure_ascii=False)
 
@@ -147,6 +151,7 @@ class TableSchema:
             binary_charset=fields.get("binary_charset", False),
             partitioning=None if partitioning is None else Partitioning.from_json(partitioning),
             follows_indexes=fields.get("follows_indexes", False),
+            by_id=tuple(fields.get("by_id", ())),
         )
 
 

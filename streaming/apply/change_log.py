@@ -157,7 +157,7 @@ class _PieceEvents:
     def _cast(self, rows: RowNumbers, rules: ChangeRules) -> TypedValues:
         schema = self.piece.of.schema
         others = [column for column in schema.delivered if column.name not in schema.key]
-        values = typed_values(self.piece, rows, others, rules)
+        values = typed_values(self.piece, rows, others, rules, verifies=rules.verifies)
         if self._key is not None:
             columns = values.columns | self._key.of(rows)
             nulled = {name: mask[rows] for name, mask in self._key.nulled.items()}

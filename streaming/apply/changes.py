@@ -183,7 +183,7 @@ class _PieceChanges:
         """Cast the values of these entries, which rise; False if there is a bad one."""
         piece, others = self.piece, self._others
         now = int(np.searchsorted(entries, piece.count))
-        values = typed_values(piece, entries[:now], others, rules)
+        values = typed_values(piece, entries[:now], others, rules, verifies=rules.verifies)
         if now < len(entries):
             old_rows = piece.moved[entries[now:] - piece.count]
             values = values.and_old(typed_values(piece, old_rows, others, rules, OLD), entries)

@@ -23,6 +23,7 @@ from sinks.types.table_schema import TableSchema
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import TableTask
 from streaming.protocols.contract import (
+    CHECKSUM,
     DATA,
     ERROR_CLASS,
     ERROR_MESSAGE,
@@ -111,6 +112,7 @@ class Piece:
     keys: tuple[pa.Array, ...]  # cells, one array for each key column of ``of``
     error_class: pa.Array | None  # from the decoder; None: no row has an error
     error_message: pa.Array | None
+    checksum: RowNumbers | None = None  # as in a block, by row; None: the messages have none
 
     def values(self, rows: RowNumbers, side: str = DATA) -> pa.StructArray:
         """The columns of ``shape`` of these rows; ``rows`` rises. With ``side`` OLD the old values,
@@ -283,6 +285,7 @@ def _piece(
         keys=tuple(keys),
         error_class=_errors(batches, ERROR_CLASS),
         error_message=_errors(batches, ERROR_MESSAGE),
+        checksum=_checksums(batches),
     )
 
 
@@ -308,6 +311,19 @@ def _errors(batches: _Batches, name: str) -> pa.Array | None:
         if name in batch.schema.names
         else pa.nulls(due.count, pa.string())
         for due, batch in batches
+    )
+
+
+def _checksums(batches: _Batches) -> RowNumbers | None:
+    if all(CHECKSUM not in batch.schema.names for _, batch in batches):
+        return None
+    return _joined(
+        [
+            due.of(batch.column(CHECKSUM)).to_numpy()
+            if CHECKSUM in batch.schema.names
+            else np.zeros(due.count, np.int64)
+            for due, batch in batches
+        ]
     )
 
 

@@ -63,10 +63,12 @@ class TableTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRules(CastRules):
-    """How texts are cast, and what happens to a column that the table lacks."""
+    """How texts are cast, and what happens to a column that the table lacks. ``verifies``: rows are
+    compared with the checksums that their messages tell."""
 
     unknown_column: Literal["dead-letter", "drop"] = "dead-letter"
     protocol: str  # by which the bytes of dead letters are read once more
+    verifies: bool = False
 
     @property
     def drops(self) -> bool:
@@ -81,6 +83,7 @@ def change_rules(changefeed: Changefeed) -> ChangeRules:
         ddl_time_zone=changefeed.ddl_time_zone,
         unknown_column=changefeed.on_unknown_column,
         protocol=changefeed.source.protocol,
+        verifies=changefeed.integrity_check_level == "correctness",
     )
 
 

@@ -62,6 +62,9 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
         "schema-file": digest(definitions_of(changefeed)),
         "on-drop": changefeed.on_drop,
     }
+    if changefeed.integrity_check_level != "none":
+        agreed["integrity-check-level"] = changefeed.integrity_check_level
+        agreed["corruption-handle-level"] = changefeed.corruption_handle_level
     if changefeed.sink.tables:
         agreed["sink.tables"] = [asdict(each) for each in changefeed.sink.tables]
     if changefeed.sink.routes:

@@ -316,6 +316,7 @@ def told_settings(sink: DeltaSink, row: ChangefeedRow) -> Changefeed:
         ddl_time_zone=told["ddl_time_zone"],
         on_unknown_column=told["on_unknown_column"],
         on_add_default=told["on_add_default"],
+        integrity_check_level=told.get("integrity_check_level", "none"),
     )
 
 

@@ -45,6 +45,7 @@ def fingerprint(changefeed: Changefeed) -> str:
         "on-add-default": changefeed.on_add_default,
         "ddl-time-zone": changefeed.ddl_time_zone or changefeed.source.time_zone,
         "tables": [asdict(rule) for rule in changefeed.sink.tables],
+        **({"integrity": level} if (level := changefeed.integrity_check_level) != "none" else {}),
         **routes_told(changefeed),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
@@ -60,6 +61,7 @@ def row_rules(changefeed: Changefeed) -> str:
             "ddl_time_zone": changefeed.ddl_time_zone,
             "on_unknown_column": changefeed.on_unknown_column,
             "on_add_default": changefeed.on_add_default,
+            "integrity_check_level": changefeed.integrity_check_level,
             "case_sensitive": changefeed.filter.case_sensitive,
             "tables": [asdict(rule) for rule in changefeed.sink.tables],
             **({"delivery": AT_LEAST_ONCE} if is_at_least_once(changefeed.source) else {}),

@@ -61,11 +61,15 @@ ROW_FIELDS: Final = (
 #                                  every UPDATE; what the message did not send is as in ``data``.
 #                                  A column may have another Arrow type here than in ``data``
 #   error_class, error_message: string (only if some row has an error) why a row cannot be applied
+#   checksum: int64 (only if the messages tell one) CRC32 of the row in ``data``, as the sender
+#                                  computed it; 0: it told none; DAMAGED: it found the row damaged
 # and ORDER, CELLS, WIRE_TYPES and KEY_NAMES in its schema's metadata, VERSION if a message
 # elsewhere tells the columns' types and the key, and LETTER_HEAD if what lies at a row's position
 # is not enough to decode it.
 DATA: Final = "data"
 OLD: Final = "old"
+CHECKSUM: Final = "checksum"
+DAMAGED: Final = -1
 
 
 class Order(StrEnum):

@@ -24,6 +24,7 @@ from streaming.apply.carry import Carry
 from streaming.apply.commit_guard import CommitGuard
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.apply.letters.row_bytes import rows_alone
+from streaming.apply.values.row_errors import CHECKSUM_ERROR
 from streaming.changefeed.filter import write_modes
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
@@ -131,6 +132,7 @@ class RoleContext:
             alone=rows_alone(self.changefeed.source.protocol),
             place=self.source.place,
             fail=self.changefeed.on_error == "fail",
+            fatal=(CHECKSUM_ERROR,) if self.changefeed.corruption_handle_level == "error" else (),
             most=self.changefeed.max_dead_letters,
             say=self.concerns.say,
         )

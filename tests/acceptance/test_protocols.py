@@ -7,7 +7,10 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -18,6 +21,7 @@ from conf.sources.source_uri import parse_source_uri
 from sinks.storage.open_storage import open_storage
 from tests.acceptance.one_process import Lives
 from tests.services import wire
+from tests.services.row_checksum import with_checksum
 from tests.services.s3_server import KEY_ID, REGION, SECRET, S3Server
 
 LABELS = (
@@ -133,3 +137,57 @@ def test_tables_are_what_bootstraps_tell_where_no_ddl_made_them(
 def made_before(line: str, ts: int) -> bool:
     message = json.loads(base64.b64decode(json.loads(line)["value_b64"]))
     return message["type"] == "CREATE" and message["commitTs"] < ts
+
+
+def with_checksums(path: Path, wrong: Callable[[dict[str, Any]], bool]) -> None:
+    """The recording of simple as it would be with ``integrity-check-level = correctness``."""
+    columns: dict[tuple[str, int], Any] = {}
+    with (
+        gzip.open(wire.DATA / "simple-json" / "messages.jsonl.gz", "rt") as lines,
+        path.open("w") as made,
+    ):
+        for line in lines:
+            record = json.loads(line)
+            message = json.loads(base64.b64decode(record["value_b64"]))
+            for told in filter(None, map(message.get, ("tableSchema", "preTableSchema"))):
+                columns[told["table"], told["version"]] = told["columns"]
+            if message["type"] in ("INSERT", "UPDATE", "DELETE"):
+                of = columns.get((message["table"], message["schemaVersion"]))
+                if of is not None:  # told later
+                    message = with_checksum(message, of)
+                    message["checksum"]["current"] ^= wrong(message)
+                value = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
+                record["value_b64"] = base64.b64encode(value).decode()
+            made.write(json.dumps(record) + "\n")
+
+
+def test_rows_are_compared_with_their_checksums(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All types; and columns that were added between others, or got another type."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path, since = tmp_path / "checked.jsonl", wire.state_ts("after_first_ddls")
+    with_checksums(path, lambda row: row["table"] == "orders" and row["commitTs"] > since)
+    source = parse_source_uri(f"file://{path}?protocol=simple&partition-num=3")
+    lives = Lives(spark, None, tmp_path, source=source)
+    changefeed = replace(lives.settings.changefeed, integrity_check_level="correctness")
+    lives.settings = replace(lives.settings, changefeed=changefeed)
+    for label in ("after_first_ddls", "after_renames"):
+        lives.finish(target_ts=wire.state_ts(label))
+        letters = [each for each in lives.dead_letters() if each["table_name"] != "audit_log"]
+        differences = wire.differences(lives.warehouse, label)
+        if label == "after_first_ddls":
+            assert (differences, letters) == ([], [])
+    assert {(each["table_name"], each["error_class"]) for each in letters} == {
+        ("orders", "checksum")
+    }
+    assert all(each.startswith("orders: ") for each in differences), differences
+    at = {each["commit_ts"] for each in letters}
+    changed = {
+        each["commitTs"]
+        for each in wire.changes()
+        if each["table"].endswith("orders")
+        and since < each["commitTs"] <= wire.state_ts(label)
+        and each["op"] != "delete"
+    }
+    assert at == changed

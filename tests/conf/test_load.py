@@ -188,7 +188,7 @@ def test_a_whole_file(tmp_path: Path):
         ("force-replicate = true", "give them write-mode = 'append' or key = 'all-columns'"),
         ("bdr-mode = true", "not built yet"),
         ("[consistent]\nlevel = 'eventual'", "consistent.level is not built yet"),
-        ("[integrity]\nintegrity-check-level = 'correctness'", "not built yet"),
+        ("[integrity]\nintegrity-check-level = 'all'", "integrity-check-level: unknown value"),
         ("[[sink.column-selectors]]\nmatcher = ['*.*']", "column-selectors is not built yet"),
         ("[filter]\nignore-txn-start-ts = [1]", "not built yet"),
         ("[[sink.dispatchers]]\nmatcher=['*.*']\ntopic='{schema}'", "[sink] topics"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -63,14 +63,15 @@ class DeadLetterWriter:
         alone: Alone = whole_messages,
         place: Callable[[str, int], str] = "{} position {}".format,
         fail: bool,
+        fatal: Container[str] = (),
         most: int | None = None,
         say: Callable[[str, str | None], None] = lambda about, what: None,  # noqa: ARG005
     ) -> None:
         """``values`` reads part, position and value of the messages at these positions, in several
         tables; messages that are gone are left out. ``identities``: of the source's parts.
-        ``alone``: see `row_bytes`. ``place``: gives the name of a place for a sentence. ``most``: a
-        table with more open letters is stopped, and ``say`` gets that as a concern (None: it is
-        over)."""
+        ``alone``: see `row_bytes`. ``fail``: stop at the first letter; ``fatal``: at the first of
+        these classes. ``place``: gives the name of a place for a sentence. ``most``: a table with
+        more open letters is stopped, and ``say`` gets that as a concern (None: it is over)."""
         self.by = by
         self.dead_letters = dead_letters
         self._values = values
@@ -78,6 +79,7 @@ class DeadLetterWriter:
         self._identities = identities
         self._place = place
         self._fail = fail
+        self._fatal = fatal
         self._most = most
         self._say = say
         self._look_at_s = 0.0
@@ -189,6 +191,11 @@ class DeadLetterWriter:
         if self._fail:
             raise TidelakeError(
                 f"{what}. on-error is 'fail': mend it, or set on-error = 'dead-letter'"
+            )
+        if any(each in self._fatal for each in letters["error_class"].to_pylist()):
+            raise TidelakeError(
+                f"{what}. corruption-handle-level is 'error': find out what has changed a row, or "
+                "set 'warn'"
             )
         logger.warning("%s. They are in _tidelake/dead_letters with their bytes", what)
         changefeed = pa.repeat(pa.scalar(self.by.changefeed_id), len(letters))

@@ -18,13 +18,18 @@ from sinks.types.table_schema import MOMENTS, Column
 from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import Piece, RowNumbers, pieces_to_apply
 from streaming.apply.table_task import TableTask
-from streaming.protocols.contract import LETTER_HEAD
+from streaming.protocols.contract import DAMAGED, LETTER_HEAD
 
 CAST: Final = "cast"  # error classes
 UNKNOWN_COLUMN: Final = "unknown-column"
 NO_KEY: Final = "no-key"
 NO_KEY_MESSAGE: Final = "the table has no primary key and no NOT NULL unique key that is known"
 NO_COLUMN_MESSAGE: Final = "the table has no key, and the message names no column of the row"
+CHECKSUM_ERROR: Final = "checksum"
+DAMAGED_MESSAGE: Final = (
+    "TiCDC found the row damaged: in TiKV it has the checksum of another one. Compare it with the "
+    "database before you replay or resolve it"
+)
 NO_WHOLE_ROW: Final = "no-whole-row"
 NO_OLD_ROW_MESSAGE: Final = (
     "an UPDATE without its old row: all columns of that row are needed to find it in the table "
@@ -115,6 +120,20 @@ def no_column_errors(rows: RowNumbers, names: Sequence[str], key: str) -> RowErr
     """The errors of rows that lack columns about which the condition of an event filter asks."""
     message = f"the message lacks column {', '.join(names)}, about which {key} asks"
     return RowErrors(rows, same_text(NO_WHOLE_ROW, rows), same_text(message, rows))
+
+
+def checksum_errors(
+    rows: RowNumbers, told: npt.NDArray[np.int64], found: npt.NDArray[np.int64]
+) -> RowErrors:
+    """``told``: as in a block."""
+    messages = [
+        DAMAGED_MESSAGE
+        if one == DAMAGED
+        else f"the row has the checksum {other}, and TiCDC computed {one}: a value of it was "
+        "changed on the way here"
+        for one, other in zip(told.tolist(), found.tolist(), strict=True)
+    ]
+    return RowErrors(rows, same_text(CHECKSUM_ERROR, rows), pa.array(messages, pa.string()))
 
 
 def no_old_row_errors(rows: RowNumbers) -> RowErrors:

@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sinks.types.casts.checksums import row_checksums
 from sinks.types.casts.columns import CastColumn, CastRules, cast_column, key_values
 from sinks.types.casts.dates import is_storable, is_zero_date
 from sinks.types.casts.encoded_cells import without_zone
 from sinks.types.casts.typed_cells import cell_texts, is_text
 from sinks.types.delta_types import arrow_type
+from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import MOMENTS, Column
 from sinks.types.text_arrays import as_mask
 from streaming.apply.rows_to_apply import Mask, Piece, RowNumbers
@@ -25,8 +27,9 @@ from streaming.apply.values.row_errors import (
     NO_DAY_MESSAGE,
     RowErrors,
     cast_errors,
+    checksum_errors,
 )
-from streaming.protocols.contract import DATA, Cells
+from streaming.protocols.contract import DAMAGED, DATA, OP_DELETE, Cells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -156,11 +159,19 @@ def _plain(
 
 
 def typed_values(
-    piece: Piece, rows: RowNumbers, columns: Sequence[Column], rules: CastRules, side: str = DATA
+    piece: Piece,
+    rows: RowNumbers,
+    columns: Sequence[Column],
+    rules: CastRules,
+    side: str = DATA,
+    *,
+    verifies: bool = False,
 ) -> TypedValues:
     """Cast the values of some rows, which rise, in these columns. A column that the piece lacks is
-    NULL. ``side``: DATA or OLD."""
-    if not len(rows) or not columns:
+    NULL. ``side``: DATA or OLD. ``verifies``: rows of ``data`` are compared with their
+    checksums."""
+    verifies = verifies and piece.checksum is not None
+    if not len(rows) or not (columns or verifies):
         nothing = {column.name: pa.nulls(0, arrow_type(column.type)) for column in columns}
         return TypedValues(rows=rows, columns=nothing, is_bad=None, errors=())
     data = piece.values(rows, side)
@@ -178,6 +189,8 @@ def typed_values(
             nulled[column.name] = is_nulled
         if cast.failed is not None:
             failures.add(cast.failed, cells, column)
+    if verifies:
+        failures.add_unlike(piece, rows, data, rules)
     return TypedValues(
         rows=rows,
         columns=typed,
@@ -198,6 +211,21 @@ def _nulled(cells: pa.Array, cast: CastColumn) -> Mask | None:
     return np.asarray(found.to_numpy(zero_copy_only=False))
 
 
+def _by_id(
+    piece: Piece, data: pa.StructArray
+) -> tuple[list[tuple[MySQLType, pa.StringArray]], bool]:
+    """The columns of these rows in the order of their IDs, and whether they are all of the table:
+    DELETEs may have the key alone. Nothing where the order is not known (``TableSchema.by_id``)."""
+    schema, names = piece.of.schema, [each.name for each in piece.shape]
+    types = {column.name: column.type for column in schema.columns}
+    is_known = set(names) <= set(schema.by_id) and set(schema.by_id) == types.keys()
+    if piece.cells is not Cells.ENCODED or not is_known:
+        return [], False
+    is_whole = {column.name for column in schema.delivered} <= set(names)
+    order = [name for name in schema.by_id if name in names]
+    return [(types[name], data.field(names.index(name))) for name in order], is_whole
+
+
 @dataclass(slots=True)
 class _Failures:
     """Collects the rows with a value that cannot be cast, and the first such error of each row."""
@@ -205,6 +233,25 @@ class _Failures:
     rows: RowNumbers | None = None  # the row of each entry; None: entry numbers are row numbers
     mask: Mask | None = None
     errors: list[RowErrors] = field(default_factory=list)
+
+    def add_unlike(
+        self, piece: Piece, rows: RowNumbers, data: pa.StructArray, rules: CastRules
+    ) -> None:
+        """Rows whose checksum is not what the message told."""
+        assert piece.checksum is not None
+        told = piece.checksum[rows]
+        found = told.copy()
+        columns, is_whole = _by_id(piece, data)
+        at = np.flatnonzero((told > 0) & (is_whole | (piece.op[rows] != OP_DELETE)))
+        if columns and len(at):
+            here = pa.array(at)
+            some = [(kind, cells.take(here)) for kind, cells in columns]
+            found[at] = row_checksums(some, rules)
+        is_unlike = (found != told) | (told == DAMAGED)
+        fresh = is_unlike if self.mask is None else is_unlike & ~self.mask
+        if fresh.any():
+            self.mask = is_unlike if self.mask is None else is_unlike | self.mask
+            self.errors.append(checksum_errors(rows[fresh], told[fresh], found[fresh]))
 
     def add(
         self, is_bad: pa.BooleanArray, cells: pa.Array, column: Column, *, in_key: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordination.model import TableName, Ts
 from sinks.ddl.effects import CreateTable, CreateTableLike
@@ -70,4 +70,4 @@ def definition(
     """The schema of the table that is made."""
     schema = schema_of(creation.table, known, defined)
     assert schema is not None, "the plan has seen it"
-    return schema
+    return replace(schema, by_id=creation.event.by_id)

@@ -84,6 +84,7 @@ class DdlEvent:
     ddl_type: str
     query: str
     origin: TableName | None = None
+    by_id: tuple[str, ...] = field(default=(), compare=False)  # `TableSchema.by_id` behind it
 
     @property
     def upstream(self) -> TableName:
@@ -371,7 +372,8 @@ def _altered(
         change = evolved(schema, effect.changes)
     except ValueError as error:
         return str(error)
-    change = replace(change, after=form.keyed(change.after))
+    after = replace(change.after, by_id=event.by_id)
+    change = replace(change, after=form.keyed(after))
     if not form.is_log and (not change.after.key or change.loses_rows_of_a_set):
         return TOLD_APART_ANEW
     if not _is_sure(change, is_log=form.is_log):

@@ -7,11 +7,13 @@ and where reading must begin again for them. Pure.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
 from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName, Ts, lowest
+from sinks.types.table_schema import TableSchema
 from streaming.changefeed.routes import Routes
 from streaming.owner.ddl.plan import DdlPlan, in_order
 from streaming.owner.ddl.steps import ROWS, DdlEvent, DdlKey
@@ -164,6 +166,7 @@ class Unplanned:
                 origin=name if self._routes else None,
                 ddl_type=each["ddl_type"] or "",
                 query=each["query"] or "",
+                by_id=_by_id(each["tables"], name),
             )
             known, since = self._ddls.get(ddl.key, (ddl, before))
             first = min(known, ddl, key=lambda each: each.sent_at)  # it comes again
@@ -239,6 +242,14 @@ def in_pairs(waiting: Sequence[tuple[Ts, Positions]]) -> list[tuple[Ts, Position
     """Half as many, each of two reads: it waits for the later, and is read from the earlier."""
     pairs = [waiting[at : at + 2] for at in range(0, len(waiting), 2)]
     return [(max(ts for ts, _ in pair), lowest([before for _, before in pair])) for pair in pairs]
+
+
+def _by_id(tables: str | None, name: TableName) -> tuple[str, ...]:
+    """The order of the table's columns behind a DDL, if its message tells it."""
+    for schema, table, _, definition in json.loads(tables or "[]"):
+        if TableName(schema, table) == name:
+            return TableSchema.from_json(definition).by_id
+    return ()
 
 
 def _least(one: Ts | None, other: Ts | None) -> Ts | None:

@@ -204,13 +204,14 @@ class Walk:
                     self.is_right[row] = False
             return found
 
-    def number(self, ends: Indexes) -> Indexes:
+    def number(self, ends: Indexes, *, may_be_zero: bool = False) -> Indexes:
         """A number above zero up to there, of at most 18 digits."""
         width = ends - self.at
         digits = self.text.byte(ends - _PLACES) - np.uint8(_ZERO)
         digits[width < _PLACES] = 0
         self.is_right &= (width > 0) & (width <= _DIGITS) & (digits <= 9).all(axis=0)
-        self.is_right &= self.text.byte(self.at) != _ZERO
+        begins_right = self.text.byte(self.at) != _ZERO
+        self.is_right &= begins_right | (width == 1) if may_be_zero else begins_right
         self.at = ends
         found: Indexes = _POWERS @ digits
         return found

@@ -80,7 +80,8 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class ParsedRow:
-    """``old`` is of UPDATEs alone, and holds the values that the message sent."""
+    """``old`` is of UPDATEs alone, and holds the values that the message sent. ``checksum``: as in
+    a block; None: the message has none."""
 
     name: TableName
     op: int
@@ -89,6 +90,7 @@ class ParsedRow:
     values: tuple[Cell, ...]
     old: Mapping[str, Cell] | None
     error: Error | None
+    checksum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.protocols.contract import (
+    CHECKSUM,
     DATA,
     ERROR_CLASS,
     ERROR_MESSAGE,
@@ -36,6 +37,7 @@ class RowArrays:
     old: pa.StructArray
     old_at: Indexes
     errors: Mapping[int, Error]  # by position
+    checksums: Indexes | None = None  # as in a block; None: the messages have none
 
     @staticmethod
     def of(
@@ -58,6 +60,7 @@ class RowArrays:
                 old=pa.concat_arrays([_in_order(p.old, old_columns) for p in pieces]),
                 old_at=np.concatenate(shifted),
                 errors={p: error for piece in pieces for p, error in piece.errors.items()},
+                checksums=_joined_checksums(pieces),
             )
         is_rising = (whole.positions[1:] > whole.positions[:-1]).all()
         return whole if is_rising else whole.take(np.argsort(whole.positions))
@@ -74,7 +77,22 @@ class RowArrays:
             old=self.old.take(pa.array(chosen[chosen >= 0])),
             old_at=np.flatnonzero(chosen >= 0),
             errors=self.errors,
+            checksums=None if self.checksums is None else self.checksums[indices],
         )
+
+
+def _joined_checksums(pieces: Sequence[RowArrays]) -> Indexes | None:
+    if all(piece.checksums is None for piece in pieces):
+        return None
+    none = (np.zeros(len(piece.positions), np.int64) for piece in pieces)
+    found = zip((piece.checksums for piece in pieces), none, strict=True)
+    return np.concatenate([no if each is None else each for each, no in found])
+
+
+def _checksums(rows: Sequence[ParsedRow]) -> Indexes | None:
+    if all(row.checksum is None for row in rows):
+        return None
+    return np.array([row.checksum or 0 for row in rows], np.int64)
 
 
 Singles = Sequence[tuple[int, ParsedRow]]  # rows that were read one by one, with their positions
@@ -118,6 +136,7 @@ def rows_of(groups: Sequence[tuple[Shape, Sequence[str] | None, Singles]]) -> It
             old=old,
             old_at=np.array(old_at, np.int64),
             errors={position: row.error for position, row in singles if row.error is not None},
+            checksums=_checksums([row for _, row in singles]),
         )
 
 
@@ -154,6 +173,7 @@ def _typed_rows(group: tuple[Shape, Sequence[str] | None, Singles]) -> RowArrays
         old=struct(old_columns, old, len(olds)),
         old_at=np.array(old_at, np.int64),
         errors={position: row.error for position, row in singles if row.error is not None},
+        checksums=_checksums(rows),
     )
 
 
@@ -192,13 +212,23 @@ def row_body(
     if has_errors:
         columns.append(pa.array([e and e.error_class for e in errors], pa.string()))
         columns.append(pa.array([e and e.message for e in errors], pa.string()))
+    has_checksums = rows.checksums is not None
+    if has_checksums:
+        columns.append(pa.array(rows.checksums))
     names = None if old is None else tuple(old.type.names)
-    schema = _schema(shape, names, has_errors, order)
+    schema = _schema(shape, names, order, has_errors=has_errors, has_checksums=has_checksums)
     return pa.Table.from_arrays(columns, schema=schema), key_changes
 
 
 @lru_cache(maxsize=256)
-def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool, order: Order) -> pa.Schema:
+def _schema(
+    shape: Shape,
+    old: tuple[str, ...] | None,
+    order: Order,
+    *,
+    has_errors: bool,
+    has_checksums: bool,
+) -> pa.Schema:
     """The schema of a block's body."""
     fields = [
         *ROW_FIELDS,
@@ -208,6 +238,8 @@ def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool, order: 
         fields.append(pa.field(OLD, _struct_type(old, shape.types(old))))
     if has_errors:
         fields += [pa.field(ERROR_CLASS, pa.string()), pa.field(ERROR_MESSAGE, pa.string())]
+    if has_checksums:
+        fields.append(pa.field(CHECKSUM, pa.int64()))
     metadata = wire_metadata(
         shape.wire_types,
         shape.key_names,

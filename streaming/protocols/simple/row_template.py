@@ -1,6 +1,7 @@
 """How the plain rows of a table look, byte by byte, and reading many of them at once.
 
     head of the table, tableID ,"type":"UPDATE","commitTs":…,"buildTs":…,"schemaVersion":…
+        ,"checksum":{"version":…,"corrupted":false,"current":…,"previous":…}    (perhaps)
         ,"data":{"a":"1","b":null,"t":{"location":"UTC","value":"…"}},"old":{…}}
 
 One of the rows, read slowly, gives the schema's version, the columns and the zone to expect. A row
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE
+from streaming.protocols.contract import DAMAGED, OP_DELETE, OP_INSERT, OP_UPDATE
 from streaming.protocols.json_text.quote_scanner import Cells, Indexes, Text, Walk
 from streaming.protocols.json_text.strict_json import GO_ESCAPED, Malformed, parse
 from streaming.protocols.rows.parsed_message import ParsedRow, Shape
@@ -27,10 +28,13 @@ from streaming.protocols.simple.strict_parser import event
 _MEMBERS: Final = (
     *("version", "database", "table", "tableID", "type", "commitTs", "buildTs", "schemaVersion"),
 )
+_NO_CRC: Final = 1 << 32
 _COMMA, _QUOTE, _BRACE, _N = b',"{n'
 _NULL: Final = b"null"
 _TYPE, _BEHIND_TYPE = b',"type":"', b'","commitTs":'
 _DATA, _OLD = b',"data":', b',"old":'
+_CHECKSUM: Final = "checksum"
+_OF_CHECKSUM: Final = ["version", "corrupted", "current", "previous"]
 _OPS: Final = np.full(256, -1, np.int8)
 _OPS[ord("D")], _OPS[ord("I")], _OPS[ord("U")] = OP_DELETE, OP_INSERT, OP_UPDATE
 _WORD: Final = 6  # INSERT, UPDATE and DELETE have as many letters
@@ -56,6 +60,15 @@ class HeadWalk(Walk):
         self.expect(_BEHIND_TYPE)
         return op, self._number()
 
+    def checksums(self, opening: bytes) -> tuple[Indexes, Indexes]:
+        """The current and the previous one. Goes on behind their object."""
+        self.expect(opening)
+        current = self.number(self.text.quote(self.quote) - 1, may_be_zero=True)
+        self.expect(b',"previous":')
+        previous = self.number(self.text.quote(self.quote) - 2, may_be_zero=True)
+        self.expect(b"}")
+        return current, previous
+
     def _number(self) -> Indexes:
         """Up to the next name."""
         return self.number(self.text.quote(self.quote) - 1)
@@ -64,7 +77,8 @@ class HeadWalk(Walk):
 @dataclass(frozen=True, slots=True)
 class Template:
     """``head`` and ``quotes``: the known beginning, and the quotes in it; ``zone``: how the value
-    of a TIMESTAMP begins, up to its text; None: the sample has none."""
+    of a TIMESTAMP begins, up to its text; None: the sample has none; ``checksum``: how its object
+    begins, up to the current one."""
 
     head: bytes
     quotes: int
@@ -72,6 +86,7 @@ class Template:
     shape: Shape
     names: Sequence[bytes]  # of the columns, as they are written
     zone: bytes | None
+    checksum: bytes | None
 
     @staticmethod
     def of(sample: bytes, head: bytes) -> Template | None:
@@ -85,7 +100,10 @@ class Template:
             return None
         is_delete = row.op == OP_DELETE
         sides = [each for each in ("data", "old") if each in fields]
-        if [*fields] != [*_MEMBERS, *sides] or row.error is not None or row.shape.only_old:
+        found = fields.get(_CHECKSUM)
+        members = [*_MEMBERS, *([] if found is None else [_CHECKSUM]), *sides]
+        is_fine = found is None or ([*found] == _OF_CHECKSUM and row.checksum != DAMAGED)
+        if [*fields] != members or row.error is not None or row.shape.only_old or not is_fine:
             return None
         if sides[:1] != (["old"] if is_delete else ["data"]) or (row.op == OP_INSERT) != (
             len(sides) == 1 and not is_delete
@@ -96,7 +114,7 @@ class Template:
         zone = _zone(fields[sides[0]])
         names = [_written(name, sample) for name in row.shape.columns]
         quotes = head.count(b'"') - head.count(b'\\"')
-        return Template(head, quotes, is_delete, row.shape, names, zone)
+        return Template(head, quotes, is_delete, row.shape, names, zone, _opening(found))
 
     def read(
         self, values: pa.BinaryArray, positions: Indexes, key: Sequence[str] | None
@@ -109,6 +127,11 @@ class Template:
         walk.expect(b',"buildTs":')
         walk.number(text.quote(walk.quote) - 1)
         walk.expect(b',"schemaVersion":%d' % (self.shape.version or 0))
+        checksums = None
+        if self.checksum is not None:
+            current, previous = walk.checksums(self.checksum)
+            checksums = previous if self.is_delete else current
+            walk.is_right &= (current < _NO_CRC) & (previous < _NO_CRC)
         walk.is_right &= (op == OP_DELETE) == self.is_delete
         columns = list(zip(self.shape.columns, self.names, strict=True))
         walk.expect(_OLD if self.is_delete else _DATA)
@@ -141,6 +164,7 @@ class Template:
             old=struct(names, kept, len(olds)),
             old_at=np.searchsorted(at, old_at[olds]),
             errors={},
+            checksums=None if checksums is None else checksums[at],
         )
         return rows, at
 
@@ -215,6 +239,14 @@ def _written(name: str, sample: bytes) -> bytes:
     """Go's encoder may escape more than it must."""
     plain = f'"{name}":'
     return plain.encode() if plain.encode() in sample else plain.translate(GO_ESCAPED).encode()
+
+
+def _opening(checksum: Mapping[str, Any] | None) -> bytes | None:
+    """How its object begins, up to the current one."""
+    if checksum is None:
+        return None
+    version = checksum["version"]
+    return f',"checksum":{{"version":{version},"corrupted":false,"current":'.encode()
 
 
 def _zone(values: Mapping[str, Any]) -> bytes | None:

@@ -15,7 +15,14 @@ from zoneinfo import ZoneInfoNotFoundError
 from coordination.model import TableName
 from sinks.types.casts.encoded_cells import UNNAMED_ZONE
 from sinks.types.time_zones import zone_of
-from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE, Cells
+from streaming.protocols.contract import (
+    DAMAGED,
+    NO_TABLE,
+    OP_DELETE,
+    OP_INSERT,
+    OP_UPDATE,
+    Cells,
+)
 from streaming.protocols.json_text.strict_json import (
     Malformed,
     Number,
@@ -48,7 +55,7 @@ _DDL_TYPES: Final = frozenset(
 _READ: Final = frozenset(
     (
         *("database", "table", "type", "sql", "commitTs", "schemaVersion", "data", "old"),
-        *("claimCheckLocation", "handleKeyOnly", "tableSchema", "preTableSchema"),
+        *("claimCheckLocation", "handleKeyOnly", "tableSchema", "preTableSchema", "checksum"),
     )
 )
 _DATABASE: Final = re.compile(
@@ -136,7 +143,19 @@ def _row(fields: Mapping[str, Any], op: int, ts: int) -> ParsedRow:
         values=tuple(values.values()),
         old=old if op == OP_UPDATE else None,
         error=None if op == OP_DELETE else _told_reduced(fields),
+        checksum=_checksum(fields.get("checksum"), "previous" if op == OP_DELETE else "current"),
     )
+
+
+def _checksum(found: Any, of: str) -> int | None:
+    """The checksum of the row that ``data`` of a block has: a DELETE has its old row there."""
+    if found is None:
+        return None
+    told = as_object(found)
+    value = member_integer(told, of) or 0
+    if not 0 <= value < 1 << 32:
+        raise Malformed
+    return DAMAGED if member_boolean(told, "corrupted") else value
 
 
 @lru_cache(maxsize=256)

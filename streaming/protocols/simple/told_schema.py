@@ -63,6 +63,7 @@ def _keyed(columns: tuple[Column, ...], indexes: Sequence[tuple[Index, bool]]) -
         key_index=key_index,
         indexes=tuple(kept),
         follows_indexes=True,
+        by_id=tuple(column.name for column in columns),
     )
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from coordination.model import TableName
 from streaming.apply.row_block import RowBlock
 from streaming.protocols.contract import (
+    CHECKSUM,
     DATA,
     ERROR_CLASS,
     ERROR_MESSAGE,
@@ -51,6 +52,8 @@ class Row:
     order: Order = Order.NET
     kinds: Kinds = field(default_factory=dict)
     old_kinds: Kinds = field(default_factory=dict)
+    checksum: int | None = None
+    is_encoded: bool = False
 
     def struct(self, names: Iterable[str], kinds: Kinds) -> pa.StructType:
         return pa.struct([(name, kinds.get(name, pa.string())) for name in names])
@@ -82,8 +85,11 @@ def block_of(rows: Sequence[Row], name: TableName = A) -> Block:
             texts = [row.error[number] if row.error else None for row in rows]
             columns.append(pa.array(texts, pa.string()))
             fields.append(pa.field(each, pa.string()))
+    if any(row.checksum is not None for row in rows):
+        columns.append(pa.array([row.checksum or 0 for row in rows], pa.int64()))
+        fields.append(pa.field(CHECKSUM, pa.int64()))
     types = [*(first.types or dict.fromkeys(names, "varchar")).items()]
-    cells = Cells.TYPED if first.kinds else Cells.TEXT
+    cells = Cells.TYPED if first.kinds else Cells.ENCODED if first.is_encoded else Cells.TEXT
     metadata = wire_metadata(types, first.key, order=first.order, cells=cells)
     stamps, positions = [row.ts for row in rows], [row.position for row in rows]
     return Block(

@@ -17,7 +17,9 @@ def text_of(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def row(kind: str = "INSERT", ts: int = 10, **changes: Any) -> bytes:
+def row(
+    kind: str = "INSERT", ts: int = 10, checksum: dict[str, Any] | None = None, **changes: Any
+) -> bytes:
     """``changes``: members; None takes one out."""
     fields: dict[str, Any] = {
         "version": 1,
@@ -28,6 +30,7 @@ def row(kind: str = "INSERT", ts: int = 10, **changes: Any) -> bytes:
         "commitTs": ts,
         "buildTs": 1795275668017,
         "schemaVersion": 7,
+        **({} if checksum is None else {"checksum": checksum}),
         **({} if kind == "DELETE" else {"data": {"id": "1", "v": "a"}}),
         **({} if kind == "INSERT" else {"old": {"id": "2", "v": "b"}}),
         **changes,
@@ -84,6 +87,7 @@ class RandomRows:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.columns = ["id", *self.random.sample(["a", "b", "c", "d", "t", "u"], 4)]
+        self.has_checksums = self.random.random() < 0.5
         self.zone = self.random.choice(("UTC", "Asia/Shanghai", "Local"))
 
     def value(self, name: str) -> Any:
@@ -111,7 +115,13 @@ class RandomRows:
             changes["old"] = self.values(self.random.choice((0.0, 0.0, 0.5)))
         if kind == "DELETE":
             changes["old"] = self.values()
-        return row(kind, ts, **changes)
+        return row(kind, ts, self.checksum() if self.has_checksums else None, **changes)
+
+    def checksum(self) -> dict[str, Any]:
+        dice = self.random
+        current, previous = (dice.choice((0, 7, 2**32 - 1, dice.randrange(2**32))) for _ in "ab")
+        corrupted = dice.random() < 0.1
+        return {"version": 1, "corrupted": corrupted, "current": current, "previous": previous}
 
     def messages(self, count: int) -> list[bytes | None]:
         found: list[bytes | None] = []
@@ -140,7 +150,17 @@ class RandomRows:
             more = (b'"', b"\\", b"}", b"{", b"\x00", b"null", b"1e", b",", bytes(data))
             data[at:at] = dice.choice(more)
         elif kind == 3:
-            names = (b"data", b"old", b"type", b"commitTs", b"schemaVersion", b"location", b"table")
+            names = (
+                b"data",
+                b"old",
+                b"type",
+                b"checksum",
+                b"current",
+                b"commitTs",
+                b"schemaVersion",
+                b"location",
+                b"table",
+            )
             other = dice.choice((b"x", b"data", b"old", b"value", b"", b'old":{},"old'))
             data = data.replace(dice.choice(names), other, dice.randrange(1, 3))
         elif kind == 4:

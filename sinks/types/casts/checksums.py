@@ -1,0 +1,129 @@
+"""The checksum of a row as TiDB and TiCDC compute it: CRC32 of its values, one behind the other, by
+the IDs of their columns. NULL has no bytes.
+
+    whole numbers, YEAR, BIT, ENUM, SET     8 bytes, little-endian, of their number
+    FLOAT, DOUBLE                           8 bytes of the DOUBLE
+    VECTOR                                  4 bytes of its length, then 4 bytes a number
+    texts, bytes, all others                4 bytes of the length, then the text; a TIMESTAMP in UTC
+
+Source: ``rowcodec`` of TiDB, and ``verify_checksum.go`` of TiCDC.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.types.casts.base64_texts import from_base64
+from sinks.types.casts.encoded_cells import without_zone
+from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, MySQLType
+from sinks.types.text_arrays import CastRules, try_cast
+from sinks.types.time_zones import to_utc
+
+_WHOLE: Final = frozenset((*INTEGER_TYPES, "year", "bit", "enum", "set"))
+_MICROS: Final = pa.timestamp("us")
+_SECONDS: Final = 19  # the length of a moment without a fraction
+_NOTHING: Final = pa.scalar(b"", pa.binary())
+
+
+def row_checksums(
+    columns: Sequence[tuple[MySQLType, pa.StringArray]], rules: CastRules
+) -> npt.NDArray[np.int64]:
+    """One for each row. ``columns``: by their IDs; at least one. Cells are
+    ``contract.Cells.ENCODED``. Where a cell is no value of its type, the checksum is some number.
+    """
+    parts = [pa.repeat(_NOTHING, len(columns[0][1]))]  # Arrow leaves out a row of NULLs alone
+    parts += [part for kind, cells in columns for part in _parts(cells, kind, rules)]
+    rows = pc.binary_join_element_wise(*parts, _NOTHING, null_handling="skip")
+    data = memoryview(rows.buffers()[2] or b"")
+    bounds = np.frombuffer(rows.buffers()[1], np.int32)[rows.offset :][: len(rows) + 1].tolist()
+    return np.array([zlib.crc32(data[begin:end]) for begin, end in pairwise(bounds)], np.int64)
+
+
+def _parts(cells: pa.StringArray, kind: MySQLType, rules: CastRules) -> Iterator[pa.BinaryArray]:
+    if cells.null_count == len(cells):
+        return
+    if kind.name in _WHOLE:
+        yield _fixed(_whole(cells), cells)
+    elif kind.name in ("float", "double"):
+        yield _fixed(_floating(cells, kind.name), cells)
+    elif kind.name == "vector":
+        yield pa.array([_vector(each) for each in cells.to_pylist()], pa.binary())
+    else:
+        texts = cells.cast(pa.binary())
+        if kind.name in BINARY_TYPES:
+            texts, _ = from_base64(cells)
+        elif kind.name == "timestamp":
+            texts = _in_utc(cells, kind.length or 0, rules).cast(pa.binary())
+        yield _fixed(pc.fill_null(pc.binary_length(texts), 0).to_numpy().astype("<u4"), texts)
+        yield texts
+
+
+def _fixed(numbers: npt.NDArray[Any], like: pa.Array) -> pa.BinaryArray:
+    """The bytes of these numbers; null where ``like`` is."""
+    width = numbers.dtype.itemsize
+    ends = pa.py_buffer(np.arange(len(numbers) + 1, dtype=np.int32) * np.int32(width))
+    data = pa.py_buffer(np.ascontiguousarray(numbers))
+    found = pa.Array.from_buffers(pa.binary(), len(numbers), [None, ends, data])
+    if not like.null_count:
+        return found
+    return pc.if_else(like.is_valid(), found, pa.scalar(None, pa.binary()))
+
+
+def _whole(cells: pa.StringArray) -> npt.NDArray[np.uint64]:
+    texts = pc.fill_null(cells, "0")
+    for kind in (pa.int64(), pa.uint64()):
+        found = try_cast(texts, kind)
+        if found is not None and not found.null_count:
+            numbers: npt.NDArray[np.uint64] = found.to_numpy().astype(np.uint64)
+            return numbers
+    return np.array([_number(each) for each in texts.to_pylist()], np.uint64)
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text) % (1 << 64) if len(text) <= 20 else 0
+    except ValueError:
+        return 0
+
+
+def _floating(cells: pa.StringArray, name: str) -> npt.NDArray[np.float64]:
+    texts = pc.fill_null(cells, "0")
+    found = try_cast(texts, pa.float32() if name == "float" else pa.float64())
+    numbers = np.zeros(len(cells)) if found is None else pc.fill_null(found, 0).to_numpy()
+    finite: npt.NDArray[np.float64] = np.where(np.isfinite(numbers), numbers, 0).astype("<f8")
+    return finite
+
+
+def _vector(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        with np.errstate(over="ignore"):
+            numbers = np.array(json.loads(text), "<f4")
+    except (ValueError, TypeError, RecursionError):
+        return b""
+    return struct.pack("<I", numbers.size) + numbers.tobytes()
+
+
+def _in_utc(cells: pa.StringArray, digits: int, rules: CastRules) -> pa.StringArray:
+    """As TiDB prints them; what is no moment stays as it is."""
+    texts, by = without_zone(cells, rules)
+    length = _SECONDS + (digits and digits + 1)
+    if by.time_zone == "UTC":
+        return pc.utf8_slice_codeunits(texts, 0, length)
+    is_moment = pc.fill_null(pc.match_substring_regex(texts, r"^[1-9][0-9]{3}-(?:0[1-9]|1)"), False)
+    local = try_cast(pc.if_else(is_moment, texts, None), _MICROS)
+    if local is None:
+        return texts
+    told = pc.strftime(to_utc(local, by.time_zone).cast(_MICROS), "%Y-%m-%d %H:%M:%S")
+    return pc.coalesce(pc.utf8_slice_codeunits(told, 0, length), texts)

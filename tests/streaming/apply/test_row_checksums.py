@@ -1,0 +1,106 @@
+"""With ``integrity-check-level = correctness`` a row that was changed on its way is an error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sinks.target.write_mode import WriteMode
+from sinks.types.table_schema import TableSchema
+from streaming.apply.change_log import change_log_rows
+from streaming.apply.table_task import TableTask
+from streaming.protocols.contract import DAMAGED
+from tests.services.row_checksum import checksum_of
+from tests.streaming.apply.blocks import A, Row, Text, blocks_of
+from tests.streaming.apply.resolved import PLAIN, RULES, by_key, errors, numbered, resolved
+
+STRICT = replace(RULES, verifies=True)
+TOLD = replace(PLAIN, by_id=("v", "id"))  # ``id`` has been added later
+COLUMNS = [
+    {"name": "v", "dataType": {"mysqlType": "varchar"}},
+    {"name": "id", "dataType": {"mysqlType": "bigint"}},
+]
+
+
+def row(op: str, ts: int, data: Text, wrong: int = 0, checksum: int | None = None) -> Row:
+    if checksum is None:
+        checksum = checksum_of(data, COLUMNS) + wrong
+    return Row(op=op, ts=ts, data=data, checksum=checksum, is_encoded=True)
+
+
+ROWS = numbered(
+    [
+        row("INSERT", 10, {"id": "1", "v": "a"}),
+        row("INSERT", 10, {"id": "2", "v": "a"}, wrong=1),
+        row("INSERT", 10, {"id": "3", "v": None}),
+        row("INSERT", 10, {"id": "4", "v": "a"}, checksum=DAMAGED),
+        row("INSERT", 10, {"id": "5", "v": "a"}, checksum=0),
+        row("UPDATE", 20, {"id": "1", "v": "b"}, wrong=1),
+        row("DELETE", 20, {"id": "5", "v": "a"}, wrong=1),
+        row("INSERT", 10, {"id": "x", "v": "a"}, checksum=5),
+    ]
+)
+
+
+def test_a_key_keeps_its_last_good_change() -> None:
+    found = resolved(ROWS, TOLD, rules=STRICT)
+    assert by_key(found) == {1: "a", 3: None, 5: None}
+    said = errors(found)
+    assert {at: each for at, (each, _) in said.items()} == {
+        1: "checksum", 3: "checksum", 5: "checksum", 7: "cast",
+    }  # fmt: skip
+    assert "TiCDC computed" in said[1][1]
+    assert "TiCDC found the row damaged" in said[3][1]
+
+
+def test_without_it_nobody_looks() -> None:
+    found = resolved(ROWS, TOLD)
+    assert by_key(found) == {1: "b", 2: "a", 3: None, 4: "a", 5: None}
+    assert [each for each, _ in errors(found).values()] == ["cast"]
+
+
+def test_where_the_order_of_the_columns_was_not_told_only_ticdc_s_verdict_counts() -> None:
+    for of in (PLAIN, replace(TOLD, by_id=("v", "id", "gone")), replace(TOLD, by_id=("id",))):
+        found = resolved(ROWS, of, rules=STRICT)
+        assert [at for at, (each, _) in errors(found).items() if each == "checksum"] == [3]
+    typed = [replace(each, is_encoded=False) for each in ROWS]
+    found = resolved(typed, TOLD, rules=STRICT)
+    assert [at for at, (each, _) in errors(found).items() if each == "checksum"] == [3]
+
+
+def test_the_row_of_a_delete_counts_where_it_is_kept() -> None:
+    """One that has its key alone cannot be compared."""
+    rows = numbered(
+        [
+            row("DELETE", 10, {"id": "1", "v": "a"}),
+            row("DELETE", 10, {"id": "2", "v": "a"}, wrong=1),
+            row("DELETE", 10, {"id": "3"}, wrong=1),
+        ]
+    )
+    found = resolved(rows, TOLD, rules=STRICT, form=WriteMode(soft_delete=True))
+    assert [*errors(found)] == [1]
+
+
+def test_a_change_log_leaves_such_events_out() -> None:
+    form = WriteMode(mode="append")
+    task = TableTask(name=A, schema=TOLD, checkpoint=0, form=form)  # type: ignore[arg-type]
+    found = change_log_rows(task, blocks_of(ROWS), 1000, STRICT)  # type: ignore[arg-type]
+    classes = {each["position"]: each["error_class"] for each in found.errors.to_pylist()}
+    assert classes == {
+        1: "checksum", 3: "checksum", 5: "checksum", 6: "checksum", 7: "cast",
+    }  # fmt: skip
+
+
+def test_a_virtual_column_is_in_no_row() -> None:
+    """A DELETE without it is whole."""
+    (id_, v), name = TOLD.columns, "twice"
+    virtual = replace(id_, name=name, generated="virtual")
+    of = TableSchema(columns=(id_, v, virtual), key=("id",), by_id=("v", name, "id"))
+    found = resolved(ROWS[:3], of, rules=STRICT)
+    assert [*errors(found)] == [1]
+
+
+def test_a_table_of_keys_alone_is_looked_at_too() -> None:
+    (id_, _) = TOLD.columns
+    of = TableSchema(columns=(id_,), key=("id",), by_id=("id",))
+    rows = numbered([row("INSERT", 10, {"id": "1"}), row("INSERT", 10, {"id": "2"}, wrong=1)])
+    assert [*errors(resolved(rows, of, rules=STRICT))] == [1]
