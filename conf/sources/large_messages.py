@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from conf.masking import is_secret_name
 from conf.problems import SettingError, require, unknown
+from conf.secret_references import parse_reference
 from conf.sources.kafka_security import boolean
 
 OPTION: Final = "large-message-handle-option"
@@ -60,6 +62,21 @@ class LargeMessages:
     is_raw: bool = False
     loss: str | None = None
 
+    def told(self) -> dict[str, Any] | None:
+        """How the rows are found, as JSON has it, without secrets (a reference to one is none).
+        None: they are not read."""
+        if self.storage is None:
+            return None
+        options = [[name, value] for name, value in self.options if _may_be_told(name, value)]
+        return {"storage": self.storage, "options": options, "is_raw": self.is_raw}
+
+    @classmethod
+    def of_told(cls, told: Mapping[str, Any] | None) -> LargeMessages:
+        if told is None:
+            return NOTHING_LARGE
+        options = tuple((name, value) for name, value in told["options"])
+        return cls(storage=told["storage"], options=options, is_raw=told["is_raw"])
+
 
 NOTHING_LARGE: Final = LargeMessages()
 
@@ -100,6 +117,14 @@ def parse_large_messages(parameters: Mapping[str, str]) -> LargeMessages:
         options=_options("azure" if store == "abfss" else store, given),
         is_raw=is_raw,
     )
+
+
+def _may_be_told(name: str, value: str) -> bool:
+    try:
+        is_reference = parse_reference(name, value) is not None
+    except SettingError:
+        return False
+    return is_reference or not (is_secret_name(name) or "@" in value)
 
 
 def _options(store: str, given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

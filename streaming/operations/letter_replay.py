@@ -22,10 +22,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from conf.route_rules import told_routes
 from conf.rows.event_filter import EventFilter
 from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
+from conf.sources.large_messages import LargeMessages
 from conf.sources.recording_uri import RecordingSettings
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
@@ -48,8 +50,9 @@ from sinks.target.engine_port import (
     Target,
 )
 from streaming.apply.changes import changes
-from streaming.apply.letters.letter_rows import letter_rows
+from streaming.apply.letters.letter_rows import LetterRows, letter_rows
 from streaming.apply.letters.open_letters import LetterKeys, Met, OpenLetters
+from streaming.apply.letters.row_bytes import LARGE, whole_row_decoder
 from streaming.apply.rows_to_apply import Mask, Piece
 from streaming.apply.table_task import TableTask, change_rules
 from streaming.apply.values.ignored_rows import ignored_positions
@@ -71,12 +74,17 @@ from streaming.stream.schema_cache import PastSchemaCache
 
 _Rule = TypeVar("_Rule")
 LetterId = tuple[Any, ...]  # of LETTER
+LARGE_ROWS = 20  # of claim-check storage, in one commit
 NO_TABLE = "which table it is of cannot be read"
 NO_KEY = (
     "no key of the table can be read in it, or it has several rows, so that nobody has watched "
     "whether newer changes of its row came: rewind to below it"
 )
 IGNORED = "an event filter ignores its event by the values of the row: resolve it"
+NOT_ITS_ROW = (
+    "its file in claim-check storage has another row than its message names: put the right file "
+    "there, or resolve the letter"
+)
 REWIND = "`resume --overwrite-checkpoint-ts` (or `run --overwrite-checkpoint-ts`) to below it"
 
 
@@ -88,11 +96,12 @@ def replay_letters(sink: DeltaSink, which: Chosen) -> list[ShownRow]:
     """Try the open ones. Returns the letters as they are then; ``refusal`` says why a letter stays
     open."""
     letters = chosen(sink, replace(which, state=OPEN))
-    wanted: dict[tuple[str, TableName | None], set[LetterId]] = {}
+    wanted: dict[tuple[str, TableName | None], dict[LetterId, bool]] = {}
     for each in letters.to_pylist():
         schema, table = each["schema_name"], each["table_name"]
         name = None if schema is None or table is None else TableName(schema, table)
-        wanted.setdefault((each["changefeed_id"], name), set()).add(_id(each))
+        is_large = each["error_class"] == LARGE
+        wanted.setdefault((each["changefeed_id"], name), {})[_id(each)] = is_large
     rows = {row.changefeed_id: row for row in changefeed_rows(sink, which.changefeed_id)}
     dead_letters = dead_letters_of(sink)
     with closing(MergeOnWriteEngine(_options(sink), keeps_up=False)) as engine:
@@ -101,11 +110,22 @@ def replay_letters(sink: DeltaSink, which: Chosen) -> list[ShownRow]:
             if name is not None:
                 try:
                     table = TableReplay(engine, dead_letters, sink, rows[changefeed_id], name)
-                    refused = table.run(ids)
+                    refused = {
+                        n: why for some in _rounds(ids) for n, why in table.run(some).items()
+                    }
                 except (NotForThisEngine, TableHeld, TableBroughtBack, TidelakeError) as error:
                     refused = dict.fromkeys(ids, str(error))
             _note_refused(dead_letters, refused)
     return now_of(dead_letters, which.changefeed_id, letters)
+
+
+def _rounds(letters: Mapping[LetterId, bool]) -> list[set[LetterId]]:
+    """Letters that are tried in one commit. The rows of large ones are in memory then, so there are
+    few of these."""
+    large = [each for each, is_large in letters.items() if is_large]
+    others = letters.keys() - set(large)
+    rounds = [set(large[n : n + LARGE_ROWS]) for n in range(0, len(large), LARGE_ROWS)]
+    return [others, *rounds] if others else rounds
 
 
 def _options(sink: DeltaSink) -> Mapping[str, str]:
@@ -149,6 +169,10 @@ class TableReplay:
         self._rules = change_rules(changefeed)
         self._routes = changefeed_routes(changefeed)
         self._span, self._target = _opened(changefeed, row, name)
+        source = changefeed.source
+        assert isinstance(source, RecordingSettings), "told_settings makes them"
+        options = changefeed.sink.storage_options
+        self._decode = whole_row_decoder(source.protocol, source.large, options)
         tables = ControlTables.of(sink)
         older = PastSchemaCache(
             changefeed, lambda of: tables.schemas.of_table(row.changefeed_id, of)
@@ -207,19 +231,20 @@ class TableReplay:
         )
         keys = letters.read(self._task, parts)
         table = pa.concat_tables(parts)
-        of = self._task.name
-        rows = letter_rows(table["value"], of, self._rules.protocol, self._routes)
+        all_ids = [_id(each) for each in table.select(list(LETTER)).to_pylist()]
+        is_wanted = pa.array([each in wanted for each in all_ids], pa.bool_())
+        rows = self._rows(pc.if_else(is_wanted, table["value"], None))
+        others = rows.others | _not_theirs(keys, letters.read(self._task, [table], rows))
         task = replace(
             task, filters=self._routes.filter.row_filters({each.upstream for each in rows.blocks})
         )
         reached, ignored = self._span.checkpoint, rows.others
         for number in ignored_positions(task, rows.blocks, reached, self._rules):
             ignored.setdefault(number, IGNORED)
-        all_ids = [_id(each) for each in table.select(list(LETTER)).to_pylist()]
         ids = {number: each for number, each in enumerate(all_ids) if each in wanted}
         barred = table["barred"].to_pylist()
         known_ts = keys.commit_ts()
-        why = {n: barred[n] or rows.others.get(n) or self._why(known_ts.get(n)) for n in ids}
+        why = {n: barred[n] or others.get(n) or self._why(known_ts.get(n)) for n in ids}
         able = np.array([n in ids and why[n] is None for n in range(len(table))], np.bool_)
         passed = _passed(able, table["passed"].to_pylist())
         found = changes(task, rows.only(able), reached, self._rules, passed)
@@ -237,6 +262,16 @@ class TableReplay:
         self._noted = letters, keys, met
         return found.rows
 
+    def _rows(self, values: pa.ChunkedArray) -> LetterRows:
+        """The letters with their rows from claim-check storage, where they are there by now."""
+        try:
+            return letter_rows(values, self._task.name, self._decode, self._routes)
+        except OSError as error:
+            raise NotReplayed(
+                f"the claim-check storage cannot be read: {error}. Give the command again when it "
+                "answers"
+            ) from error
+
     def _why(self, commit_ts: int | None) -> str | None:
         """Why a letter of this commit-ts is not written; None: it can be."""
         if commit_ts is None:
@@ -252,6 +287,17 @@ class TableReplay:
                 "yet: give the command again later"
             )
         return None
+
+
+def _not_theirs(cut: LetterKeys, whole: LetterKeys) -> dict[int, str]:
+    """Why a letter is not written whose file in claim-check storage has another row than its
+    message names: nobody has watched whether newer changes of that one came."""
+    there = whole.told()
+    return {
+        number: NOT_ITS_ROW
+        for number, told in cut.told().items()
+        if there.get(number, told) != told
+    }
 
 
 def _passed(able: Mask, halves: Sequence[str | None]) -> Any:
@@ -298,7 +344,10 @@ def told_settings(sink: DeltaSink, row: ChangefeedRow) -> Changefeed:
         raise NotReplayed("the changefeed has not run yet: start it first")
     told = json.loads(row.row_rules)
     source = RecordingSettings(
-        path="unused", protocol=told["protocol"], time_zone=told["time_zone"]
+        path="unused",
+        protocol=told["protocol"],
+        time_zone=told["time_zone"],
+        large=LargeMessages.of_told(told.get("claims")),
     )
     return Changefeed(
         id=row.changefeed_id,

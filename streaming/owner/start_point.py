@@ -19,6 +19,8 @@ from typing import Any
 
 from conf.rows.row_filter import texts_of
 from conf.settings import Changefeed
+from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.recording_uri import RecordingSettings
 from conf.sources.source_parameters import AT_LEAST_ONCE
 from conf.sources.source_uri import is_at_least_once
 from coordination.errors import TidelakeError
@@ -67,6 +69,7 @@ def row_rules(changefeed: Changefeed) -> str:
             **({"delivery": AT_LEAST_ONCE} if is_at_least_once(changefeed.source) else {}),
             **routes_told(changefeed),
             **conditions_told(changefeed),
+            **_claims_told(changefeed),
         }
     )
 
@@ -81,6 +84,13 @@ def conditions_told(changefeed: Changefeed) -> dict[str, Any]:
     """The event filters by values. Nothing where there are none, as before there were any."""
     found = [asdict(each) for each in changefeed.filter.event_filters if texts_of(each)]
     return {"event_filters": found} if found else {}
+
+
+def _claims_told(changefeed: Changefeed) -> dict[str, Any]:
+    """Where large rows are. Nothing where none are read."""
+    source = changefeed.source
+    told = source.large.told() if isinstance(source, KafkaSettings | RecordingSettings) else None
+    return {} if told is None else {"claims": told}
 
 
 def first_row(changefeed: Changefeed, start_id: str | None = None) -> ChangefeedRow:

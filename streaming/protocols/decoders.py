@@ -126,6 +126,11 @@ def decoder_of(protocol: str, *, start_ts: int = 0) -> ProtocolDecoder:
     return ProtocolDecoder(protocol, start_ts)
 
 
+def reads_messages(protocol: str) -> bool:
+    """Whether it is a protocol of messages: rows in files, say, have decoders of their own."""
+    return protocol in _PROTOCOLS
+
+
 def one_message_each(protocol: str, message: bytes, indexes: Sequence[int]) -> list[bytes]:
     """For each of these rows of a message a message with that row alone."""
     made = _PROTOCOLS[protocol].one_event_each

@@ -1,4 +1,5 @@
-"""Dead letters of open-protocol, whose messages mix tables: each row has its own."""
+"""Dead letters of open-protocol, whose messages mix tables: each row has its own. And those of rows
+in claim-check storage, in each protocol: they are replayed when their file is there."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from conf.sources.source_uri import parse_source_uri
 from streaming.protocols.contract import KEY_LENGTH
 from tests.acceptance.letter_commands import LetterCommands
 from tests.acceptance.one_process import Lives
+from tests.services import wire
 from tests.streaming.protocols.open import reading as open_protocol
+from tests.streaming.protocols.simple import reading as simple
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
 
@@ -30,16 +33,20 @@ def ddl(ts: int, table: str, query: str) -> tuple[Any, Any]:
     return {"ts": ts, "scm": "shop", "tbl": table, "t": 2}, {"q": query, "t": 3}
 
 
-def recording(path: Path, messages: Sequence[bytes]) -> str:
+def recording(path: Path, protocol: str, messages: Sequence[tuple[bytes, bytes]]) -> str:
+    """Keys and values of a topic with one partition."""
     lines = []
-    for offset, message in enumerate(messages):
-        (size,) = KEY_LENGTH.unpack_from(message)
-        key, value = message[KEY_LENGTH.size :][:size], message[KEY_LENGTH.size + size :]
+    for offset, (key, value) in enumerate(messages):
         told = {"key_b64": base64.b64encode(key), "value_b64": base64.b64encode(value)}
         line = {"topic": "shop", "partition": 0, "offset": offset, "headers": []}
         lines.append(json.dumps(line | {name: text.decode() for name, text in told.items()}))
     path.write_text("\n".join(lines) + "\n")
-    return f"file://{path}?protocol=open-protocol&partition-num=1"
+    return f"file://{path}?protocol={protocol}&partition-num=1"
+
+
+def parts(message: bytes) -> tuple[bytes, bytes]:
+    (size,) = KEY_LENGTH.unpack_from(message)
+    return message[KEY_LENGTH.size :][:size], message[KEY_LENGTH.size + size :]
 
 
 def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
@@ -61,7 +68,8 @@ def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
         *([put(41, "a", 3, 7)], [open_protocol.resolved(50)]),
         *([ddl(60, "b", wider.format("b"))], [open_protocol.resolved(70)]),
     ]
-    uri = recording(tmp_path / "r.jsonl", [open_protocol.message(*each) for each in messages])
+    sent = [parts(open_protocol.message(*each)) for each in messages]
+    uri = recording(tmp_path / "r.jsonl", "open-protocol", sent)
     lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=29)
@@ -87,3 +95,84 @@ def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
     states = {(each["table"], each["index"]): each["state"] for each in listed}
     assert states[("shop.a", 5)] == "superseded"
     assert {*states.values()} == {"replayed", "superseded"}
+
+
+CLAIM_CHECK = "&large-message-handle-option=claim-check&claim-check-storage-uri=file://"
+
+
+@pytest.mark.parametrize("protocol", ["canal-json", "open-protocol"])
+def test_large_rows_are_replayed_when_their_files_are_there(
+    protocol: str,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    variant, label = f"{protocol}-claim-check", "after_renames"
+    files, claims = wire.claimed(variant, tmp_path / "files"), tmp_path / "claims"
+    claims.mkdir()
+    path = wire.DATA / variant / "messages.jsonl.gz"
+    uri = f"file://{path}?protocol={protocol}&partition-num=3&enable-tidb-extension=true"
+    source = parse_source_uri(f"{uri}{CLAIM_CHECK}{claims}")
+    lives = Lives(spark, None, tmp_path, source=source)
+    lives.finish(target_ts=wire.state_ts(label))
+    letters = LetterCommands(capfd, lives.warehouse)
+    code, refused = letters("replay", "--reason", "claim-check")
+    assert code == 1
+    for each in refused:
+        assert f"in file://{claims}" in each["message"]
+        assert f"in file://{claims}" in each["refusal"]
+
+    names = sorted(file.name for file in files.iterdir())
+    for name, other in zip(names, [*names[1:], names[0]], strict=True):  # mixed up
+        (claims / name).write_bytes((files / other).read_bytes())
+    version = lives.versions()["orders"]
+    code, refused = letters("replay", "--reason", "claim-check")
+    assert (code, {each["state"] for each in refused}) == (1, {"open"})
+    assert all("another row than its message names" in each["refusal"] for each in refused)
+    assert lives.versions()["orders"] == version
+    claims.rename(tmp_path / "away")
+    code, refused = letters("replay", "--reason", "claim-check")
+    assert code == 1
+    assert all("claim-check storage cannot be read" in each["refusal"] for each in refused)
+
+    files.rename(claims)
+    code, done = letters("replay", "--reason", "claim-check")
+    assert (code, {each["state"] for each in done}) == (0, {"replayed"})
+    assert wire.differences(lives.warehouse, label) == []
+
+
+def test_a_large_row_of_simple_is_replayed_unless_a_newer_change_came(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    claims = tmp_path / "claims"
+    claims.mkdir()
+
+    def large(ts: int, id: str) -> bytes:
+        place = f"{id}.json"
+        return simple.row(ts=ts, data={"id": id}, claimCheckLocation=f"s3://elsewhere/{place}")
+
+    messages = [
+        *(simple.bootstrap(), large(10, "1"), large(11, "2"), large(12, "3")),
+        *(simple.row("UPDATE", 13, data={"id": "2", "v": "new"}, old={"id": "2", "v": "x"}),),
+        simple.watermark(20),
+    ]
+    uri = recording(tmp_path / "r.jsonl", "simple", [(b"", each) for each in messages])
+    lives = Lives(spark, None, tmp_path, source=parse_source_uri(f"{uri}{CLAIM_CHECK}{claims}"))
+    lives.finish(target_ts=19)
+    letters = LetterCommands(capfd, lives.warehouse)
+    found = letters.states("shop.t")
+    assert found == {(1, 0): "open", (2, 0): "superseded", (3, 0): "open"}
+    for id in ("1", "2"):
+        body = simple.row(ts=9 + int(id), data={"id": id, "v": "large"})
+        told = {"key": "", "value": base64.b64encode(body).decode()}
+        (claims / f"{id}.json").write_text(json.dumps(told))
+    code, _ = letters("replay", "--all")
+    assert code == 1
+    assert lives.rows("t") == [{"id": 1, "v": "large"}, {"id": 2, "v": "new"}]
+    assert [*letters.states("shop.t").values()] == ["replayed", "superseded", "open"]

@@ -20,13 +20,20 @@ from sinks.types.last_per_key import joined_keys
 from streaming.apply.change_log import event_identities
 from streaming.apply.changes import incomplete_rows
 from streaming.apply.last_change import order_of_pieces
-from streaming.apply.letters.row_bytes import letter_decoder
 from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import Piece, RowNumbers, pieces_to_apply
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.values.typed_rows import typed_keys
 from streaming.changefeed.routes import RoutedWanted, Routes, routed_blocks
-from streaming.protocols.contract import OP_DELETE, Block, Kind, Messages, Order, WantedTable
+from streaming.protocols.contract import (
+    OP_DELETE,
+    Block,
+    Decoder,
+    Kind,
+    Messages,
+    Order,
+    WantedTable,
+)
 
 FOREVER = Ts((1 << 62) - 1)
 NO_BYTES = "the source had deleted the message before it was put here: nobody has its bytes"
@@ -46,12 +53,13 @@ class LetterRows:
 
 
 def letter_rows(
-    values: pa.ChunkedArray, name: TableName, protocol: str, routes: Routes
+    values: pa.ChunkedArray, name: TableName, decode: Decoder, routes: Routes
 ) -> LetterRows:
-    """Decode letters of a target, which are numbered as they come."""
+    """Decode letters of a target, which are numbered as they come (`row_bytes.py` has the
+    decoders)."""
     others = {n: NO_BYTES for n in np.flatnonzero(values.is_null().to_numpy()).tolist()}
     blocks = []
-    for block in decoded(values, name, protocol, routes):
+    for block in decoded(values, name, decode, routes):
         if block.kind is Kind.ROW and block.name == name and block.body is not None:
             blocks.append(RowBlock.of(block))
         else:
@@ -60,7 +68,7 @@ def letter_rows(
 
 
 def decoded(
-    values: pa.ChunkedArray, name: TableName, protocol: str, routes: Routes
+    values: pa.ChunkedArray, name: TableName, decode: Decoder, routes: Routes
 ) -> Iterator[Block]:
     """With rows of this table only; positions are numbers."""
     messages = Messages(
@@ -68,7 +76,6 @@ def decoded(
         positions=pa.array(np.arange(len(values))),
         values=values.combine_chunks() if len(values) else pa.array([], pa.binary()),
     )
-    decode = letter_decoder(protocol)
     wanted = {name: WantedTable(above_ts=Ts(0), key=None)}
     if not routes:
         return decode(messages, wanted)

@@ -31,10 +31,12 @@ from sinks.ddl.past_schemas import PastSchema
 from streaming.apply.last_change import LastChanges
 from streaming.apply.letters.letter_rows import (
     LetterEntries,
+    LetterRows,
     Places,
     letter_entries,
     letter_rows,
 )
+from streaming.apply.letters.row_bytes import letter_decoder
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.changefeed.routes import Routes
 from streaming.protocols.contract import Order
@@ -99,6 +101,17 @@ class LetterKeys:
         """The commit-ts of the letters whose keys can be read, by number."""
         self._sort()
         return dict(zip(self._letter.tolist(), self._commit_ts.tolist(), strict=True))
+
+    def told(self) -> dict[int, frozenset[tuple[int, ...]]]:
+        """What each letter says of which keys, by number: the same for the same change."""
+        self._sort()
+        first, second = self._words["first"], self._words["second"]
+        columns = (first, second, self._commit_ts, self._is_put, self._is_old)
+        found: dict[int, set[tuple[int, ...]]] = {}
+        entries = zip(*(column.tolist() for column in columns), strict=True)
+        for letter, entry in zip(self._letter.tolist(), entries, strict=True):
+            found.setdefault(letter, set()).add(entry)
+        return {letter: frozenset(each) for letter, each in found.items()}
 
     def meet(self, last: LastChanges) -> Met:
         """The letters that these changes meet, which are committed next. Remembers which were
@@ -206,11 +219,16 @@ class OpenLetters:
             self._known[task.name] = known
         return known.keys
 
-    def read(self, task: TableTask, letters: Iterable[pa.Table]) -> LetterKeys:
-        """Reads these open letters of a table, numbered as they come."""
-        return self._read(task, letters).keys
+    def read(
+        self, task: TableTask, letters: Iterable[pa.Table], rows: LetterRows | None = None
+    ) -> LetterKeys:
+        """Reads these open letters of a table, numbered as they come. ``rows``: what they are, if
+        that is known; ``letters`` is one then."""
+        return self._read(task, letters, rows).keys
 
-    def _read(self, task: TableTask, letters: Iterable[pa.Table]) -> _Known:
+    def _read(
+        self, task: TableTask, letters: Iterable[pa.Table], rows: LetterRows | None = None
+    ) -> _Known:
         older = self._shapes(task.name)
         every = replace(
             task,
@@ -222,7 +240,7 @@ class OpenLetters:
         )
         known = _Known(task=every, keys=LetterKeys(is_log=task.is_log))
         for part in letters:
-            self._add(known, part)
+            self._add(known, part, rows)
         return known
 
     def add(self, name: TableName, letters: pa.Table) -> None:
@@ -230,9 +248,10 @@ class OpenLetters:
         if name in self._known:
             self._add(self._known[name], letters)
 
-    def _add(self, known: _Known, letters: pa.Table) -> None:
-        of = known.task.name
-        rows = letter_rows(letters["value"], of, self._rules.protocol, self._routes)
+    def _add(self, known: _Known, letters: pa.Table, rows: LetterRows | None = None) -> None:
+        if rows is None:
+            decode = letter_decoder(self._rules.protocol)
+            rows = letter_rows(letters["value"], known.task.name, decode, self._routes)
         names = letters.column_names
         found = [
             Letter(

@@ -32,13 +32,14 @@ HANDLE_KEY_ONLY: Final = Error(
 )
 
 
+CLAIM_CHECK: Final = "claim-check"  # the error class of a row that TiCDC has put into a file
 LOOKED: Final = "where claim-check-storage-uri says"  # whoever has looked says the place itself
 
 
 def claimed(place: str) -> Error:
     """A row that TiCDC has put into a file."""
     return Error(
-        "claim-check",
+        CLAIM_CHECK,
         f"the row is in claim-check storage, and its file was not read: {place} (it is looked for "
         f"by its name {LOOKED})",
     )

@@ -14,7 +14,7 @@ from coordination.model import TableName
 from sinks.control.dead_letters import DeadLetters, LetterWriter
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.apply.letters.letter_rows import letter_rows
-from streaming.apply.letters.row_bytes import rows_alone
+from streaming.apply.letters.row_bytes import letter_decoder, rows_alone
 from streaming.apply.values.row_errors import ERRORS
 from streaming.changefeed.routes import routes_of
 from streaming.source.contract import RAW
@@ -94,7 +94,9 @@ def test_rows_of_several_tables_in_one_message_are_letters_of_their_tables(tmp_p
     for each in letters:
         values = pa.chunked_array([pa.array([each["value"]], pa.binary())])
         name = TableName("shop", each["table_name"])
-        rows = letter_rows(values, name, "open-protocol", routes_of((), FilterSettings()))
+        rows = letter_rows(
+            values, name, letter_decoder("open-protocol"), routes_of((), FilterSettings())
+        )
         (block,) = rows.blocks
         (batch,) = block.batches()
         assert batch.column("data").to_pylist() == [{"id": str(each["index"])}]
