@@ -24,6 +24,7 @@ from streaming.protocols.json_text.message_heads import TEXT, Heads, by_head
 from streaming.protocols.json_text.plain_text import are_plain, some
 from streaming.protocols.json_text.quote_scanner import Indexes, Mask
 from streaming.protocols.json_text.strict_json import Malformed, parse
+from streaming.protocols.rows.alike import read_alike
 from streaming.protocols.rows.blocks import Collector, key_of, with_clocks
 
 _HEADS: Final = Heads.of(
@@ -34,10 +35,6 @@ _START: Final = b'{"id":0,"database":"'
 _OPS: Final = pa.array([b'INSERT"', b'UPDATE"', b'DELETE"'], pa.binary())
 _COMMIT_TS: Final = r'"_tidb":\{"commitTs":(?P<ts>[1-9][0-9]{0,17})\}\}$'
 _END_BYTES: Final = 48  # of a message in which its commit-ts stands
-FEW: Final = 48  # so many are read sooner one by one
-PART_BYTES: Final = 4 << 20  # of messages that are read at once: larger ones leave the caches
-_MAX_TEMPLATES: Final = 16
-_MAX_SAMPLES: Final = 16
 
 
 def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator[Block]:
@@ -76,32 +73,21 @@ def _read_group(
         return positions
     if name not in collector.wanted:
         return _count(values, len(head), name, positions, collector)
-    rest = positions
-    skipped: list[Indexes] = []
-    for _ in range(_MAX_TEMPLATES):
-        if len(rest) < FEW:
-            break
-        template, samples = _template(values, rest, len(head))
-        skipped.append(rest[:samples])
-        rest = rest[samples:]
-        if template is None:
-            break
+
+    def take(template: Template, part: Indexes) -> Indexes:
+        here = some(values, part)
+        fits: Indexes = np.flatnonzero(template.fits(here))
+        if not len(fits):
+            return fits
         key = key_of(template.shape, collector.wanted[name])
-        is_left = np.ones(len(rest), np.bool_)
-        size = max(FEW, len(values) * PART_BYTES // max(1, values.nbytes))
-        for first in range(0, len(rest), size):
-            part = rest[first : first + size]
-            here = some(values, part)
-            fits = np.flatnonzero(template.fits(here))
-            if len(fits):
-                rows, plain = template.read(some(here, fits), part[fits], key)
-                collector.take(name, template.shape, rows)
-                is_left[first + fits[plain]] = False
-        if is_left[0]:
-            skipped.append(rest[:1])
-            is_left[0] = False
-        rest = rest[is_left]
-    return np.concatenate([*skipped, rest])
+        rows, plain = template.read(some(here, fits), part[fits], key)
+        collector.take(name, template.shape, rows)
+        return fits[plain]
+
+    def template_of(place: int) -> Template | None:
+        return Template.of(values[place].as_py(), len(head))
+
+    return read_alike(values, positions, template_of, take)
 
 
 def _count(
@@ -116,12 +102,3 @@ def _count(
         commit_ts = found.filter(counted).field("ts").cast(pa.string()).cast(pa.int64())
         collector.count(name, positions[at], commit_ts.to_numpy())
     return positions[~at]
-
-
-def _template(values: pa.BinaryArray, rest: Indexes, head: int) -> tuple[Template | None, int]:
-    """The template of the first plain message, and the number of messages before it."""
-    for samples, position in enumerate(rest[:_MAX_SAMPLES].tolist()):
-        template = Template.of(values[position].as_py(), head)
-        if template is not None:
-            return template, samples
-    return None, 0

@@ -26,6 +26,7 @@ from streaming.protocols.open.frames import Frames, frames_of
 from streaming.protocols.open.row_keys import row_keys
 from streaming.protocols.open.row_template import Template
 from streaming.protocols.open.strict_parser import event
+from streaming.protocols.rows.alike import read_alike
 from streaming.protocols.rows.blocks import Collector, Parts, key_of, with_clocks
 from streaming.protocols.rows.parsed_message import (
     Bad,
@@ -40,10 +41,6 @@ from streaming.protocols.rows.row_arrays import RowArrays
 
 _DELETED, _WRITTEN = b'{"d":{"', b'{"u":{"'
 _EMPTY: Final = Error("empty", "the message has no value")
-FEW: Final = 48  # so many are read sooner one by one
-PART_BYTES: Final = 4 << 20  # of values that are read at once: larger ones leave the caches
-_MAX_TEMPLATES: Final = 16
-_MAX_SAMPLES: Final = 16
 
 
 def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator[Block]:
@@ -158,40 +155,21 @@ class _Chunk:
 
     def _alike(self, name: TableName, at: Indexes, ts: Indexes) -> Indexes:
         """Rows of one table and kind."""
-        skipped: list[Indexes] = []
-        for _ in range(_MAX_TEMPLATES):
-            if len(at) < FEW:
-                break
-            template, samples = self._template(at)
-            skipped.append(at[:samples])
-            at, ts = at[samples:], ts[samples:]
-            if template is None:
-                break
-            key = key_of(template.shape, self._collector.wanted[name])
-            is_left = np.ones(len(at), np.bool_)
-            size = max(FEW, len(self._values) * PART_BYTES // max(1, self._values.nbytes))
-            for first in range(0, len(at), size):
-                part = slice(first, first + size)
-                values = some(self._values, at[part])
-                rows, plain = template.read(values, at[part], ts[part], key)
-                if len(plain):
-                    self._rows.append((name, template.shape, rows))
-                is_left[first + plain] = False
-            if is_left[0]:
-                skipped.append(at[:1])
-                is_left[0] = False
-            at, ts = at[is_left], ts[is_left]
-        return np.concatenate([*skipped, at])
 
-    def _template(self, at: Indexes) -> tuple[Template | None, int]:
-        """The template of the first plain row, and the number of rows before it."""
-        for samples, place in enumerate(at[:_MAX_SAMPLES].tolist()):
-            value = self._values[place].as_py()
-            row = event(self._keys[place].as_py(), value)
-            template = Template.of(value, row) if isinstance(row, ParsedRow) else None
-            if template is not None:
-                return template, samples
-        return None, 0
+        def take(template: Template, part: Indexes) -> Indexes:
+            key = key_of(template.shape, self._collector.wanted[name])
+            values = some(self._values, part)
+            rows, plain = template.read(values, part, ts[np.searchsorted(at, part)], key)
+            if len(plain):
+                self._rows.append((name, template.shape, rows))
+            return plain
+
+        return read_alike(self._values, at, self._template, take)
+
+    def _template(self, place: int) -> Template | None:
+        value = self._values[place].as_py()
+        row = event(self._keys[place].as_py(), value)
+        return Template.of(value, row) if isinstance(row, ParsedRow) else None
 
 
 def _shared_out(frames: Frames, lengths: Indexes) -> Indexes:

@@ -22,6 +22,7 @@ from streaming.protocols.json_text.message_heads import TEXT, Heads, by_head
 from streaming.protocols.json_text.plain_text import are_plain, some
 from streaming.protocols.json_text.quote_scanner import Indexes, Text
 from streaming.protocols.json_text.strict_json import Malformed, parse
+from streaming.protocols.rows.alike import read_alike
 from streaming.protocols.rows.blocks import Collector, key_of, with_clocks
 from streaming.protocols.simple.avro_decoder import START, take_avro
 from streaming.protocols.simple.row_template import HeadWalk, Template
@@ -29,10 +30,6 @@ from streaming.protocols.simple.strict_parser import read
 
 _HEADS: Final = Heads.of(rf'\{{"version":1,"database":{TEXT},"table":{TEXT},"tableID":')
 _START: Final = b'{"version":1,"database":"'
-FEW: Final = 48  # so many are read sooner one by one
-PART_BYTES: Final = 4 << 20  # of messages that are read at once: larger ones leave the caches
-_MAX_TEMPLATES: Final = 16
-_MAX_SAMPLES: Final = 16
 
 
 def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator[Block]:
@@ -71,30 +68,18 @@ def _read_group(
         return positions
     if name not in collector.wanted:
         return _count(values, head, name, positions, collector)
-    rest = positions
-    skipped: list[Indexes] = []
-    for _ in range(_MAX_TEMPLATES):
-        if len(rest) < FEW:
-            break
-        template, samples = _template(values, rest, head)
-        skipped.append(rest[:samples])
-        rest = rest[samples:]
-        if template is None:
-            break
+
+    def take(template: Template, part: Indexes) -> Indexes:
         key = key_of(template.shape, collector.wanted[name])
-        is_left = np.ones(len(rest), np.bool_)
-        size = max(FEW, len(values) * PART_BYTES // max(1, values.nbytes))
-        for first in range(0, len(rest), size):
-            part = rest[first : first + size]
-            rows, plain = template.read(some(values, part), part, key)
-            if len(plain):
-                collector.take(name, template.shape, rows)
-            is_left[first + plain] = False
-        if is_left[0]:
-            skipped.append(rest[:1])
-            is_left[0] = False
-        rest = rest[is_left]
-    return np.concatenate([*skipped, rest])
+        rows, plain = template.read(some(values, part), part, key)
+        if len(plain):
+            collector.take(name, template.shape, rows)
+        return plain
+
+    def template_of(place: int) -> Template | None:
+        return Template.of(values[place].as_py(), head)
+
+    return read_alike(values, positions, template_of, take)
 
 
 def _count(
@@ -107,12 +92,3 @@ def _count(
     if walk.is_right.any():
         collector.count(name, positions[walk.is_right], commit_ts[walk.is_right])
     return positions[~walk.is_right]
-
-
-def _template(values: pa.BinaryArray, rest: Indexes, head: bytes) -> tuple[Template | None, int]:
-    """The template of the first plain message, and the number of messages before it."""
-    for samples, position in enumerate(rest[:_MAX_SAMPLES].tolist()):
-        template = Template.of(values[position].as_py(), head)
-        if template is not None:
-            return template, samples
-    return None, 0

@@ -10,6 +10,7 @@ import pytest
 
 from streaming.protocols.contract import Block, Wanted
 from streaming.protocols.open import decoder as open_decoder
+from streaming.protocols.rows import alike
 from streaming.protocols.simple import decoder as simple_decoder
 from tests.streaming.protocols.canal_json.reading import EveryTable, chunk, plain
 from tests.streaming.protocols.open import reading as open_rows
@@ -24,8 +25,7 @@ BOTH = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    for decoder in (open_decoder, simple_decoder):
-        monkeypatch.setattr(decoder, "FEW", 2)
+    monkeypatch.setattr(alike, "FEW", 2)
 
 
 def read(decoder: ModuleType, values: Sequence[bytes | None], tables: Wanted) -> list[Block]:
@@ -36,7 +36,7 @@ def check(decoder: ModuleType, rows: ModuleType, values: list[bytes | None], num
     tables = EveryTable((None, ("id",), ())[number % 3])
     blocks = read(decoder, values, tables)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoder, "FEW", 1 << 40)
+        patch.setattr(alike, "FEW", 1 << 40)
         one_by_one = read(decoder, values, tables)
     assert plain(blocks) == plain(one_by_one), number
     assert sum(b.message_bytes for b in blocks) == sum(len(v or b"") for v in values)

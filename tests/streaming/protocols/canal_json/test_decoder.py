@@ -13,6 +13,7 @@ from coordination.model import TableName
 from streaming.protocols.canal_json import decoder
 from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE, Kind, Messages, wire_types
+from streaming.protocols.rows import alike
 from tests.services import wire
 from tests.shop.canal_json import Change, Column, Table, encode_change, encode_watermark
 from tests.streaming.protocols.canal_json.reading import (
@@ -40,7 +41,7 @@ RECORDED = (
     "canal-json-noext",
 )
 OPS = {"DELETE": OP_DELETE, "INSERT": OP_INSERT, "UPDATE": OP_UPDATE}
-MANY = 4 * decoder.FEW
+MANY = 4 * alike.FEW
 
 
 @pytest.fixture
@@ -57,11 +58,11 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
     return found
 
 
-@pytest.mark.parametrize("few", [1, decoder.FEW])
+@pytest.mark.parametrize("few", [1, alike.FEW])
 @pytest.mark.parametrize("variant", RECORDED)
 def test_recorded_messages(variant: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against what Python's JSON finds in them."""
-    monkeypatch.setattr(decoder, "FEW", few)
+    monkeypatch.setattr(alike, "FEW", few)
     values = [recorded.value for recorded in wire.messages(variant)]
     parsed = [json.loads(value or b"") for value in values]
     names = {TableName(each["database"], each["table"]) for each in parsed if each["table"]}
@@ -123,7 +124,7 @@ def test_rows_of_a_table_are_read_at_once(slowly: list[bytes | None]) -> None:
     assert [block.rows for block in blocks] == [MANY]
     assert plain(blocks) == plain(one_by_one(values, wanted(NAME)))
     del slowly[-MANY:]
-    assert len(slowly) < decoder.FEW
+    assert len(slowly) < alike.FEW
 
 
 def test_only_changed_columns_in_old_are_read_at_once(slowly: list[bytes | None]) -> None:
@@ -300,7 +301,7 @@ def test_a_table_of_a_thousand_columns(slowly: list[bytes | None]) -> None:
             mysqlType=dict.fromkeys(columns, "varchar"),
             data=[{column: f"{row}" for column in columns}],
         )
-        for row in range(decoder.FEW + 8)
+        for row in range(alike.FEW + 8)
     ]
     (block,) = read(values, wanted(NAME, key=("c0",)))
     assert slowly == []

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from coordination.model import TSO_LOGICAL_BITS, TableName
-from streaming.protocols.canal_json import decoder
 from streaming.protocols.canal_json.decoder import decode
 from streaming.protocols.clocks import AHEAD_MS, KEPT_MS, latest_ts
 from streaming.protocols.contract import FAR_WATERMARK, Block, Kind
+from streaming.protocols.rows import alike
 from tests.shop.canal_json import encode_watermark
 from tests.streaming.protocols.canal_json.reading import NAME, chunk, message, wanted
 
 NOW_MS = 1_800_000_000_000
-MANY = 4 * decoder.FEW
+MANY = 4 * alike.FEW
 
 
 def tso(ms: int) -> int:

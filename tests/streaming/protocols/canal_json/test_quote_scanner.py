@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.protocols.canal_json import decoder
+from streaming.protocols.rows import alike
 from tests.streaming.protocols.canal_json.reading import (
     NAME,
     in_order,
@@ -33,7 +34,7 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
 
     slow = decoder.read
     monkeypatch.setattr(decoder, "read", reading)
-    monkeypatch.setattr(decoder, "FEW", 2)
+    monkeypatch.setattr(alike, "FEW", 2)
     return found
 
 
@@ -107,7 +108,7 @@ def test_a_text_at_the_end_that_does_not_end(end: bytes) -> None:
 
 
 def test_no_message_of_a_part_has_the_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder, "PART_BYTES", 1)
+    monkeypatch.setattr(alike, "PART_BYTES", 1)
     odd = [row.replace(b'"bigint"', b'"bigimt"') for row in ROWS]
     values: list[bytes | None] = [*ROWS[:2], *odd, *ROWS[2:]]
     assert plain(read(values, wanted(NAME))) == plain(one_by_one(values, wanted(NAME)))

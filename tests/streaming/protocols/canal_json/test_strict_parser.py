@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from coordination.model import TableName
-from streaming.protocols.canal_json import decoder
 from streaming.protocols.contract import (
     OP_DELETE,
     OP_INSERT,
@@ -19,6 +18,7 @@ from streaming.protocols.contract import (
     key_names,
     wire_types,
 )
+from streaming.protocols.rows import alike
 from tests.shop.canal_json import Ddl as ShopDdl
 from tests.shop.canal_json import encode_ddl, encode_watermark
 from tests.streaming.protocols.canal_json.reading import (
@@ -86,7 +86,7 @@ BAD: dict[str, tuple[bytes | None, str, TableName]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-@pytest.mark.parametrize("beside", [0, decoder.FEW + 8])
+@pytest.mark.parametrize("beside", [0, alike.FEW + 8])
 def test_what_means_nothing_is_bad_and_keeps_its_bytes(name: str, beside: int) -> None:
     value, error_class, table = BAD[name]
     values = [*rows_like(beside), value, *rows_like(beside)]
@@ -146,7 +146,7 @@ WHOLE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-@pytest.mark.parametrize("beside", [0, decoder.FEW + 8])
+@pytest.mark.parametrize("beside", [0, alike.FEW + 8])
 def test_a_row_is_the_same_however_it_is_written(name: str, beside: int) -> None:
     values = [*rows_like(beside), WHOLE[name], *rows_like(beside)]
     (row,) = (row for row in in_order(values, wanted(NAME)) if row["data"]["v"] == ODD)
@@ -162,7 +162,7 @@ def test_a_row_is_the_same_however_it_is_written(name: str, beside: int) -> None
 
 @pytest.mark.parametrize("key", [("id",), None])
 def test_rows_without_an_old_one_beside_an_update(key: tuple[str, ...] | None) -> None:
-    whole = [*rows_like(decoder.FEW + 8), message(old=[{"id": "0", "v": "a"}], type="UPDATE")]
+    whole = [*rows_like(alike.FEW + 8), message(old=[{"id": "0", "v": "a"}], type="UPDATE")]
     values = [value.replace(b'"old":null,', b"") for value in whole]
     found = in_order(values, wanted(NAME, key=key))
     assert [row.get("old") for row in found[:-1]] == [None] * (len(values) - 1)
@@ -225,7 +225,7 @@ def test_rows_that_were_cut_to_their_key_say_so() -> None:
     assert "error_class" not in row
 
 
-@pytest.mark.parametrize("beside", [0, decoder.FEW + 8])
+@pytest.mark.parametrize("beside", [0, alike.FEW + 8])
 def test_old_is_there_only_where_a_key_column_changed(beside: int) -> None:
     def update(old: Any, new: Any) -> bytes:
         return message(type="UPDATE", old=old, data=[new])
@@ -260,7 +260,7 @@ def test_old_is_there_only_where_a_key_column_changed(beside: int) -> None:
     assert in_order([update([a], b)], wanted(NAME))[0]["op"] == OP_UPDATE
 
 
-@pytest.mark.parametrize("beside", [0, decoder.FEW + 8])
+@pytest.mark.parametrize("beside", [0, alike.FEW + 8])
 @pytest.mark.parametrize("told", [["id", "v"], ["v"], [], None])
 def test_old_values_are_all_there_where_a_message_names_another_key(
     beside: int, told: list[str] | None

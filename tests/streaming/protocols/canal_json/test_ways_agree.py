@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streaming.protocols.canal_json import decoder
+from streaming.protocols.rows import alike
 from tests.streaming.protocols.canal_json.random_messages import RandomMessages
 from tests.streaming.protocols.canal_json.reading import (
     EveryTable,
@@ -22,7 +23,7 @@ SEEDS = 4
 
 @pytest.fixture(autouse=True)
 def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder, "FEW", 2)
+    monkeypatch.setattr(alike, "FEW", 2)
 
 
 def numbers(seed: int, count: int = CHUNKS) -> range:
