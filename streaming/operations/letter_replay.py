@@ -31,7 +31,7 @@ from conf.sources.large_messages import LargeMessages
 from conf.sources.recording_uri import RecordingSettings
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
-from coordination.model import NO_TS, TableName
+from coordination.model import NO_TS, TableName, Ts
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.dead_letters import DeadLetters, LetterWriter
@@ -49,6 +49,7 @@ from sinks.target.engine_port import (
     TableWrite,
     Target,
 )
+from sinks.target.target_table import inspect
 from streaming.apply.changes import changes
 from streaming.apply.letters.letter_rows import LetterRows, letter_rows
 from streaming.apply.letters.open_letters import LetterKeys, Met, OpenLetters
@@ -84,6 +85,11 @@ IGNORED = "an event filter ignores its event by the values of the row: resolve i
 NOT_ITS_ROW = (
     "its file in claim-check storage has another row than its message names: put the right file "
     "there, or resolve the letter"
+)
+OF_SHARDS = (
+    "several upstream tables go into the target, and some had a DDL of the target later than "
+    "others at its time: which columns its row had is not certain. Change the row upstream, which "
+    "supersedes the letter, or resolve it"
 )
 REWIND = "`resume --overwrite-checkpoint-ts` (or `run --overwrite-checkpoint-ts`) to below it"
 
@@ -186,6 +192,8 @@ class TableReplay:
             older=older.all_of(self._span),
             tells_last=True,
         )
+        state = inspect(self._target.uri, _options(sink))
+        self._late_until = Ts(0) if state is None else state.rekeyed_ts
         self._refused: dict[LetterId, str] = {}
         self._noted: tuple[OpenLetters, LetterKeys, Met] | None = None
 
@@ -286,7 +294,17 @@ class TableReplay:
                 f"the table is at commit-ts {self._span.checkpoint} and has not reached its row "
                 "yet: give the command again later"
             )
-        return None
+        return OF_SHARDS if self._is_unsure(commit_ts) else None
+
+    def _is_unsure(self, commit_ts: int) -> bool:
+        """Whether an upstream table may have been behind the target then: what is stored tells who
+        is behind now, and the last DDL at which anyone was."""
+        shards, older = self._span.shards, self._task.older
+        since = [ddls[0][0] for ddls in shards.behind.values() if ddls]
+        was_altered = bool(older) and older[0].last_ts < commit_ts
+        was_late = was_altered and commit_ts < self._late_until
+        is_merged = any(self._routes.of(each).is_merging for each in shards)
+        return is_merged and (was_late or (bool(since) and commit_ts >= min(since)))
 
 
 def _not_theirs(cut: LetterKeys, whole: LetterKeys) -> dict[int, str]:

@@ -13,6 +13,8 @@ from deltalake import DeltaTable
 
 from conf.route_rules import Extract, RouteRule
 from coordination.failpoint import Failpoint
+from streaming.operations.letter_replay import replay_letters
+from streaming.operations.letters import Chosen
 from tests.acceptance.one_process import Lives
 from tests.acceptance.small_tables import MakeLives, marks
 from tests.services.delta_rows import read_rows
@@ -133,11 +135,7 @@ def check(lives: Lives, seed: int) -> None:
 
 
 def lived(new_lives: MakeLives, seed: int) -> None:
-    lives, dice = new_lives(), random.Random(seed)
-    sink = replace(lives.settings.changefeed.sink, routes=(ROUTE,))
-    lives.settings = replace(
-        lives.settings, changefeed=replace(lives.settings.changefeed, sink=sink)
-    )
+    lives, dice = routed(new_lives), random.Random(seed)
     moments = list(history(seed))
     last_ts = moments[-1][0]
     messages: list[Message] = []
@@ -163,16 +161,20 @@ def test_many_random_shards_are_one_table(new_lives: MakeLives, seed: int) -> No
     lived(new_lives, seed)
 
 
+def routed(new_lives: MakeLives) -> Lives:
+    lives = new_lives()
+    sink = replace(lives.settings.changefeed.sink, routes=(ROUTE,))
+    changefeed = replace(lives.settings.changefeed, sink=sink)
+    lives.settings = replace(lives.settings, changefeed=changefeed)
+    return lives
+
+
 @pytest.mark.parametrize("step", [Failpoint.BEFORE_DDL, Failpoint.AFTER_DDL])
 def test_shards_that_are_made_at_one_ts_join_whoever_dies(
     new_lives: MakeLives, step: Failpoint
 ) -> None:
     """TiDB restores many tables by one DDL. Two of them stay empty up to their ALTER TABLE."""
-    lives = new_lives()
-    sink = replace(lives.settings.changefeed.sink, routes=(ROUTE,))
-    lives.settings = replace(
-        lives.settings, changefeed=replace(lives.settings.changefeed, sink=sink)
-    )
+    lives = routed(new_lives)
     shards = [Shard("s1", "o1", ts=1000), Shard("s1", "o2", ts=1000), Shard("s2", "o1", ts=1000)]
     create = "CREATE TABLE {} (`id` INT PRIMARY KEY, `v` INT)"
     messages: list[Message] = [(0, None, each.ddl(create, "CREATE")) for each in shards]
@@ -196,3 +198,37 @@ def test_shards_that_are_made_at_one_ts_join_whoever_dies(
     wanted = filled([row for each in shards for row in each.shown()], set())
     assert filled(read_rows(f"{lives.uri}/shop/o"), set()) == wanted
     assert lives.dead_letters() == []
+
+
+def test_a_letter_of_a_shard_that_was_behind_is_not_replayed(new_lives: MakeLives) -> None:
+    """Its row lacks a column that the target had by then: the column's default would be lost."""
+    lives, big = routed(new_lives), 77_777_777_777
+    early, late = Shard("s1", "o1"), Shard("s1", "o2")
+    messages: list[Message] = []
+
+    def send(shard: Shard, ts: int, query: str = "", kind: str = "ALTER", **row: int) -> None:
+        shard.ts = ts
+        change = Change(table=shard.table, op="INSERT", row=row)
+        message = shard.ddl(query, kind) if query else encode_change(change, ts, 0)
+        messages.append((0, None, message))
+
+    for shard, ts in ((early, 1000), (late, 1010)):
+        send(shard, ts, "CREATE TABLE {} (`id` INT PRIMARY KEY, `v` INT)", "CREATE")
+    send(late, 1500, id=1, v=big)
+    for shard, ts in ((early, 2000), (late, 2010)):
+        send(shard, ts, "ALTER TABLE {} MODIFY COLUMN `v` BIGINT")
+    for shard, ts in ((early, 3000), (late, 3020)):
+        send(shard, ts, "ALTER TABLE {} ADD COLUMN `w` INT DEFAULT 5")
+        if shard is early:
+            send(late, 3010, id=2, v=big**2)
+    late.columns += ("w",)
+    send(late, 4000, id=3, v=big, w=7)
+    lives.produce([*messages, *marks(5000)])
+    sink = lives.settings.changefeed.sink
+    lives.finish(target_ts=4900)
+    letters = {each["commit_ts"]: each for each in replay_letters(sink, Chosen())}
+    assert letters[1500]["state"] == "replayed"
+    assert letters[3010]["state"] == "open"
+    assert "had a DDL of the target later than others" in letters[3010]["refusal"]
+    found = {row["id"]: (row["v"], row["w"]) for row in read_rows(f"{lives.uri}/shop/o")}
+    assert found == {1: (big, 5), 3: (big, 7)}

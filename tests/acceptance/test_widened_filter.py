@@ -86,6 +86,42 @@ def test_new_tables_join_a_changefeed_without_a_gap(
         assert life.await_exit() == 0, life.tail()
 
 
+def test_tries_that_failed_are_given_up_and_begun_again(
+    mariadb: DatabaseServer, tmp_path: Path
+) -> None:
+    """After each of them the changefeed goes on with the narrow filter, which sees no row of the
+    tables that were to join."""
+    tables = ("old", "new", "log")
+    with mariadb.database(NAME), BinlogStage(mariadb, tmp_path, rules=NARROW, mode="all") as stage:
+        for each in tables:
+            mariadb.execute(f"CREATE TABLE {NAME}.{each} (id INT PRIMARY KEY, v INT)")
+            mariadb.insert(f"{NAME}.{each}", [(number, 0) for number in range(200)])
+
+        def narrow() -> None:
+            stage.write_rules(NARROW)
+            life = stage.start("narrow", parameters=CHUNKS)
+            life.await_line("claimed the changefeed")
+            mariadb.execute(
+                *(f"UPDATE {NAME}.{each} SET v = v + 1 WHERE id < 50" for each in tables)
+            )
+            mariadb.execute(*(f"DELETE FROM {NAME}.{each} WHERE id = 7" for each in tables[:2]))
+            until_equal(stage, life, ("old",))
+            life.signal(signal.SIGTERM)
+            assert life.await_exit() == 0, life.tail()
+            stage.write_rules(WIDE)
+
+        narrow()
+        for point in ("after-load-one=kill:2", "after-first-progress=kill:1"):
+            given = {"TIDELAKE_FAILPOINTS": point}
+            life = stage.start(point.partition("=")[0], parameters=CHUNKS, given=given)
+            assert life.await_exit() == -signal.SIGKILL, life.tail()
+            narrow()
+        life = stage.start("wide", parameters=CHUNKS)
+        until_equal(stage, life, tables)
+        life.signal(signal.SIGTERM)
+        assert life.await_exit() == 0, life.tail()
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", chosen_seeds(3))
 def test_tables_of_an_open_bank_join_under_kills(tmp_path: Path, seed: int) -> None:

@@ -26,6 +26,7 @@ from streaming.changefeed.schema_file import read_definitions, routed_definition
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.progress_rows import first_progress
 from streaming.source.dump.copy_tables import CopyProgress
+from streaming.spans.copies.leftover import delete_leftover
 from streaming.spans.copies.load_table import load_table, loading
 from streaming.spans.copies.moments import Moment
 from streaming.spans.copies.settled_copy import CopiedFrom, SettledCopy
@@ -92,7 +93,9 @@ class _Load:
         definitions = read_definitions(settled.definitions, self.routes.filter.selects)
         defined = routed_definitions(definitions, self.routes)
         self.registry = TableRegistry(sink, row, write_modes(changefeed), defined)
-        self.engine = MergeOnWriteEngine(revealed_options(sink.storage_options), keeps_up=False)
+        self._row = row
+        self._options = revealed_options(sink.storage_options)
+        self.engine = MergeOnWriteEngine(self._options, keeps_up=False)
         self._rules = change_rules(changefeed)
         self._part = part
         self._progress = progress
@@ -107,6 +110,8 @@ class _Load:
         shards = Shards().joined(*(each.name for each in copies))
         also = shards.properties if self.routes else {}
         last_ts = max(each.begin.ts for each in copies)
+        self._check()
+        delete_leftover(registry.uri(name), name, self._row, begin.ts, self._options)
         registry.create(name, schema, _NOT_BY_A_DDL, begin.ts, shape_ts=last_ts, also=also)
         target = registry[name].target
         if target is None:

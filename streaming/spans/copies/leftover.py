@@ -1,0 +1,45 @@
+"""A target that an earlier try of a copy has left: it is made, or loaded, and nobody went on with
+it.
+
+Another copy is to come in its place, of other rows and perhaps other columns. It is deleted, if its
+log shows no more than those two commits: no stream has written it, and no snapshot names it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from coordination.model import TableName, Ts
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.storage.errors import one_sentence
+from sinks.storage.open_storage import open_storage
+from sinks.target.engine_port import app_id
+from sinks.target.target_table import TargetState, inspect
+
+logger = logging.getLogger(__name__)
+
+_LOADED = 1  # the version that a load makes; 0 is the new table
+
+
+def delete_leftover(
+    uri: str, name: TableName, row: ChangefeedRow, at_ts: Ts, options: Mapping[str, str]
+) -> None:
+    """Unless it was loaded with rows of ``at_ts``: then it stays. ``row``: of the changefeed, which
+    has no progress of the table. Blocks; raises StorageAway."""
+    state = inspect(uri, options)
+    if state is None or not _is_leftover(state, name, row, at_ts):
+        return
+    logger.info("an earlier try of a copy has left the table, which is made anew table=%s", name)
+    with one_sentence(f"delete table {name} at", uri):
+        storage = open_storage(uri, options)
+        log = sorted((each.path for each in storage.list("_delta_log/")), reverse=True)
+        for path in log:  # the last version first: whenever it is killed, a whole table is left
+            storage.delete([path])
+        storage.delete(each.path for each in storage.list(""))
+
+
+def _is_leftover(state: TargetState, name: TableName, row: ChangefeedRow, at_ts: Ts) -> bool:
+    is_ours = (state.changefeed_id, state.incarnation) == (row.changefeed_id, row.incarnation)
+    identity = state.identity(app_id(row.changefeed_id, row.incarnation, name))
+    return is_ours and state.version <= _LOADED and identity != at_ts
