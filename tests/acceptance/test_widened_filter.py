@@ -38,6 +38,14 @@ def rows(place: Path, table: str) -> list[tuple[int, int]]:
     return sorted((row["id"], row["v"]) for row in read_rows(place / NAME / table))
 
 
+def are_equal(stage: BinlogStage, tables: tuple[str, ...]) -> bool:
+    return all(
+        rows(stage.warehouse, each)
+        == sorted(stage.server.query(f"SELECT id, v FROM {NAME}.{each}"))
+        for each in tables
+    )
+
+
 def until_equal(stage: BinlogStage, life: Life, tables: tuple[str, ...]) -> None:
     stage.await_position(end_of_log(stage.server), life)
     for each in tables:
@@ -117,7 +125,8 @@ def test_tries_that_failed_are_given_up_and_begun_again(
             assert life.await_exit() == -signal.SIGKILL, life.tail()
             narrow()
         life = stage.start("wide", parameters=CHUNKS)
-        until_equal(stage, life, tables)
+        life.await_line("they join the changefeed")
+        await_("all are equal", lambda: are_equal(stage, tables))
         life.signal(signal.SIGTERM)
         assert life.await_exit() == 0, life.tail()
 

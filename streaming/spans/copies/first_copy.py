@@ -34,13 +34,16 @@ from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.routes import changefeed_routes, shards_of
 from streaming.owner.start_point import first_row
 from streaming.source.binlog.source import PART, BinlogSource
+from streaming.source.contract import SourceLost
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.resolved.commit_clock import Pin, from_token, to_token, with_pins
+from streaming.spans.copies.copied_server import is_there
+from streaming.spans.copies.leftover import was_never_followed
 from streaming.spans.copies.load_all import load_all
 from streaming.spans.copies.settled_copy import SettledCopy, chosen_by, only_one
 from streaming.spans.copies.shown_row import show_in_row
-from streaming.spans.copies.table_copies import Standing, TableCopies
+from streaming.spans.copies.table_copies import Standing, TableCopies, forget_copy
 
 logger = logging.getLogger(__name__)
 
@@ -98,13 +101,18 @@ class FirstCopy:
         """Copy and load what is not yet; afterwards the changefeed can begin. Raises SourceAway and
         other TryAgains, after which the same call goes on; Stop; and errors that say what to do."""
         self.dump()
-        self.load()
+        while not self._try_load():  # the server has gone in between
+            self.dump()
 
     def dump(self) -> None:
         """The first half: all rows are staged. Raises as ``run``."""
-        self._database.check_binlog()
         with only_one(self._folder):
             settled, chosen = SettledCopy.load(self._folder), chosen_by(self._changefeed)
+            is_own = settled is not None and not self._settings.dump_dir
+            if settled is not None and is_own and not is_there(self._source, settled.server):
+                logger.warning("the copy begins anew, since %s", self._instead())
+                forget_copy(self._folder)
+                settled = None
             if settled is None or settled.chosen != chosen:
                 settled = self._copies(chosen, self._routes.filter.selects).run()
                 settled.save(self._folder)
@@ -123,10 +131,25 @@ class FirstCopy:
 
     def load(self) -> None:
         """The second half, of what was staged. Raises as ``run``, and TidelakeError where nothing
-        was staged in this folder."""
+        was staged in this folder, or the server with which the copy began is gone."""
+        if not self._try_load():
+            raise SourceLost(
+                f"{self._instead()}, so its binlog cannot be read on from there. Copy the tables "
+                "anew: stop the task and start it again, or give another dump-dir"
+            )
+
+    def _instead(self) -> str:
+        return (
+            f"{self._database.address} answers in the place of the server with which the copy began"
+        )
+
+    def _try_load(self) -> bool:
+        """False: another server answers in the place of the one with which the copy began."""
         with only_one(self._folder):
             settled = self._staged()
             failpoint(Failpoint.BEFORE_LOAD)
+            if not is_there(self._source, settled.server):
+                return False
             row = self._row(settled)
             self._source.check_identities({PART: settled.server}, self._source.shape())
             self._source.check(row.source_positions)
@@ -141,6 +164,7 @@ class FirstCopy:
                 self._database.name_of(settled.begin.position),
             )
             self.clean_up()
+        return True
 
     def join(self) -> None:
         """Copy and load the tables that an earlier filter has left out, into a changefeed that has
@@ -191,7 +215,8 @@ class FirstCopy:
             return ()
         rows = self._database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
         schemas = [name for (name,) in rows if self._routes.filter.selects(TableName(name, ""))]
-        known, was_left_out = self._tables.progress.read(row.changefeed_id), left_out(row)
+        progress, was_left_out = self._tables.progress.read(row.changefeed_id), left_out(row)
+        known = {name for name, each in progress.items() if not was_never_followed(each, row)}
 
         def is_new(name: TableName) -> bool:
             if name in known or not self._routes.filter.selects(name) or not was_left_out(name):

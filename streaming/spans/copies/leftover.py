@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from coordination.model import TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import DROPPED, ProgressRow
 from sinks.storage.errors import one_sentence
 from sinks.storage.open_storage import open_storage
 from sinks.target.engine_port import app_id
@@ -22,11 +23,18 @@ logger = logging.getLogger(__name__)
 _LOADED = 1  # the version that a load makes; 0 is the new table
 
 
+def was_never_followed(table: ProgressRow, feed: ChangefeedRow) -> bool:
+    """Whether a table was loaded to join, and the changefeed has gone on without it: with the
+    [filter] of before, after a try that failed. No snapshot names it."""
+    is_as_loaded = table.delta_version == _LOADED and table.identity_ts == table.checkpoint_ts
+    return is_as_loaded and table.checkpoint_ts < feed.checkpoint_ts and table.state != DROPPED
+
+
 def delete_leftover(
     uri: str, name: TableName, row: ChangefeedRow, at_ts: Ts, options: Mapping[str, str]
 ) -> None:
     """Unless it was loaded with rows of ``at_ts``: then it stays. ``row``: of the changefeed, which
-    has no progress of the table. Blocks; raises StorageAway."""
+    has no progress of the table, or none that it has followed. Blocks; raises StorageAway."""
     state = inspect(uri, options)
     if state is None or not _is_leftover(state, name, row, at_ts):
         return

@@ -34,10 +34,10 @@ from sinks.ddl.effects import (
 from sinks.target.write_mode import WriteMode
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.routes import Routes
-from streaming.source.binlog.database import Database, connected
+from streaming.source.binlog.database import Database
 from streaming.source.binlog.log_scan import Scanned, scan
 from streaming.source.binlog.source import PART, BinlogSource
-from streaming.source.contract import SourceLost
+from streaming.source.contract import SourceLost, SourceMoved
 from streaming.source.dump.cells import quoted
 from streaming.source.dump.copy_tables import CopiedTable, CopyProgress, copy_tables
 from streaming.source.dump.manifest import described
@@ -46,6 +46,7 @@ from streaming.source.dump.session import Connection, Session, TableChanged
 from streaming.source.dump.source_table import Query, SourceTable, read_tables
 from streaming.source.dump.staging import StagedTable, is_of_a_table
 from streaming.source.resolved.commit_clock import Pin, pin_at
+from streaming.spans.copies.copied_server import connection_to, is_there
 from streaming.spans.copies.moments import Begins, Moment
 from streaming.spans.copies.settled_copy import BEGINS, SETTLED, CopiedFrom, SettledCopy
 
@@ -53,7 +54,6 @@ logger = logging.getLogger(__name__)
 
 MOST_TIMES: Final = 5  # all is copied
 MOST_ROUNDS: Final = 20  # tables that were altered meanwhile are copied again
-ANSWER_S: Final = 3_600.0  # for a row of a large table
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,12 @@ class TableCopies:
         errors that say what to do."""
         why = ""
         for _ in range(MOST_TIMES):
-            done = self._run()
+            try:
+                done = self._run()
+            except SourceMoved as error:
+                if self._joins is not None:
+                    raise
+                done = _Anew(str(error))
             if isinstance(done, SettledCopy):
                 return done
             why = done.why
@@ -134,7 +139,11 @@ class TableCopies:
 
     def _run(self) -> SettledCopy | _Anew:
         begins = Begins(self._folder / BEGINS)
-        if begins.server is not None:
+        if self._joins is None and begins.server is None:
+            self._source.keep_to({})
+        elif self._joins is None and not is_there(self._source, begins.server or ""):
+            return _Anew(f"{self._database.address} answers in the place of the server before")
+        elif begins.server is not None:
             self._source.keep_to({PART: begins.server})
             self._database.facts()  # that one, though others may answer
         shape = self._source.shape()
@@ -274,7 +283,7 @@ class TableCopies:
         return Moment(position, max(scanned.ts_at[position], least))
 
     def _connect(self) -> Connection:
-        return connected(self._database.settings, read_timeout_s=ANSWER_S)
+        return connection_to(self._database)
 
     def _position(self, at: SnapshotPosition) -> int:
         return int(self._database.position(at.file, at.offset))
