@@ -16,6 +16,7 @@ from sinks.control.blocked_ddls import BlockedDdls
 from tests.acceptance.binlog_stage import BinlogStage, end_of_log
 from tests.acceptance.followed_database import CHANGEFEED, FollowedDatabase
 from tests.acceptance.processes import Life, await_, environment
+from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 
@@ -113,9 +114,12 @@ def test_shards_become_one_table_and_their_ddls_wait_for_each_other(
         assert database.progress()[TARGET].dead_letters == 0
 
 
-def test_shards_that_are_copied_while_they_change_become_one_table(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edition", [MARIADB_10_11, MYSQL_9_7], ids=lambda each: each.name)
+def test_shards_that_are_copied_while_they_change_become_one_table(
+    edition: Edition, tmp_path: Path
+) -> None:
     """By the real program, which is killed amid the load."""
-    with DatabaseServer() as server:
+    with DatabaseServer(edition) as server:
         server.execute(
             "CREATE DATABASE shop_1",
             "CREATE DATABASE shop_2",
