@@ -3,6 +3,7 @@ reader has numbered, blocks out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,17 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.protocols.canal_json.flat_parser import read
+from streaming.protocols.compressed import begin_as_texts, texts_of
 from streaming.protocols.contract import Block, Messages, Wanted
 from streaming.protocols.rows.blocks import Collector, Parts, with_clocks
 
 _ES = r'"es":(?P<ms>[0-9]{1,15})'
+_ES_OF = re.compile(_ES.encode())
 
 
 def own_ms(values: pa.Array) -> pa.Int64Array:
     """When each change was made, by ``es``. Part of what numbers depend on: it must stay as it
     is."""
-    found = pc.extract_regex(values, _ES).field("ms")
-    return found.cast(pa.string()).cast(pa.int64())
+    if begin_as_texts(values).all():
+        return pc.extract_regex(values, _ES).field("ms").cast(pa.string()).cast(pa.int64())
+    found = (each and _ES_OF.search(each) for each in texts_of(values.to_pylist()))
+    return pa.array([int(each["ms"]) if each else None for each in found], pa.int64())
 
 
 def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator[Block]:

@@ -15,7 +15,6 @@ from streaming.protocols.canal_json.strict_parser import (
     OPS,
     READ,
     key_names,
-    name_in,
     rows_in,
     shape_of,
 )
@@ -29,9 +28,16 @@ from streaming.protocols.json_text.strict_json import (
     member_object,
     parse,
 )
-from streaming.protocols.rows.parsed_message import Bad, Ddl, Error, Event, ParsedRow
+from streaming.protocols.rows.parsed_message import (
+    EMPTY,
+    Bad,
+    Ddl,
+    Error,
+    Event,
+    ParsedRow,
+    name_in,
+)
 
-_EMPTY: Final = Error("empty", "the message has no value")
 _NO_ROWS: Final = Error("malformed", "a row message must name its table and hold its rows")
 _OLDS: Final = Error("malformed", "an UPDATE has another number of rows before than after it")
 _WATERMARK: Final = "TIDB_WATERMARK"
@@ -45,7 +51,7 @@ WITH_EXTENSION: Final = Error(
 def read(value: bytes | None, commit_ts: int) -> list[Event]:
     """What the message says: at least one event."""
     if value is None:
-        return [Bad(NO_TABLE, _EMPTY)]
+        return [Bad(NO_TABLE, EMPTY)]
     try:
         fields = parse(value)
     except Malformed:

@@ -32,7 +32,7 @@ from streaming.protocols.json_text.strict_json import (
     parse,
 )
 from streaming.protocols.rows.parsed_message import (
-    HANDLE_KEY_ONLY,
+    EMPTY,
     Bad,
     Ddl,
     Error,
@@ -40,7 +40,8 @@ from streaming.protocols.rows.parsed_message import (
     ParsedRow,
     Shape,
     WatermarkEvent,
-    claimed,
+    name_in,
+    reduced,
     unreadable,
 )
 
@@ -58,7 +59,6 @@ _ROW_HEAD: Final = re.compile(
 )
 _TEXT_ONLY: Final = frozenset((str,))
 
-_EMPTY = Error("empty", "the message has no value")
 MALFORMED = Error("malformed", "not a canal-json message")
 _NO_WATERMARK_TS = Error("malformed", "a watermark without _tidb.watermarkTs")
 _NO_COMMIT_TS = Error(
@@ -70,7 +70,7 @@ _NOT_ONE_ROW = Error("malformed", "a row message must name its table and hold on
 
 def read(value: bytes | None) -> Event:
     if value is None:
-        return Bad(NO_TABLE, _EMPTY)
+        return Bad(NO_TABLE, EMPTY)
     try:
         fields = parse(value)
     except Malformed:
@@ -100,7 +100,7 @@ def event(fields: Mapping[str, Any]) -> Event:
     kind, is_ddl, query = as_text(get("type")), member_boolean(fields, "isDdl"), as_text(get("sql"))
     tidb = member_object(fields, "_tidb")
     commit_ts, watermark_ts = member_integer(tidb, "commitTs"), member_integer(tidb, "watermarkTs")
-    error = _reduced(tidb) if len(tidb) > 1 else None
+    is_cut, place = member_boolean(tidb, "onlyHandleKey"), as_text(tidb.get("claimCheckLocation"))
     data, old = rows_in(fields, "data"), rows_in(fields, "old")
     types, keys = as_texts(member_object(fields, "mysqlType")), key_names(fields)
     if kind is None:
@@ -125,7 +125,7 @@ def event(fields: Mapping[str, Any]) -> Event:
         shape=shape_of(values, before, types, keys),
         values=tuple(values.values()),
         old=before,
-        error=None if op == OP_DELETE else error,  # of a DELETE the key is all that counts
+        error=None if op == OP_DELETE else reduced(place, is_cut=is_cut),  # its key counts alone
     )
 
 
@@ -158,20 +158,6 @@ def _shape(
 def rows_in(fields: Mapping[str, Any], name: str) -> list[Mapping[str, str | None] | None]:
     rows = member_list(fields, name) or []
     return [None if row is None else as_texts(as_object(row)) for row in rows]
-
-
-def _reduced(tidb: Mapping[str, Any]) -> Error | None:
-    """Rows that were cut to their key because they were too large."""
-    is_cut = member_boolean(tidb, "onlyHandleKey")
-    place = as_text(tidb.get("claimCheckLocation"))
-    if place is not None:
-        return claimed(place)
-    return HANDLE_KEY_ONLY if is_cut else None
-
-
-def name_in(fields: Mapping[str, Any]) -> TableName:
-    schema, table = fields.get("database"), fields.get("table")
-    return TableName(schema, table) if type(schema) is str and type(table) is str else NO_TABLE
 
 
 def _name_in_head(value: bytes) -> TableName:

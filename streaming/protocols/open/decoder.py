@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,9 +28,9 @@ from streaming.protocols.open.strict_parser import event
 from streaming.protocols.rows.alike import read_alike
 from streaming.protocols.rows.blocks import Collector, Parts, key_of, with_clocks
 from streaming.protocols.rows.parsed_message import (
+    EMPTY,
     Bad,
     Ddl,
-    Error,
     Event,
     ParsedRow,
     Shape,
@@ -40,7 +39,6 @@ from streaming.protocols.rows.parsed_message import (
 from streaming.protocols.rows.row_arrays import RowArrays
 
 _DELETED, _WRITTEN = b'{"d":{"', b'{"u":{"'
-_EMPTY: Final = Error("empty", "the message has no value")
 
 
 def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator[Block]:
@@ -86,7 +84,7 @@ class _Chunk:
 
     def _event(self, place: int) -> Event:
         if self._is_empty[self._message[place]]:
-            return Bad(NO_TABLE, _EMPTY)
+            return Bad(NO_TABLE, EMPTY)
         key, value = self._keys[place].as_py(), self._values[place].as_py()
         found = event(key, value)
         far = self._collector

@@ -29,7 +29,6 @@ from streaming.protocols.json_text.strict_json import (
 from streaming.protocols.open.columns import PRIMARY_KEY, Form, Told, told
 from streaming.protocols.open.encoded_cells import base64_bytes, quoted_bytes
 from streaming.protocols.rows.parsed_message import (
-    HANDLE_KEY_ONLY,
     Bad,
     Cell,
     Ddl,
@@ -38,7 +37,7 @@ from streaming.protocols.rows.parsed_message import (
     ParsedRow,
     Shape,
     WatermarkEvent,
-    claimed,
+    reduced,
     unreadable,
 )
 
@@ -135,7 +134,7 @@ def _row(head: Head, fields: Mapping[str, Any]) -> ParsedRow:
         ),
         values=tuple(now.values.values()),
         old=None if before is None else before.values,
-        error=None if op == OP_DELETE else _reduced(head),
+        error=None if op == OP_DELETE else reduced(head.claim, is_cut=head.is_cut),
     )
 
 
@@ -208,9 +207,3 @@ def _shape(
     """One object for many rows."""
     typed = frozenset((name, pa.binary()) for name in has_bytes)
     return Shape(columns, types, key, only_old, typed)
-
-
-def _reduced(head: Head) -> Error | None:
-    if head.claim is not None:
-        return claimed(head.claim)
-    return HANDLE_KEY_ONLY if head.is_cut else None

@@ -1,16 +1,16 @@
-"""The meaning of one message of canal-json."""
+"""The meaning of one message, of whatever protocol."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from coordination.model import TableName
 from streaming.protocols.compressed import fault
-from streaming.protocols.contract import Cells, ToldTable
+from streaming.protocols.contract import NO_TABLE, Cells, ToldTable
 
 _TEXT: Final = pa.string()
 
@@ -25,7 +25,8 @@ class Error:
     message: str
 
 
-HANDLE_KEY_ONLY: Final = Error(
+EMPTY: Final = Error("empty", "the message has no value")
+_HANDLE_KEY_ONLY: Final = Error(
     "handle-key-only",
     "only the key of a large row was sent: set large-message-handle-option=claim-check in TiCDC, "
     "or raise max-message-bytes",
@@ -36,13 +37,22 @@ CLAIM_CHECK: Final = "claim-check"  # the error class of a row that TiCDC has pu
 LOOKED: Final = "where claim-check-storage-uri says"  # whoever has looked says the place itself
 
 
-def claimed(place: str) -> Error:
-    """A row that TiCDC has put into a file."""
+def reduced(place: str | None, *, is_cut: bool) -> Error | None:
+    """Why a row is not whole, which was too large. ``place``: of the file into which TiCDC has put
+    it."""
+    if place is None:
+        return _HANDLE_KEY_ONLY if is_cut else None
     return Error(
         CLAIM_CHECK,
         f"the row is in claim-check storage, and its file was not read: {place} (it is looked for "
         f"by its name {LOOKED})",
     )
+
+
+def name_in(fields: Mapping[str, Any]) -> TableName:
+    """The table that a message names as canal-json and simple do, whatever else is in it."""
+    schema, table = fields.get("database"), fields.get("table")
+    return TableName(schema, table) if type(schema) is str and type(table) is str else NO_TABLE
 
 
 def unreadable(value: bytes, error: Error) -> Error:

@@ -18,8 +18,16 @@ from coordination.model import TableName
 from streaming.protocols.avro_binary.datum_reader import DatumReader
 from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE, Cells
 from streaming.protocols.json_text.strict_json import Malformed, Number
-from streaming.protocols.rows.parsed_message import Bad, Cell, Error, Event, ParsedRow, Shape
-from streaming.protocols.simple.strict_parser import cell_of, event, reduced
+from streaming.protocols.rows.parsed_message import (
+    Bad,
+    Cell,
+    Error,
+    Event,
+    ParsedRow,
+    Shape,
+    reduced,
+)
+from streaming.protocols.simple.strict_parser import cell_of, event
 
 MESSAGE: Final = 11  # of the union
 VERSION: Final = 1  # of the protocol

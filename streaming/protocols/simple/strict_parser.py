@@ -34,7 +34,7 @@ from streaming.protocols.json_text.strict_json import (
     parse,
 )
 from streaming.protocols.rows.parsed_message import (
-    HANDLE_KEY_ONLY,
+    EMPTY,
     Bad,
     Ddl,
     Error,
@@ -43,7 +43,8 @@ from streaming.protocols.rows.parsed_message import (
     SchemaEvent,
     Shape,
     WatermarkEvent,
-    claimed,
+    name_in,
+    reduced,
     unreadable,
 )
 from streaming.protocols.simple.told_schema import told_table
@@ -65,14 +66,13 @@ _DATABASE: Final = re.compile(
 )
 _LOCATED: Final = frozenset(("location", "value"))
 _PLAIN: Final = re.compile(r'[^"\\\x00-\x1f]*')
-_EMPTY: Final = Error("empty", "the message has no value")
 _MALFORMED: Final = Error("malformed", "not a message of simple")
 _NO_COMMIT_TS: Final = Error("no-commit-ts", "no commitTs above zero")
 
 
 def read(value: bytes | None) -> Event:
     if value is None:
-        return Bad(NO_TABLE, _EMPTY)
+        return Bad(NO_TABLE, EMPTY)
     try:
         fields = parse(value)
     except Malformed:
@@ -80,7 +80,7 @@ def read(value: bytes | None) -> Event:
     try:
         return event(fields)
     except Malformed:
-        return Bad(_name_in(fields), _MALFORMED, is_row=_is_row(fields))
+        return Bad(name_in(fields), _MALFORMED, is_row=_is_row(fields))
 
 
 def event(fields: Mapping[str, Any]) -> Event:
@@ -97,7 +97,7 @@ def event(fields: Mapping[str, Any]) -> Event:
     if op is None and kind != "WATERMARK" and kind not in _DDL_TYPES:
         return Bad(NO_TABLE, Error("unknown-type", f"unknown message type {kind}"))
     if ts is None or ts <= 0:  # at or below every checkpoint: it would vanish
-        return Bad(_name_in(fields), _NO_COMMIT_TS, is_row=op is not None)
+        return Bad(name_in(fields), _NO_COMMIT_TS, is_row=op is not None)
     if kind == "WATERMARK":
         return WatermarkEvent(ts)
     if op is None:
@@ -142,7 +142,7 @@ def _row(fields: Mapping[str, Any], op: int, ts: int) -> ParsedRow:
         shape=_shape(tuple(values), only_old, version),
         values=tuple(values.values()),
         old=old if op == OP_UPDATE else None,
-        error=None if op == OP_DELETE else _told_reduced(fields),
+        error=None if op == OP_DELETE else _reduced(fields),
         checksum=_checksum(fields.get("checksum"), "previous" if op == OP_DELETE else "current"),
     )
 
@@ -199,16 +199,9 @@ def _is_zone(name: str) -> bool:
     return _PLAIN.fullmatch(name) is not None
 
 
-def _told_reduced(fields: Mapping[str, Any]) -> Error | None:
+def _reduced(fields: Mapping[str, Any]) -> Error | None:
     is_cut = member_boolean(fields, "handleKeyOnly")
     return reduced(as_text(fields.get("claimCheckLocation")), is_cut=is_cut)
-
-
-def reduced(place: str | None, *, is_cut: bool) -> Error | None:
-    """Rows that were cut to their key because they were too large."""
-    if place is not None:
-        return claimed(place)
-    return HANDLE_KEY_ONLY if is_cut else None
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:
@@ -216,11 +209,6 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
     if type(value) is not str:
         raise Malformed
     return value
-
-
-def _name_in(fields: Mapping[str, Any]) -> TableName:
-    schema, table = fields.get("database"), fields.get("table")
-    return TableName(schema, table) if type(schema) is str and type(table) is str else NO_TABLE
 
 
 def _is_row(fields: Mapping[str, Any]) -> bool:

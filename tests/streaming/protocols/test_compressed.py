@@ -202,3 +202,15 @@ def test_avro_is_a_text_that_no_block_begins_like() -> None:
             squeezed = snappy(text)
             assert text_of(squeezed) == text
             assert not compressed.begin_as_texts(pa.array([squeezed])).any()
+
+
+@BOTH
+def test_a_message_tells_its_time(squeeze: Squeeze) -> None:
+    """By which messages without a commit-ts are numbered."""
+    own_ms = decoder_of("canal-json").own_ms
+    assert own_ms is not None
+    values = [message(es=7), message(es=8), None, b"", b"{}", message(es="x")]
+    small = [each and squeeze(each) for each in values]
+    expected = [7, 8, None, None, None, None]
+    for each in (values, small, [values[0], small[1], *small[2:]]):
+        assert own_ms(pa.array(each, pa.binary())).to_pylist() == expected
