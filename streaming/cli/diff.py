@@ -66,7 +66,7 @@ def diff(
     Reads each table of the database once, by one connection, in chunks of some 64 MiB,
     and the Delta table once. A row that differs is asked again, until the table has passed
     what the database had: so a change that is on its way is no difference. Names the rows
-    and columns that differ.
+    and columns that differ. A TiDB (tidb://) is read as of a snapshot of the tables.
 
     Exit codes: 0 all are equal, 1 something differs, 2 something could not be compared.
 
@@ -79,7 +79,8 @@ def diff(
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         source = load_source(config=config, environment=os.environ, source_uri=source_uri)
         from streaming.cli import terminal
-        from streaming.operations.diff.comparison import DiffLimits, compare_with_database
+        from streaming.operations.diff.comparison import DiffLimits
+        from streaming.operations.diff.databases import compare_with_database
 
         limits = DiffLimits(wait_s=wait_s, rows_per_s=rows_per_s)
         try:
@@ -116,6 +117,9 @@ def view(found: DiffReport, _width: int) -> RenderableType:
             str(each.version) if each.version is not None else "-",
             *(str(number) if is_read else "-" for number in numbers),
         )
+    if found.snapshot_ts is not None:
+        table.caption = f"as of the snapshot at {found.snapshot_ts}"
+        table.caption_justify = "left"
     notes = (Text(line, no_wrap=True, overflow="ignore") for line in _lines(found))
     return Group(table, *notes)
 

@@ -15,6 +15,7 @@ import pytest
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.failpoint import Failpoint
 from sinks.control.changefeeds import Changefeeds
+from streaming.cli.main import main
 from tests.acceptance.one_process import Feed, shop_feed
 from tests.acceptance.processes import Stage
 from tests.services.database_server import DatabaseServer
@@ -99,3 +100,4 @@ def test_a_copy_and_the_topic_are_one_history(
         assert row is not None
         assert (row.incarnation, row.start_ts, row.checkpoint_ts) == (1, ts, feed.last_ts)
         assert proof.ledger(stage.warehouse)[-1]["primary_ts"] == ts
+        main(["diff", "--source-uri", copy, "--sink-uri", f"delta://{stage.warehouse}"])  # equal

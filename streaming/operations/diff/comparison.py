@@ -5,42 +5,38 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from conf.settings import DeltaSink
-from conf.sources.binlog_uri import BinlogSettings
-from conf.sources.source_uri import SourceSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName
 from coordination.secrets import revealed_options
 from coordination.trust.clock import Clock, SystemClock
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import DROPPED, ProgressRow
+from sinks.control.snapshots import SnapshotRow
 from sinks.control.warehouse import ControlTables
 from sinks.types.text_arrays import CastRules
 from streaming.changefeed.earlier_filters import stored_routes
 from streaming.changefeed.routes import Shards, shards_of
 from streaming.operations.diff.database_rows import DatabaseRows
 from streaming.operations.diff.findings import DiffReport, TableFinding
-from streaming.operations.diff.lake_rows import LakeVersion, open_newest
+from streaming.operations.diff.lake_rows import LakeVersion, open_table
 from streaming.operations.diff.merged_rows import MergedRows, Upstream, upstream_of
-from streaming.operations.diff.passing import LowWaterPassing
+from streaming.operations.diff.passing import AtOneMoment, LowWaterPassing, Passing
 from streaming.operations.diff.patience import KeptSession
 from streaming.operations.diff.shape import NotComparable
 from streaming.operations.diff.table_diff import ALTERED, compare_table
 from streaming.operations.progress_report import changefeed_rows
-from streaming.source.binlog.database import connected
 from streaming.source.binlog.position import BinlogPosition, LogIdentity, file_number
-from streaming.source.binlog.source import PART, BinlogSource
+from streaming.source.binlog.source import PART
 from streaming.source.contract import Source
 from streaming.source.dump.moment import settled_position
-from streaming.source.dump.session import Session
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.positions import Positions
 
 WAIT_S: Final = 60.0
-QUERY_S: Final = 3600.0  # for the first rows of a SELECT: one without an index may sort a table
 Told = Callable[[int, int], None]
 
 
@@ -86,61 +82,28 @@ class Pace:
         self._clock.wait(self._never, self._free_at - now)
 
 
-def compare_with_database(
-    sink: DeltaSink,
-    changefeed_id: str | None,
-    names: Sequence[str],
-    settings: SourceSettings,
-    *,
-    limits: DiffLimits,
-    told: Told,
-) -> DiffReport:
-    """``compare_tables``, by connections of its own, in chunks as the settings say. Raises as that
-    does."""
-    if not isinstance(settings, BinlogSettings):
-        raise ConfigError(
-            "source-uri: tables are compared with a database's: give mysql://user@host:3306/"
-        )
-    source = BinlogSource(settings)
-    source.keep_to(_changefeed(sink, changefeed_id).source_identities)
-    database = source.database
-    if database.others:
-        database.choose()  # the server that the changefeed reads
-    session = KeptSession(
-        lambda: Session(lambda: connected(database.settings, read_timeout_s=QUERY_S))
-    )
-    try:
-        return compare_tables(
-            sink,
-            changefeed_id,
-            names,
-            session,
-            source,
-            limits=replace(limits, chunk_rows=settings.chunk_rows),
-            told=told,
-        )
-    finally:
-        session.close()
-        source.close()
-
-
 def compare_tables(
     sink: DeltaSink,
     changefeed_id: str | None,
     names: Sequence[str],
     session: KeptSession,
-    source: Source,
+    source: Source | SnapshotRow,
     *,
     limits: DiffLimits = DiffLimits(),  # it is frozen
     told: Told = lambda _done, _total: None,
 ) -> DiffReport:
-    """``names``: as schema.table; none: all tables of the changefeed. ``told`` gets how many rows
-    of both sides were read, of about how many.
+    """``names``: as schema.table; none: all tables of the changefeed. ``source``: a snapshot if the
+    session shows the database as of its TSO. ``told`` gets how many rows of both sides were read,
+    of about how many.
 
     Raises ConfigError for a name that is not there, TidelakeError where a side cannot be read."""
-    _refuse_tidb(session)
-    row = _changefeed(sink, changefeed_id)
-    wanted = _chosen(ControlTables.of(sink).progress.read(row.changefeed_id), names)
+    if not isinstance(source, SnapshotRow):
+        _refuse_tidb(session)
+    row = changefeed_of(sink, changefeed_id)
+    progress = ControlTables.of(sink).progress.read(row.changefeed_id)
+    if isinstance(source, SnapshotRow) and not names:  # those that were there then
+        progress = {name: each for name, each in progress.items() if str(name) in source.tables}
+    wanted = _chosen(progress, names)
     tables = _Tables(sink, row, session, source, limits)
     progressed = _Progressed(told, 2 * tables.rows_of(wanted))
     return DiffReport(tables=tuple(tables.compare(name, progressed.more) for name in wanted))
@@ -154,7 +117,7 @@ class _Tables:
         sink: DeltaSink,
         row: ChangefeedRow,
         session: KeptSession,
-        source: Source,
+        source: Source | SnapshotRow,
         limits: DiffLimits,
     ) -> None:
         self._sink = sink
@@ -185,7 +148,8 @@ class _Tables:
             return TableFinding(name=name, problem=str(why))
 
         def newest() -> LakeVersion:
-            found = open_newest(self._sink.warehouse, name, self._options)
+            version = self._version(name)
+            found = open_table(self._sink.warehouse, name, self._options, version)
             if self._routes is not None and list(found.shards) != list(shards):
                 raise NotComparable(ALTERED)
             return found
@@ -195,13 +159,24 @@ class _Tables:
             name, newest, MergedRows(database), passing, upstream=upstream, told=told
         )
 
+    def _version(self, name: TableName) -> int | None:
+        """That of the snapshot; None: the newest. Raises NotComparable."""
+        if not isinstance(self._source, SnapshotRow):
+            return None
+        if (version := self._source.tables.get(str(name))) is None:
+            raise NotComparable(f"the snapshot at {self._source.primary_ts} has no such table")
+        return version
+
     def _shards(self, name: TableName) -> Shards:
         return Shards() if self._routes is None else shards_of(self._sink, name)
 
     def _source_tables(self, names: Collection[TableName]) -> dict[TableName, SourceTable]:
         """Those that were read before, if they have all that is asked for."""
         if schemas := sorted({name.schema for name in names if name not in self._there}):
-            found = self._session.asked(lambda each: read_tables(each.query, schemas))
+            is_tidb = isinstance(self._source, SnapshotRow)
+            found = self._session.asked(
+                lambda each: read_tables(each.query, schemas, has_vectors=is_tidb)
+            )
             self._there |= {table.name: table for table in found}
         return self._there
 
@@ -222,7 +197,11 @@ class _Tables:
             for each in origins
         }
 
-    def _passing(self, name: TableName, origins: Sequence[TableName]) -> LowWaterPassing:
+    def _passing(self, name: TableName, origins: Sequence[TableName]) -> Passing:
+        source = self._source
+        if isinstance(source, SnapshotRow):
+            return AtOneMoment()
+
         def rows() -> tuple[ChangefeedRow | None, ProgressRow | None]:
             feed = self._row.changefeed_id
             progress = self._control.progress.read(feed).get(name)
@@ -231,12 +210,13 @@ class _Tables:
         def settled() -> Positions:
             found = self._session.asked(lambda each: settled_position(each, origins))
             at = BinlogPosition(file_number(found.file) + self._lift, found.offset)
-            return dict.fromkeys(self._source.shape().parts, int(at))
+            return dict.fromkeys(source.shape().parts, int(at))
 
-        return LowWaterPassing(self._source, rows, settled=settled, patience_s=self._limits.wait_s)
+        return LowWaterPassing(source, rows, settled=settled, patience_s=self._limits.wait_s)
 
 
-def _changefeed(sink: DeltaSink, changefeed_id: str | None) -> ChangefeedRow:
+def changefeed_of(sink: DeltaSink, changefeed_id: str | None) -> ChangefeedRow:
+    """The one of this ID, or the only one. Raises ConfigError and TidelakeError."""
     rows = changefeed_rows(sink, changefeed_id)
     if len(rows) > 1:
         names = ", ".join(row.changefeed_id for row in rows)
@@ -267,7 +247,8 @@ def _refuse_tidb(session: KeptSession) -> None:
     ((version,),) = session.open().query("SELECT VERSION()")  # at once, if it is not there
     if "tidb" in str(version).lower():
         raise ConfigError(
-            "source-uri: this is a TiDB, which is not compared yet: only MySQL and MariaDB are"
+            "source-uri: this is a TiDB: give it as tidb://user@host:4000/, which compares it at a "
+            "snapshot's TSO"
         )
 
 

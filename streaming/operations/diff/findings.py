@@ -63,9 +63,11 @@ class TableFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffReport:
-    """The content that `diff` shows. ``tables`` are in the order of their names."""
+    """The content that `diff` shows. ``tables`` are in the order of their names. ``snapshot_ts``:
+    as of which both sides were read; None: they went on."""
 
     tables: tuple[TableFinding, ...]
+    snapshot_ts: int | None = None
 
     @property
     def is_equal(self) -> bool:
@@ -77,7 +79,8 @@ class DiffReport:
         return sum(each.problem is None and not each.is_equal for each in self.tables)
 
     def to_json(self) -> dict[str, Any]:
-        return {"equal": self.is_equal, "tables": [_as_json(each) for each in self.tables]}
+        tables = [_as_json(each) for each in self.tables]
+        return {"equal": self.is_equal, "snapshot_ts": self.snapshot_ts, "tables": tables}
 
 
 def _as_json(table: TableFinding) -> dict[str, Any]:

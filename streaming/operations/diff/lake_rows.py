@@ -48,11 +48,16 @@ class LakeVersion:
             yield Batch(key=arrays[: len(shape.key)], cells=arrays[len(shape.key) :])
 
 
-def open_newest(warehouse: str, name: TableName, storage_options: Mapping[str, str]) -> LakeVersion:
-    """The newest version. Raises NotComparable where the table is no image of the database's, and
-    TidelakeError where it cannot be read."""
+def open_table(
+    warehouse: str,
+    name: TableName,
+    storage_options: Mapping[str, str],
+    version: int | None = None,
+) -> LakeVersion:
+    """A version, or the newest. Raises NotComparable where the table is no image of the database's,
+    and TidelakeError where it cannot be read."""
     uri = table_uri(warehouse, name)
-    state = inspect(uri, storage_options)
+    state = inspect(uri, storage_options, version)
     if state is None:
         raise NotComparable(f"there is no Delta table at {uri}")
     if state.form.mode != "upsert":

@@ -35,6 +35,19 @@ class Passing(Protocol):
         """
 
 
+class AtOneMoment:
+    """``Passing`` where both sides are as of one TSO, and stay so."""
+
+    def end(self) -> Positions:
+        return {}
+
+    def wait(self, end: Positions) -> bool:  # noqa: ARG002
+        return True
+
+    def is_shown(self) -> bool:
+        return True
+
+
 class LowWaterPassing:
     """``Passing`` by the low water in the control tables: everything before it is applied."""
 

@@ -7,7 +7,7 @@ one table of types for the copy; its tests compare each type's extremes with the
     TINYINT … BIGINT, UNSIGNED, YEAR          int8 … int64 (MEDIUMINT int32), uint8 … uint64, int16
     FLOAT, DOUBLE, DECIMAL(p,s), BIT          float32, float64, decimal128 or decimal256, uint64
     DATE, DATETIME, TIMESTAMP, TIME           date32, timestamp(us), the same in UTC, duration(us)
-    CHAR … LONGTEXT, ENUM, SET, JSON          string
+    CHAR … LONGTEXT, ENUM, SET, JSON          string; of a TiDB, VECTOR too
     BINARY … LONGBLOB, GEOMETRY               binary
     UUID, INET4, INET6                        binary, as they are stored
 
@@ -47,6 +47,7 @@ _OTHERS: Final = {
     "timestamp": pa.timestamp("us", "UTC"),
     "time": pa.duration("us"),
     **dict.fromkeys((*TEXT_TYPES, "enum", "set", "json"), pa.string()),
+    "vector": pa.string(),  # of a TiDB: `[1,2.5]`; a MySQL sends bytes
     **dict.fromkeys((*BINARY_TYPES, *GEOMETRY_TYPES, *IDENTIFIER_TYPES), pa.binary()),
 }
 _MOMENTS: Final = ("date", "datetime", "timestamp")
@@ -59,7 +60,7 @@ class UnreadableCells(Exception):
 
 
 def cell_type(mysql_type: MySQLType) -> pa.DataType | None:
-    """The type of the cells; None where a copy cannot be had (VECTOR, …)."""
+    """The type of the cells; None where a copy cannot be had."""
     if (both := _INTEGERS.get(mysql_type.name)) is not None:
         return both[mysql_type.unsigned]
     if mysql_type.name == "decimal":

@@ -55,9 +55,11 @@ def read_tables(
     query: Query,
     schemas: Sequence[str],
     is_wanted: Callable[[TableName], bool] = lambda _: True,
+    *,
+    has_vectors: bool = False,
 ) -> list[SourceTable]:
     """The wanted tables of these schemas, without views and sequences: three statements for all of
-    them.
+    them. ``has_vectors``: the server shows a VECTOR as a text, as TiDB does.
 
     Raises as ``query`` does.
     """
@@ -101,7 +103,7 @@ def read_tables(
                 index=index,
                 rows=int(rows),
                 bytes=int(size),
-                refusal=_refusal(name, kind == _VERSIONED, columns[name]),
+                refusal=_refusal(name, kind == _VERSIONED, columns[name], has_vectors=has_vectors),
                 has_snapshots=engine.lower() in _SNAPSHOT_ENGINES,
             )
         )
@@ -128,13 +130,16 @@ def key_of(
     return "", ()
 
 
-def _refusal(table: TableName, is_versioned: bool, columns: Iterable[SourceColumn]) -> str:
+def _refusal(
+    table: TableName, is_versioned: bool, columns: Iterable[SourceColumn], *, has_vectors: bool
+) -> str:
     """The binlog has the history of a system-versioned table among its rows, as INSERTs of keys
     that are there."""
     if is_versioned:
         return f"table {table} is system-versioned: leave it out with [filter] rules"
     for column in columns:
-        if cell_type(column.type) is None:
+        is_vector = column.type.name == "vector"
+        if cell_type(column.type) is None or (is_vector and not has_vectors):
             return (
                 f"column {column.name} of {table} has the type {column.type}, which cannot be"
                 " copied: leave the table out with [filter] rules"

@@ -33,7 +33,7 @@ from sinks.control.warehouse import ControlTables
 from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.routes import changefeed_routes
 from streaming.owner.progress_rows import cut
-from streaming.owner.start_point import first_row
+from streaming.owner.start_point import first_row, row_rules
 from streaming.source.dump.copy_tables import CopyProgress, copy_tables
 from streaming.source.dump.session import Session, SnapshotGone, TableChanged
 from streaming.source.dump.source_table import SourceTable, read_tables
@@ -192,10 +192,12 @@ class TidbCopy:
         sink, given = self._changefeed.sink, self._changefeed.filter
         forms = WriteModes(sink.tables, case_sensitive=given.case_sensitive)
 
+        found = read_tables(session.query, schemas, selects, has_vectors=True)
+
         def is_written(table: SourceTable) -> bool:
             return may_be_copied(table, forms.of(self._routes.of(table.name).target))
 
-        return list(filter(is_written, read_tables(session.query, schemas, selects)))
+        return list(filter(is_written, found))
 
     def _copies(self, tables: Iterable[SourceTable], ts: Ts) -> list[CopiedFrom]:
         settings, begin = self._settings, Moment(0, ts)
@@ -256,6 +258,7 @@ class TidbCopy:
         """The row of a changefeed that stands at the TSO, and has read nothing."""
         return replace(
             first_row(self._changefeed),
+            row_rules=row_rules(self._changefeed),
             start_ts=ts,
             state="stopped",  # nobody replicates it yet
             checkpoint_ts=ts,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ import pytest
 
 from conf.load import load_settings
 from conf.settings import Changefeed
-from coordination.errors import ConfigError, Stop
+from coordination.errors import ConfigError, Stop, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.preflight import check_changefeed
+from streaming.operations.diff.comparison import DiffLimits
+from streaming.operations.diff.databases import compare_with_database
+from streaming.operations.diff.findings import DiffReport
+from streaming.owner.start_point import first_row
 from streaming.spans.copies.tidb_copy import TidbCopy
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
@@ -196,15 +201,44 @@ def test_an_account_that_may_not_read_tidbs_own_tables_copies_too(
 def test_a_changefeed_that_has_begun_from_kafka_is_not_copied(
     tidb: TidbFront, tmp_path: Path
 ) -> None:
-    from streaming.owner.start_point import first_row
-
     changefeed = changefeed_of(tidb, tmp_path)
     row = first_row(changefeed)
-    from dataclasses import replace
-
     ControlTables.of(changefeed.sink).changefeeds.begin(replace(row, source_positions={"t/0": 1}))
     with pytest.raises(ConfigError, match="has begun already"):
         copied(changefeed, tmp_path)
+
+
+def test_a_diff_is_at_the_tso_of_a_snapshot(
+    server: DatabaseServer, tidb: TidbFront, tmp_path: Path
+) -> None:
+    changefeed = changefeed_of(tidb, tmp_path)
+    ts = copied(changefeed, tmp_path)
+    tidb.reads.clear()
+
+    def diff(*names: str) -> DiffReport:
+        given = (changefeed.sink, "shop", names, changefeed.source)
+        return compare_with_database(*given, limits=DiffLimits(), told=lambda *_: None)
+
+    found = diff(f"{NAME}.orders", f"{NAME}.pairs")
+    assert found.is_equal, found
+    assert found.snapshot_ts == ts
+    assert [each.database_rows for each in found.tables] == [1_000, 300]
+    assert {at for at, _ in tidb.reads} == {ts}
+    assert {str(each.name): each.result for each in diff().tables} == {
+        f"{NAME}.events": "not compared",  # a change log
+        f"{NAME}.orders": "equal",
+        f"{NAME}.pairs": "equal",
+    }
+    server.execute(  # as if the copy had read something else
+        f"UPDATE {NAME}.orders SET v = 'other' WHERE id = 7",
+        f"DELETE FROM {NAME}.orders WHERE id = 8",
+    )
+    (orders,) = diff(f"{NAME}.orders").tables
+    assert (orders.result, orders.differing, orders.open_rows) == ("differs", 2, 0)
+    assert {(row.key["id"], row.kind) for row in orders.rows} == {(7, "changed"), (8, "extra")}
+    tidb.safe_ts = ts + 1
+    with pytest.raises(TidelakeError, match=r"cannot be read any more as of the snapshot.*GC"):
+        diff()
 
 
 def test_another_server_is_told_apart(server: DatabaseServer, tmp_path: Path) -> None:
