@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from conf.settings import FilterSettings
+from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.control.dead_letters import DeadLetters, LetterWriter
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
@@ -21,6 +23,35 @@ from streaming.source.contract import RAW
 from tests.services.delta_rows import read_rows
 from tests.streaming.apply.blocks import A
 from tests.streaming.protocols.open import reading as open_protocol
+
+
+def test_a_letter_of_a_fatal_class_stops_the_changefeed(tmp_path: Path) -> None:
+    """``corruption-handle-level = error``: nothing is stored, and the others go on being stored."""
+
+    def values(places: Mapping[str, Sequence[int]]) -> Iterator[pa.Table]:
+        ((part, wanted),) = places.items()
+        rows = [{"part": part, "position": at, "value": b"v"} for at in wanted]
+        yield pa.Table.from_pylist(rows, RAW)
+
+    writer = DeadLetterWriter(
+        by=LetterWriter(changefeed_id="c", incarnation=1, term=None, check=lambda: None),
+        dead_letters=DeadLetters(str(tmp_path)),
+        values=values,
+        identities=lambda: {"shop/0": "a topic's ID"},
+        fail=False,
+        fatal=("checksum",),
+    )
+    for at, error_class in enumerate(("cast", "checksum")):
+        error = {"part": "shop/0", "position": at, "index": 0, "commit_ts": 10}
+        told = {"error_class": error_class, "message": "why"}
+        rows = pa.Table.from_pylist([error | told], ERRORS)
+        if error_class == "cast":
+            writer.add_rows({A: rows})
+        else:
+            with pytest.raises(TidelakeError, match="corruption-handle-level is 'error'"):
+                writer.add_rows({A: rows})
+    found = read_rows(tmp_path / "_tidelake" / "dead_letters")
+    assert [each["position"] for each in found] == [0]
 
 
 def test_messages_come_in_parts_and_one_that_is_gone_is_a_letter_too(tmp_path: Path) -> None:
