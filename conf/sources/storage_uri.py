@@ -34,8 +34,7 @@ STORES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 SCHEMES: Final = (LOCAL, *STORES)
-PROTOCOLS: Final = ("canal-json",)
-PROTOCOLS_NOT_BUILT: Final = ("csv",)
+PROTOCOLS: Final = ("canal-json", "csv")
 Separator = Literal["none", "year", "month", "day"]
 SEPARATORS: Final[tuple[Separator, ...]] = ("none", "year", "month", "day")
 # Parameters of the store in TiCDC's words -> options of the storage.
@@ -177,7 +176,6 @@ def _protocol(parameters: Mapping[str, str]) -> str:
     protocol = parameters.get("protocol", "").lower()
     choices = " or ".join(PROTOCOLS)
     require(protocol != "", f"protocol is missing: give that of the changefeed, {choices}")
-    require(protocol not in PROTOCOLS_NOT_BUILT, f"protocol={protocol} is not built yet")
     require(
         protocol in PROTOCOLS,
         f"protocol={protocol} is none of files: TiCDC writes {choices} into a storage",

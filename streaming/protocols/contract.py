@@ -89,6 +89,8 @@ class Cells(StrEnum):
     # Or int64, uint64, float32, float64 and binary as in TYPED, and ENUM, SET and BIT as int64:
     # the index or the bits, of which the highest is no sign.
     ENCODED = "encoded"
+    # string: texts as in TEXT, but names of ENUM and SET, ``""`` being index 0. Bytes are binary.
+    NAMED = "named"
     # int8 to int64, uint8 to uint64 (BIT: uint64; YEAR: int16), float32, float64, decimal128 or
     # decimal256 with the column's scale, date32, timestamp[us] (DATETIME), timestamp[us, UTC]
     # (TIMESTAMP), duration[us] (TIME), binary or large_binary, and string or large_string. Texts
@@ -265,6 +267,11 @@ def with_key(key: bytes | None, value: bytes | None) -> bytes | None:
         return None
     length = NO_KEY if key is None else len(key)
     return b"".join((KEY_LENGTH.pack(length), key or b"", value))
+
+
+def with_head(head: bytes, row: bytes) -> bytes:
+    """A row's dead letter, with the head of its block (`LETTER_HEAD`) before it."""
+    return b"".join((head, b"\n", row))
 
 
 _IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)

@@ -18,6 +18,7 @@ from streaming.protocols.canal_json import flat_decoder as flat
 from streaming.protocols.canal_json.disguise import disguise
 from streaming.protocols.compressed import Texts, begin_as_texts, in_pieces, texts_of
 from streaming.protocols.contract import Block, Messages, Wanted
+from streaming.protocols.csv import decoder as csv
 from streaming.protocols.json_text import claims as json_claims
 from streaming.protocols.json_text.claims import claims_in
 from streaming.protocols.open import claims as open_claims
@@ -65,6 +66,11 @@ class _Known:
     own_ms: OwnTimes | None = None
 
 
+def _all_texts(values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.ones(len(values), np.bool_)
+
+
+_NO_CLAIMS: Final = Claims(json_claims.MARKER, lambda _: {}, lambda message, _: message)
 _PROTOCOLS: Final[Mapping[str, _Known]] = {
     "canal-json": _Known(
         canal_json.decode,
@@ -80,6 +86,7 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         reads_keys=True,
         one_event_each=one_event_each,
     ),
+    "csv": _Known(csv.decode, _NO_CLAIMS, are_texts=_all_texts),
     "simple": _Known(
         simple.decode, Claims(simple_claims.MARKER, simple_claims.find, simple_claims.fill)
     ),

@@ -27,13 +27,19 @@ __all__ = ["CastColumn", "CastRules", "arrow_type", "cast_column", "key_values"]
 
 
 def cast_column(
-    cells: pa.Array, column: Column, rules: CastRules, *, are_typed: bool = False
+    cells: pa.Array,
+    column: Column,
+    rules: CastRules,
+    *,
+    are_typed: bool = False,
+    are_names: bool = False,
 ) -> CastColumn:
     """The values of a column from its cells, in ``arrow_type(column.type)``.
 
     ``cells`` are texts (string or large_string), or of a type that ``contract.Cells.TYPED`` lists;
     null stays null and is no failure. ``are_typed``: where they are texts, they are so beside typed
-    ones: names of an ENUM or SET, and TIMESTAMPs in UTC.
+    ones: names of an ENUM or SET, and TIMESTAMPs in UTC. ``are_names``: texts of an ENUM or SET are
+    names.
 
     With ``zero_date="null"`` a date that Delta does not have becomes null and is no failure either
     (docs/types.md). Where clocks are set back, a TIMESTAMP's text fits two instants: the earlier
@@ -48,7 +54,7 @@ def cast_column(
         return cast_identifiers(cells, mysql_type)
     if is_text(cells.type):
         rules = replace(rules, time_zone="UTC") if are_typed else rules
-        return _cast_text(cells, mysql_type, rules, are_names=are_typed)
+        return _cast_text(cells, mysql_type, rules, are_names=are_typed or are_names)
     if rules.are_encoded and mysql_type.name in _BIT_FIELDS and cells.type == pa.int64():
         cells = cells.view(pa.uint64())  # the highest of 64 bits is no sign
     values = as_values(cells, mysql_type)

@@ -15,7 +15,16 @@ import pyarrow as pa
 
 from conf.sources.binlog_uri import BINLOG
 from conf.sources.large_messages import LargeMessages
-from streaming.protocols.contract import BAD_BODY, Block, Decoder, Kind, Messages, Wanted, ipc
+from streaming.protocols.contract import (
+    BAD_BODY,
+    Block,
+    Decoder,
+    Kind,
+    Messages,
+    Wanted,
+    ipc,
+    with_head,
+)
 from streaming.protocols.decoders import decoder_of, one_message_each, reads_messages
 from streaming.protocols.rows.parsed_message import CLAIM_CHECK
 from streaming.source.binlog.format.letters import letter_blocks, letters_of
@@ -48,7 +57,11 @@ def rows_alone(protocol: str) -> Alone:
         return whole_messages
 
     def alone(message: bytes, rows: Sequence[FailedRow]) -> Sequence[bytes]:
-        return one_message_each(protocol, message, [row.index for row in rows])
+        found = one_message_each(protocol, message, [row.index for row in rows])
+        return [
+            each if row.head is None else with_head(row.head, each)
+            for row, each in zip(rows, found, strict=True)
+        ]
 
     return alone
 

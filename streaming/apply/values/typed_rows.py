@@ -113,13 +113,13 @@ def typed_keys(piece: Piece, rules: CastRules, *, finds_rows: bool = True) -> Ty
     is_unread = np.zeros(len(piece.op), np.bool_)
     typed: dict[str, pa.Array] = {}
     nulled: dict[str, Mask] = {}
-    are_typed = piece.cells is Cells.TYPED
+    are_typed, are_names = piece.cells is Cells.TYPED, piece.cells is Cells.NAMED
     cells_of = dict(zip(schema.key, piece.keys, strict=True))
     for column in schema.delivered:
         if column.name in cells_of:
             cells = cells_of[column.name]
             cells, by = _plain(piece, column, cells, rules)
-            cast = cast_column(cells, column, by, are_typed=are_typed)
+            cast = cast_column(cells, column, by, are_typed=are_typed, are_names=are_names)
             typed[column.name] = key_values(cast.values)
             is_nulled = _nulled(cells, cast)
             if is_nulled is not None:
@@ -183,7 +183,8 @@ def typed_values(
         place = places.get(column.name)
         cells = pa.nulls(len(rows), pa.string()) if place is None else data.field(place)
         cells, by = _plain(piece, column, cells, rules)
-        cast = cast_column(cells, column, by, are_typed=piece.cells is Cells.TYPED)
+        are_typed, are_names = piece.cells is Cells.TYPED, piece.cells is Cells.NAMED
+        cast = cast_column(cells, column, by, are_typed=are_typed, are_names=are_names)
         typed[column.name] = cast.values
         if (is_nulled := _nulled(cells, cast)) is not None:
             nulled[column.name] = is_nulled

@@ -76,6 +76,7 @@ class Shape:
     typed: frozenset[tuple[str, pa.DataType]] = frozenset()
     cells: Cells = Cells.TEXT
     version: int | None = None  # of the table's schema
+    letter_head: bytes | None = None  # `contract.LETTER_HEAD`
 
     def types(self, names: Iterable[str]) -> tuple[pa.DataType, ...]:
         """The types of the cells of these columns."""

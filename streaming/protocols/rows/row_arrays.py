@@ -246,6 +246,7 @@ def _schema(
         order=order,
         cells=shape.cells,
         version=shape.version,
+        letter_head=shape.letter_head,
     )
     return pa.schema(fields, metadata)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sinks.types.casts.base64_texts import cut_out
 from streaming.protocols.clocks import latest_ts
 from streaming.protocols.contract import Block, Decoder, Kind, Messages, Wanted
-from streaming.source.storage.schema_files import SchemaText
+from streaming.source.storage.slices_task import SliceText
 
 CHUNK_BYTES: Final = 16 << 20
 _LF, _CR = b"\n\r"
@@ -24,22 +24,12 @@ class JsonRows:
     """See `slices_task.RowDecoder`."""
 
     decode: Decoder
-    needs_columns: bool = False
 
-    def __call__(
-        self,
-        part: str,
-        text: bytes,
-        position: int,
-        columns: SchemaText | None,  # noqa: ARG002
-        wanted: Wanted,
-        *,
-        is_whole: bool,
-        most_rows: int,
-    ) -> Iterator[Block]:
-        data = np.frombuffer(text, np.uint8)
+    def __call__(self, of: SliceText, wanted: Wanted, *, most_rows: int) -> Iterator[Block]:
+        part, position = of.part, of.position
+        data = np.frombuffer(of.text, np.uint8)
         nexts = np.flatnonzero(data == _LF).astype(np.int64) + 1
-        if is_whole and len(data) and (not len(nexts) or nexts[-1] < len(data)):
+        if of.is_whole and len(data) and (not len(nexts) or nexts[-1] < len(data)):
             nexts = np.append(nexts, len(data))  # a row that was cut off
         nexts = nexts[:most_rows]
         begins = np.concatenate([[0], nexts[:-1]]) if len(nexts) else nexts

@@ -11,6 +11,7 @@ from typing import Final
 from pyspark import SparkContext
 
 from streaming.protocols.contract import Block, Kind, Wanted
+from streaming.protocols.csv.table_head import TableHead
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities, SourceLost
 from streaming.source.positions import Positions
@@ -100,19 +101,29 @@ class StorageReader:
         room = min(self._job.tasks * TASK_BYTES, max(1, int(most_rows * survey.row_bytes)))
         if SCHEMAS in there:
             works.append(self._schema_work(there[SCHEMAS], ends[SCHEMAS]))
-        paths = {(each.name, each.version): path for each, path in survey.schema_files.items()}
         for part in sorted(there.keys() - {SCHEMAS}):
-            schema_path = paths.get((table_of(part), version_of(part)))
+            head = self._head(part)
             for each in survey.logs[part].slices(there[part], ends[part]):
                 if room <= 0:
                     return works
                 end = min(each.end, each.begin + max(TASK_BYTES, 1))
                 base = survey.packing.position(each.place, 0)
-                works.append(RowWork(part, replace(each, end=end), base, schema_path))
+                works.append(RowWork(part, replace(each, end=end), base, head))
                 room -= end - each.begin
                 if end < each.end:
                     break
         return works
+
+    def _head(self, part: str) -> TableHead | None:
+        if self._survey.heads is None:
+            return None
+        head = self._survey.heads.of(table_of(part), version_of(part))
+        if head is None:
+            raise SourceLost(
+                f"{self._survey.settings.folder}/{part} has rows, and the schema file of this "
+                "version is not there: bring it back"
+            )
+        return head
 
     def _schema_work(self, begin: int, end: int) -> SchemaWork:
         files = [

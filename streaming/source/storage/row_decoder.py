@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conf.sources.storage_uri import StorageSettings
+from streaming.protocols.csv.decoder import first_row
 from streaming.protocols.decoders import decoder_of
+from streaming.source.storage.csv_rows import CsvRows
 from streaming.source.storage.json_rows import JsonRows
 from streaming.source.storage.layout import SCHEMAS, schema_version
 from streaming.source.storage.slices_task import RowDecoder
@@ -13,6 +15,8 @@ from streaming.source.storage.survey import Survey, answers
 
 
 def row_decoder(settings: StorageSettings, *, start_ts: int) -> RowDecoder:
+    if settings.protocol == "csv":
+        return CsvRows(start_ts)
     return JsonRows(decoder_of(settings.protocol, start_ts=start_ts))
 
 
@@ -37,4 +41,6 @@ def _row_at(survey: Survey, part: str, position: int) -> bytes | None:
         if log is None or path is None:
             return None
         text = survey.storage.read_range(path, offset, log.size_of(place))
+    if survey.settings.csv is not None:
+        return first_row(text, survey.settings.csv)
     return text.partition(b"\n")[0].removesuffix(b"\r")

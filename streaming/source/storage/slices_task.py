@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +14,14 @@ from sinks.storage.open_storage import StorageOpener
 from sinks.storage.table_storage import ReadStorage
 from streaming.protocols.clocks import latest_ts
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
+from streaming.protocols.csv.table_head import TableHead
 from streaming.protocols.rows.blocks import Collector, with_clocks
 from streaming.source.body_files import BodyFile
-from streaming.source.storage.layout import SCHEMAS, SchemaFile, schema_file, schema_position
+from streaming.source.storage.layout import SCHEMAS, SchemaFile, schema_position
 from streaming.source.storage.part_log import Slice
 from streaming.source.storage.schema_files import NotWhole, SchemaText, in_order, read_schema_text
 from streaming.source.task_results import ReadFailure, Result
 from streaming.spark.python_worker import settle
-
-AT_ONCE: Final = 16  # requests to an object store side by side
 
 
 class Damaged(ValueError):
@@ -31,13 +30,13 @@ class Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RowWork:
-    """``base``: the position of the file's first byte; ``schema_path``: of the schema file of the
-    part's version, None where it is not needed."""
+    """``base``: the position of the file's first byte; ``head``: the columns, where rows do not
+    tell them."""
 
     part: str
     slice: Slice
     base: int
-    schema_path: str | None
+    head: TableHead | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +48,24 @@ class SchemaWork:
     files: Sequence[tuple[SchemaFile, str]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceText:
+    """``text`` begins with a row, at ``position``. ``is_first``: its file begins with it.
+    ``is_whole``: it ends where a row ends, so that what is left behind the last end of a row is a
+    row that was cut off."""
+
+    part: str
+    text: bytes
+    position: int
+    head: TableHead | None
+    is_first: bool
+    is_whole: bool
+
+
 class RowDecoder(Protocol):
-    """``text`` begins with a row. ``is_whole``: it ends where a row ends, so that what is left
-    behind the last end of a row is a row that was cut off."""
+    """Sent to executors."""
 
-    @property
-    def needs_columns(self) -> bool: ...
-
-    def __call__(
-        self,
-        part: str,
-        text: bytes,
-        position: int,
-        columns: SchemaText | None,
-        wanted: Wanted,
-        *,
-        is_whole: bool,
-        most_rows: int,
-    ) -> Iterator[Block]:
+    def __call__(self, of: SliceText, wanted: Wanted, *, most_rows: int) -> Iterator[Block]:
         """The blocks, and a DONE block that says how far the text was read."""
 
 
@@ -102,19 +101,16 @@ class SlicesTask:
     def _blocks(self, storage: ReadStorage, work: RowWork | SchemaWork) -> Iterator[Block]:
         if isinstance(work, SchemaWork):
             return ddl_blocks(storage, work, self.start_ts)
-        columns = None
-        if self.decode.needs_columns:
-            columns = _columns(storage, work)
         text = row_text(storage, work.slice)
-        return self.decode(
-            work.part,
-            text,
-            work.base + work.slice.begin,
-            columns,
-            self.wanted,
+        of = SliceText(
+            part=work.part,
+            text=text,
+            position=work.base + work.slice.begin,
+            head=work.head,
+            is_first=work.slice.begin == 0,
             is_whole=not work.slice.is_last and work.slice.begin + len(text) >= work.slice.size,
-            most_rows=self.most_rows,
         )
+        return self.decode(of, self.wanted, most_rows=self.most_rows)
 
 
 def row_text(storage: ReadStorage, of: Slice) -> bytes:
@@ -174,11 +170,3 @@ def checked(file: SchemaFile, path: str, text: bytes) -> SchemaText:
             f"{found.checksum:010}. Bring back the file that TiCDC wrote"
         )
     return found
-
-
-def _columns(storage: ReadStorage, work: RowWork) -> SchemaText:
-    path = work.schema_path
-    file = None if path is None else schema_file(path)
-    if path is None or file is None:
-        raise Damaged(f"{work.slice.path} has rows of a version without a schema file")
-    return checked(file, path, storage.read(path))

@@ -22,6 +22,7 @@ from hashlib import sha256
 from typing import Final, TypeVar
 
 from conf.sources.storage_uri import StorageSettings
+from coordination.model import TableName
 from coordination.secrets import revealed
 from sinks.storage.errors import STORAGE_ERRORS, StorageAway, storage_error
 from sinks.storage.local_storage import LocalStorage
@@ -38,7 +39,9 @@ from streaming.source.storage.layout import (
 )
 from streaming.source.storage.layout import schema_file as read_schema_name
 from streaming.source.storage.part_log import Known, PartLog
+from streaming.source.storage.schema_files import NotWhole, SchemaText, read_schema_text
 from streaming.source.storage.table_folder import TableFolder
+from streaming.source.storage.table_heads import TableHeads
 
 AT_ONCE: Final = 16  # requests to an object store side by side
 FEW: Final = 4  # so many requests are made one by one
@@ -87,7 +90,9 @@ class Survey:
         self.schema_files: dict[SchemaFile, str] = {}  # and their paths
         self.row_bytes = 200.0  # the average; a guess until rows have been read
         self.storage: ReadStorage = self.opener(settings.folder)
+        self.heads = None if settings.csv is None else TableHeads(settings.csv, self._schema_texts)
         self._tables: dict[str, TableFolder] = {}
+        self._texts: dict[str, SchemaText] = {}  # of schema files, by path
         self._identities: dict[str, tuple[Known, Identity]] = {}  # with the first file as it was
         self._last: Look | None = None
 
@@ -124,6 +129,21 @@ class Survey:
             if self._last is not None and part in self._last.ends:
                 ends = {**self._last.ends, part: log.end}
                 self._last = Look(self._last.checkpoint_ts, self._last.identities, ends)
+
+    def _schema_texts(self, name: TableName) -> list[SchemaText]:
+        """By version. Raises SourceAway for one that is being written."""
+        mine = [
+            (file.version, path) for file, path in self.schema_files.items() if file.name == name
+        ]
+        for _, path in mine:
+            if path not in self._texts:
+                with answers(self.settings.folder):
+                    text = self.storage.read(path)
+                try:
+                    self._texts[path] = read_schema_text(text)
+                except NotWhole as error:
+                    raise SourceAway(f"{path}: {error}") from error
+        return [self._texts[path] for _, path in sorted(mine)]
 
     def _checkpoint_ts(self, before: int) -> int:
         try:

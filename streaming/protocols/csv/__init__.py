@@ -1,0 +1,5 @@
+"""csv, as TiCDC's storage sink writes it: rows of a file, many at once.
+
+decoder ── cells ── fields           bytes ─► places of rows and fields ─► Arrow columns ─► blocks
+table_head                           what a row lacks to be decoded: the columns, and the format
+"""
