@@ -59,7 +59,7 @@ def keys_of(*parts: type) -> dict[str, Key]:
 # Keys whose text becomes more than one value, or another one.
 _CHANGEFEED_TEXTS = {
     "source-uri": "the source: the sink URI that TiCDC was given, a database (`mysql://`), a "
-    "folder of TiCDC's storage sink (`file://`), or a recording (below)",
+    "folder of TiCDC's storage sink (`file://`, `s3://`), or a recording (below)",
     "sink-uri": "the warehouse: `delta:///path`, `delta+s3://`, `delta+abfss://` or `delta+gs://`",
     "changefeed-id": "the changefeed's name in etcd and in the control tables: letters, digits, "
     "single hyphens. Without it, the topic's name, if that is a valid ID; of a database the URI's "

@@ -24,7 +24,7 @@ from conf.sources.large_messages import parse_large_messages
 AT_LEAST_ONCE: Final = "at-least-once"
 PROTOCOLS = ("canal-json", "open-protocol", "simple")
 PROTOCOLS_NOT_BUILT = (
-    "avro", "csv", "debezium", "maxwell", "canal", "craft",
+    "avro", "debezium", "maxwell", "canal", "craft",
 )  # fmt: skip
 ENCODINGS = ("json", "avro")  # of simple: each message shows which one it is in
 READ = (
@@ -129,6 +129,7 @@ def _protocol(parameters: Mapping[str, str]) -> tuple[str, bool]:
     built = ", ".join(PROTOCOLS)
     require(protocol != "", f"protocol is missing: give that of the changefeed, one of {built}")
     protocol = "open-protocol" if protocol == "default" else protocol  # TiCDC's other name of it
+    require(protocol != "csv", "protocol=csv is in files alone: use s3:// or file://")
     require(
         protocol not in PROTOCOLS_NOT_BUILT,
         f"protocol={protocol} is not built yet: use {built}",
