@@ -80,8 +80,19 @@ def _check_sink(changefeed: Changefeed) -> None:
 
 def _check_routes(changefeed: Changefeed) -> None:
     stored = _stored(changefeed.sink, changefeed.id)
+    if stored is not None and stored.state == "loading" and not stored.has_begun:
+        _refuse_amid_a_copy(changefeed)
     if stored is not None and stored.has_begun:
         refuse_other_routes(stored, changefeed)
+
+
+def _refuse_amid_a_copy(changefeed: Changefeed) -> None:
+    if not isinstance(changefeed.source, TidbSettings | BinlogSettings):
+        raise TidelakeError(
+            f"the tables of changefeed {changefeed.id} are being copied, or were when their copy "
+            "was stopped: let `tidelake run` with its tidb:// URI end first. Where no copy is "
+            "wanted any more, give another sink-uri"
+        )
 
 
 def _check_source(changefeed: Changefeed) -> None:

@@ -87,21 +87,20 @@ class TidbCopy:
     @property
     def copied_ts(self) -> Ts | None:
         """As of when the tables were copied and loaded; None: they were not yet. Raises ConfigError
-        where the changefeed has begun without a copy."""
+        where the changefeed was started without a copy."""
         row = self._tables.changefeeds.read(self._changefeed.id)
-        if row is None or not row.has_begun:
-            return None
-        if row.loaded_ts is None:
+        if row is not None and row.loaded_ts is None and (row.term or row.source_positions):
             raise ConfigError(
-                f"changefeed {row.changefeed_id} has begun already (its checkpoint is "
+                f"changefeed {row.changefeed_id} was started already (its checkpoint is "
                 f"{row.checkpoint_ts}), and tables are copied before that: give another sink-uri, "
                 "and copy into it first"
             )
-        return Ts(row.loaded_ts)
+        return None if row is None or row.loaded_ts is None else Ts(row.loaded_ts)
 
     def show(self, state: ChangefeedState, fresh_for_s: float | None) -> None:
-        """See `shown_row`."""
-        show_in_row(self._changefeed, state, fresh_for_s)
+        """See `shown_row`. A copy that is not whole stays ``loading``: no stream may begin."""
+        is_whole = self.copied_ts is not None
+        show_in_row(self._changefeed, state if is_whole else "loading", fresh_for_s)
 
     def run(self) -> None:
         """Copy, load and publish what is not yet; afterwards the changefeed can go on from Kafka.

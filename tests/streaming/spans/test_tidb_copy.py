@@ -11,6 +11,7 @@ import pytest
 
 from conf.load import load_settings
 from conf.settings import Changefeed
+from conf.sources.source_uri import parse_source_uri
 from coordination.errors import ConfigError, Stop, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName
 from sinks.control.warehouse import ControlTables
@@ -204,8 +205,24 @@ def test_a_changefeed_that_has_begun_from_kafka_is_not_copied(
     changefeed = changefeed_of(tidb, tmp_path)
     row = first_row(changefeed)
     ControlTables.of(changefeed.sink).changefeeds.begin(replace(row, source_positions={"t/0": 1}))
-    with pytest.raises(ConfigError, match="has begun already"):
+    with pytest.raises(ConfigError, match="was started already"):
         copied(changefeed, tmp_path)
+
+
+def test_amid_a_copy_nobody_reads_kafka(tidb: TidbFront, tmp_path: Path) -> None:
+    """It would begin without the rows of before."""
+    changefeed = changefeed_of(tidb, tmp_path)
+    copy = TidbCopy(changefeed, tmp_path / "staging")
+    copy.show("loading", 30.0)
+    copy.show("stopped", None)
+    kafka = parse_source_uri("kafka://127.0.0.1:1/t?protocol=canal-json&enable-tidb-extension=true")
+    reading = replace(changefeed, source=kafka)
+    with pytest.raises(TidelakeError, match="are being copied, or were when their copy was"):
+        check_changefeed(reading)
+    copy.run()
+    copy.show("stopped", None)
+    with pytest.raises(TidelakeError, match=r"127\.0\.0\.1:1"):  # what is wrong now is the broker
+        check_changefeed(reading)
 
 
 def test_a_diff_is_at_the_tso_of_a_snapshot(
