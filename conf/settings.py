@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Le
 
+from conf.column_rules import ColumnMask, ColumnSelector
 from conf.forms import is_address, is_id, is_time_zone
 from conf.problems import require
 from conf.route_rules import RouteRule
@@ -73,6 +74,9 @@ class DeltaSink:
     warehouse: str  # a local path or an object store URI, without a trailing slash
     tables: tuple[TableRule, ...] = ()  # the first that matches a table counts
     routes: tuple[RouteRule, ...] = ()
+    column_selectors: tuple[ColumnSelector, ...] = ()
+    column_masks: tuple[ColumnMask, ...] = ()
+    mask_salt: str | None = None  # a reference
     apply_engine: Literal["auto", "merge-on-write", "spark"] = setting(
         "apply-engine",
         "auto",

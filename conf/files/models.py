@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, get_origin
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, create_model
 from pydantic.json_schema import WithJsonSchema
 
+from conf.column_rules import ColumnMask, ColumnSelector
 from conf.files.event_types import EVENT_TYPES
 from conf.files.keys import (
     ADDRESSES,
@@ -144,6 +145,8 @@ _Dispatcher = _table(
     _ignored("partition", "dispatcher", "index", "columns"),
 )
 _TableRule = _table("TableRule", _read(keys_of(TableRule)))
+_ColumnSelector = _table("ColumnSelector", _read(keys_of(ColumnSelector)))
+_ColumnMask = _table("ColumnMask", _read(keys_of(ColumnMask)))
 
 
 def _extract(of: str) -> Any:
@@ -175,7 +178,16 @@ _Sink = _table(
         "tables": _used(list[_TableRule], "how tables are written; the first that matches counts"),  # type: ignore[valid-type]
         "routes": _used(list[_Route], "which target each table goes into"),  # type: ignore[valid-type]
         "kafka_config": _used(_kafka_config(), "parameters of the source URI by the same names"),
-        "column_selectors": _not_built("rows would lack columns that the DDL names", []),
+        "column_selectors": _used(
+            list[_ColumnSelector],  # type: ignore[valid-type]
+            "which columns tables have, as in TiCDC",
+        ),
+        "column_masks": _used(list[_ColumnMask], "which columns are masked"),  # type: ignore[valid-type]
+        "mask_salt": _used(
+            str,
+            "put before each value that a mask of `sha256` hashes: a reference, `${env:…}` or "
+            "`${file:…}`. Without it short values can be found out by trying",
+        ),
     },
     # About TiCDC's own work.
     _ignored("transaction-atomicity", "encoder-concurrency", "enable-kafka-sink-v2"),

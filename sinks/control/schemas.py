@@ -24,7 +24,7 @@ from sinks.control.control_table import Change, ControlTable, TableView
 from sinks.control.upkeep import join_files
 from sinks.target.engine_port import GENERATION
 from sinks.types.delta_types import delta_type
-from sinks.types.table_schema import TableSchema
+from sinks.types.table_schema import Column, TableSchema
 
 KEY = ("changefeed_id", "schema_name", "table_name", "generation", "commit_ts")
 _COLUMN = pa.struct(
@@ -53,7 +53,7 @@ class SchemaRow:
     columns: Annotated[
         Sequence[Mapping[str, Any]],
         pa.list_(pa.field("element", _COLUMN)),
-        "in the order of the table; delta_type is null where MySQL computes the column on reading",
+        "in the order of the table; delta_type is null where the table does not have the column",
     ]
     key: Annotated[Sequence[str], pa.list_(pa.field("element", TEXT)), "columns of the handle key"]
     delta_version: Annotated[int, "the version that took the shape up"] = 0
@@ -73,13 +73,18 @@ def columns_of(schema: TableSchema) -> list[dict[str, Any]]:
         {
             "name": column.name,
             "mysql_type": str(column.type),
-            "delta_type": None if column.generated == "virtual" else delta_type(column.type),
+            "delta_type": _stored_type(column),
             "nullable": column.nullable,
             "default": column.default,
             "generated": column.generated or None,
         }
         for column in schema.columns
     ]
+
+
+def _stored_type(column: Column) -> str | None:
+    is_there = column.generated != "virtual" and not column.left_out
+    return delta_type(column.stored) if is_there else None
 
 
 def partitioning_of(schema: TableSchema) -> str | None:

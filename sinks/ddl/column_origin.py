@@ -12,8 +12,9 @@ from typing import Literal
 import pyarrow as pa
 
 from sinks.ddl.evolve import SchemaChange
+from sinks.types.masks import hashed
 from sinks.types.mysql_type import MySQLType
-from sinks.types.table_schema import MOMENTS
+from sinks.types.table_schema import MOMENTS, Mask
 from sinks.types.text_arrays import CastRules
 from sinks.types.type_changes import CannotConvert, converted, fill_values, needs_conversion
 
@@ -29,6 +30,7 @@ class ColumnOrigin:
     source: str | None  # a column of before
     types: tuple[MySQLType, MySQLType] | None = None
     fill: tuple[MySQLType, str] | None = None
+    mask: Mask = ""  # of what ``fill`` gives
 
     def values(
         self,
@@ -49,7 +51,9 @@ class ColumnOrigin:
         try:
             if self.fill is not None:
                 of, text = self.fill
-                return pa.repeat(fill_values(text, of, rules.of_ddl, ddl_ms)[0], rows)
+                found = fill_values(text, of, rules.of_ddl, ddl_ms)
+                found = hashed(found, of, rules.mask_salt) if self.mask else found
+                return pa.repeat(found[0], rows)
             if source is None:
                 return pa.nulls(rows, kind)
             if self.types is None:
@@ -67,11 +71,15 @@ def column_origins(change: SchemaChange, on_add_default: OnAddDefault) -> dict[s
         types = fill = None
         if source is None:
             text = change.fills.get(name) if on_add_default == "rewrite" else None
-            fill = None if text is None else (column.type, text)
-        else:
+            fill = None if text is None or column.mask == "null" else (column.type, text)
+        elif column.mask == "null":
+            source = None
+        elif not column.mask:
             was = change.before.column(source).type
             types = (was, column.type) if needs_conversion(was, column.type) else None
-        found[name] = ColumnOrigin(name=name, source=source, types=types, fill=fill)
+        found[name] = ColumnOrigin(
+            name=name, source=source, types=types, fill=fill, mask=column.mask
+        )
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from coordination.errors import ConfigError
 from sinks.ddl.defaults import as_bytes, fill
 from sinks.ddl.definitions import in_binary
 from sinks.ddl.effects import (
@@ -30,6 +31,7 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.handle_key import PRIMARY, keyed, named
 from sinks.ddl.tokens import same_name
+from sinks.types.column_choice import EVERY_COLUMN, ColumnChoice, keeps_text
 from sinks.types.mysql_type import MySQLType
 from sinks.types.partitioning import Partitioning
 from sinks.types.table_schema import Column, Index, IndexKind, TableSchema
@@ -67,13 +69,19 @@ class SchemaChange:
         for name in self.after.key:
             source = self.sources[name]
             if source in self.before.key:
-                yield self.before.column(source).type, self.after.column(name).type
+                yield self.before.column(source).stored, self.after.column(name).stored
 
 
-def evolved(schema: TableSchema, changes: Sequence[AlterSpec]) -> SchemaChange:
+def evolved(
+    schema: TableSchema, changes: Sequence[AlterSpec], choice: ColumnChoice = EVERY_COLUMN
+) -> SchemaChange:
     """The schema after these changes. Raises ValueError, whose text is a reason for operators, if
     the changes do not fit the schema (a column is missing, or exists already), or if the values of
-    old rows in a new column cannot be known."""
+    old rows in a new column cannot be known.
+
+    ``choice``: of the target's columns. What it leaves out may be missing in the schema, if that
+    was told by rows."""
+    changes = _known(changes, schema, choice)
     table = _Places(schema)
     for change in changes:
         table.change_columns(change)
@@ -82,9 +90,15 @@ def evolved(schema: TableSchema, changes: Sequence[AlterSpec]) -> SchemaChange:
         if isinstance(change, AddIndex):
             table.add_index(change)
     after = replace(table.schema(), partitioning=_partitioned(schema.partitioning, changes))
+    try:
+        after = choice.chosen(after)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
     source_of = {each.column.name: each.old for each in table.columns}
     sources: dict[str, str | None] = {}
     fills: dict[str, str] = {}
+    for column in after.columns:
+        _refuse_another_choice(source_of[column.name], column)
     for column in after.delivered:
         old = source_of[column.name]
         sources[column.name] = old.name if old else None
@@ -95,6 +109,54 @@ def evolved(schema: TableSchema, changes: Sequence[AlterSpec]) -> SchemaChange:
         if text is not None:
             fills[column.name] = text
     return SchemaChange(before=schema, after=after, sources=sources, fills=fills)
+
+
+def _known(
+    changes: Sequence[AlterSpec], schema: TableSchema, choice: ColumnChoice
+) -> Sequence[AlterSpec]:
+    """The changes without those of columns that the schema does not have because they are left
+    out."""
+    if choice.is_all:
+        return changes
+    there = {column.name.lower() for column in schema.columns}
+    added = {each.column.name.lower() for each in changes if isinstance(each, AddColumn)}
+
+    def is_foreign(name: str) -> bool:
+        return name.lower() not in there | added and not choice.takes(name)
+
+    found: list[AlterSpec] = []
+    for each in changes:
+        match each:
+            case DropColumn(name=name) | ModifyColumn(name=name) | SetDefault(name=name):
+                is_left = is_foreign(name)
+            case RenameColumn(name=name):
+                is_left = is_foreign(name)
+            case AddIndex(index=index):
+                is_left = any(map(is_foreign, index.columns))
+            case _:
+                is_left = False
+        if isinstance(each, AddColumn | ModifyColumn) and each.place not in (None, FIRST):
+            each = replace(each, place=None if is_foreign(each.place or "") else each.place)
+        if not is_left:
+            found.append(each)
+    return found
+
+
+def _refuse_another_choice(old: Column | None, column: Column) -> None:
+    """A column keeps what the target has of it: earlier values would be missing, or in clear."""
+    if old is None:
+        return
+    if (old.left_out, old.mask) != (column.left_out, column.mask):
+        raise ValueError(
+            f"it renames column {old.name} to {column.name}, of which [[sink.column-selectors]] or "
+            f"[[sink.column-masks]] say otherwise: let them say of {column.name} what they say of "
+            f"{old.name}, and start again"
+        )
+    if column.mask == "sha256" and not keeps_text(old.type, column.type):
+        raise ValueError(
+            f"it makes {column.type} of column {column.name}, which is masked with sha256: the "
+            "hashes of old rows cannot be made anew"
+        )
 
 
 def _partitioned(

@@ -35,6 +35,7 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
+from sinks.types.column_choice import EVERY_COLUMN, ColumnChoice
 from sinks.types.delta_types import arrow_type
 from sinks.types.mysql_type import INTEGER_TYPES, MySQLType
 from sinks.types.partitioning import Partitioning
@@ -111,6 +112,7 @@ def older_shapes(
     made_ts: Ts,
     on_add_default: OnAddDefault,
     file: TableSchema | None = None,
+    choice: ColumnChoice = EVERY_COLUMN,
 ) -> tuple[PastSchema, ...]:
     """The shapes below the present one, the oldest first. Rows below the shapes that can be known
     are cast by the present one: a shape with ``is_known`` False stands for them.
@@ -118,7 +120,7 @@ def older_shapes(
     ``rows``: the table's, in any order, its present shape among them. ``made_ts``: commit-ts of the
     DDL that made the table; older rows belong to another table. ``file``: the schema file's
     definition, for digits that the table's rows did not tell; without them a DDL that needs them is
-    not followed.
+    not followed. ``choice``: of the columns that the target has.
     """
     known = sorted((row for row in rows if row.commit_ts >= made_ts), key=lambda row: row.commit_ts)
     found: list[PastSchema] = []
@@ -126,14 +128,15 @@ def older_shapes(
     is_like = _columns(_schema(known[-1])) == _columns(present)
     first = known[-1] if is_like else None
     for before, row in reversed([*pairwise(known)] if is_like else []):
-        schema = _schema(before)
-        change = _change(schema, row)
+        schema = choice.chosen(_schema(before))
+        change = _change(schema, row, choice)
         if change is not None and file is not None:
             change = replace(change, before=change.before.completed(file))
         if change is None or _needs_untold(change):
             break
         first = before
-        if schema != _schema(row) or any(name != of for name, of in change.sources.items()):
+        is_renamed = any(name != of for name, of in change.sources.items())
+        if schema != choice.chosen(_schema(row)) or is_renamed:
             steps = (_step(change, row.commit_ts, on_add_default), *steps)
             schema = replace(schema, key_is_row=present.key_is_row)  # no rewind goes below another
             found.append(PastSchema(last_ts=Ts(row.commit_ts - 1), schema=schema, steps=steps))
@@ -183,14 +186,14 @@ def _needs_untold(change: SchemaChange) -> bool:
 
 def _step(change: SchemaChange, ddl_ts: int, on_add_default: OnAddDefault) -> SchemaStep:
     origins = column_origins(change, on_add_default)
-    kinds = {column.name: arrow_type(column.type) for column in change.after.delivered}
+    kinds = {column.name: arrow_type(column.stored) for column in change.after.delivered}
     return SchemaStep(
         origins=tuple((origin, kinds[name]) for name, origin in origins.items()),
         ddl_ms=ddl_ts >> TSO_LOGICAL_BITS,
     )
 
 
-def _change(before: TableSchema, row: SchemaRow) -> SchemaChange | None:
+def _change(before: TableSchema, row: SchemaRow, choice: ColumnChoice) -> SchemaChange | None:
     """The change that led from these columns to those of the row; None: it is not known."""
     after = _columns(_schema(row))
     statement = read_ddl(row.statement, "", row.schema_name, row.table_name)
@@ -206,7 +209,7 @@ def _change(before: TableSchema, row: SchemaRow) -> SchemaChange | None:
     for binary, tried in tries:
         try:
             plain = replace(before, key=(), key_is_row=False, binary_charset=binary)
-            change = evolved(plain, tried)
+            change = evolved(plain, tried, choice)
         except ValueError:
             continue
         if _columns(change.after) == after:

@@ -39,7 +39,7 @@ def how_altered(properties: TableProperties, fields: Iterable[Mapping[str, Any]]
     """As ``altered``. ``fields``: of the table's schema in its log."""
     assert properties.schema is not None
     found = {field["name"]: sql_type(field["type"]) for field in fields}
-    ours = {column.name: delta_type(column.type) for column in properties.schema.delivered}
+    ours = {column.name: delta_type(column.stored) for column in properties.schema.delivered}
     ours |= properties.form.columns
     if found == ours:
         return ""

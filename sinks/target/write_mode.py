@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from conf.settings import TableRule, WriteModeName
 from coordination.errors import ConfigError
 from coordination.model import TSO_LOGICAL_BITS, Ts
+from sinks.types.column_choice import ColumnChoice
 from sinks.types.table_schema import TableSchema
 
 EVENT = "_op"
@@ -57,13 +58,15 @@ class WriteMode:
     """``extra_columns``: those of an upserted table, in the order of the table's columns.
     ``soft_delete``: its deleted rows stay, marked by ``ROW_DELETED``. ``all_columns``: they are the
     key, as long as the table has none; a table may come to it, and go on without.
-    ``asks_old_rows``: conditions of its event filter are about the rows before UPDATEs."""
+    ``asks_old_rows``: conditions of its event filter are about the rows before UPDATEs.
+    ``choice``: which columns it has, and which are masked."""
 
     mode: WriteModeName = "upsert"
     extra_columns: tuple[str, ...] = ()
     soft_delete: bool = False
     all_columns: bool = field(default=False, compare=False)
     asks_old_rows: bool = field(default=False, compare=False)
+    choice: ColumnChoice = field(default=ColumnChoice(), compare=False, repr=False)
 
     @classmethod
     def of_rule(cls, rule: TableRule) -> WriteMode:
@@ -101,9 +104,14 @@ class WriteMode:
         return self.mode == "history"
 
     def keyed(self, schema: TableSchema) -> TableSchema:
-        """The schema with the key by which the table's rows are told apart."""
+        """The schema with what the target has of its columns, and the key by which the table's rows
+        are told apart. Raises ConfigError where they could not be."""
         own = replace(schema, key=(), key_is_row=False) if schema.key_is_row else schema
-        return own.by_all_columns() if self.all_columns and not own.key else own
+        own = self.choice.chosen(own)
+        if not self.all_columns or own.key:
+            return own
+        self.choice.refuse_by_all_columns(own)
+        return own.by_all_columns()
 
     def refuse_without_key(self, name: object, schema: TableSchema) -> None:
         """Raises ConfigError for a table that was upserted by all columns, if the settings no

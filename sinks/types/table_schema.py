@@ -16,9 +16,11 @@ from sinks.types.mysql_type import KNOWN_TYPES, TIMED_TYPES, MySQLType
 from sinks.types.partitioning import Partitioning
 
 Generated = Literal["", "virtual", "stored"]
+Mask = Literal["", "null", "sha256"]
 IndexKind = Literal["primary", "unique", "plain"]
 CURRENT_TIMESTAMP = "CURRENT_TIMESTAMP"  # a default that is an expression, in any spelling of it
 
+_HASH = MySQLType(name="char", length=64)
 MOMENTS = ("date", "datetime", "timestamp")
 
 
@@ -30,6 +32,13 @@ class Column:
     generated: Generated = ""
     default: str | None = None  # as the DDL writes the value; None: NULL, or none at all
     default_is_expression: bool = False  # CURRENT_TIMESTAMP, uuid(), …: ``default`` is no value
+    left_out: bool = False  # the target does not have it (`column_choice`)
+    mask: Mask = ""  # what the target has instead of its values
+
+    @property
+    def stored(self) -> MySQLType:
+        """The type of what the target has. ``type``: that of the source."""
+        return _HASH if self.mask == "sha256" else self.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,7 @@ class TableSchema:
     key_is_row: bool = False
     indexes: tuple[Index, ...] = ()  # all of them, in the order of TiDB's index IDs
     binary_charset: bool = False  # the table's CHARACTER SET is binary: text columns hold bytes
+    mask_check: str = ""  # tells another salt of its sha256 masks; "": it has none
     partitioning: Partitioning | None = None  # None: it has no partitions, or they are not known
     # ``indexes`` has every DDL of unique ones since the CREATE TABLE: one may become the key
     follows_indexes: bool = field(default=False, compare=False)
@@ -68,8 +78,13 @@ class TableSchema:
 
     @property
     def delivered(self) -> tuple[Column, ...]:
-        """The columns that TiCDC sends: all but virtual generated ones."""
-        return tuple(column for column in self.columns if column.generated != "virtual")
+        """The columns that the target has. TiCDC sends all but virtual generated ones, and the
+        user may leave others out."""
+        return tuple(
+            column
+            for column in self.columns
+            if column.generated != "virtual" and not column.left_out
+        )
 
     def by_all_columns(self) -> TableSchema:
         """With all columns as the key."""
@@ -104,6 +119,8 @@ class TableSchema:
                 **({"generated": column.generated} if column.generated else {}),
                 **({"default": column.default} if column.default is not None else {}),
                 **({"default_is_expression": True} if column.default_is_expression else {}),
+                **({"left_out": True} if column.left_out else {}),
+                **({"mask": column.mask} if column.mask else {}),
             }
             for column in self.columns
         ]
@@ -117,6 +134,7 @@ class TableSchema:
                 for index in self.indexes
             ],
             **({"binary_charset": True} if self.binary_charset else {}),
+            **({"mask_check": self.mask_check} if self.mask_check else {}),
             **({"partitioning": self.partitioning.to_json()} if self.partitioning else {}),
             **({"follows_indexes": True} if self.follows_indexes else {}),
             **({"by_id": list(self.by_id)} if self.by_id else {}),
@@ -136,6 +154,8 @@ class TableSchema:
                 generated=column.get("generated", ""),
                 default=column.get("default"),
                 default_is_expression=column.get("default_is_expression", False),
+                left_out=column.get("left_out", False),
+                mask=column.get("mask", ""),
             )
             for column in fields["columns"]
         )
@@ -149,6 +169,7 @@ class TableSchema:
                 for index in fields["indexes"]
             ),
             binary_charset=fields.get("binary_charset", False),
+            mask_check=fields.get("mask_check", ""),
             partitioning=None if partitioning is None else Partitioning.from_json(partitioning),
             follows_indexes=fields.get("follows_indexes", False),
             by_id=tuple(fields.get("by_id", ())),

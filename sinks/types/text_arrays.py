@@ -9,7 +9,7 @@ text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -31,6 +31,7 @@ class CastRules:
     zero_date: Literal["null", "fail"]
     ddl_time_zone: str | None = None
     are_encoded: bool = False
+    mask_salt: bytes = field(default=b"", repr=False)  # before a value that is hashed (`masks`)
 
     @property
     def of_ddl(self) -> Self:

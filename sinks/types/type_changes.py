@@ -127,7 +127,7 @@ def fill_values(text: str, kind: MySQLType, rules: CastRules, ddl_ms: int) -> pa
         if kind.name == "timestamp":  # a moment, in any zone
             rules = replace(rules, time_zone="UTC")
         moment = datetime.fromtimestamp(ddl_ms / 1000, zone_of(rules.time_zone))
-        text = _text_of(moment.replace(tzinfo=None), replace(kind, is_untold=False))
+        text = text_of(moment.replace(tzinfo=None), replace(kind, is_untold=False))
         text = text[:10] if kind.name == "date" else text
     found = cast_column(pa.array([text]), Column(name="", type=kind), rules)
     if found.failed is not None:
@@ -279,9 +279,9 @@ def _as_text(value: Any, old: MySQLType, new: MySQLType) -> Any:
     if _is_nameless(old):
         value = _name_at(int(value), old, new)
     if _kind(new) == "bytes":
-        raw = value if isinstance(value, bytes) else _text_of(value, old).encode()
+        raw = value if isinstance(value, bytes) else text_of(value, old).encode()
         return raw.ljust(new.length or 1, b"\0") if new.name == "binary" else raw
-    text = _text_of(value, old)
+    text = text_of(value, old)
     if new.name == "enum" and new.elements:
         return _element(text, new) if text else text
     if new.name == "set" and new.elements:
@@ -292,7 +292,8 @@ def _as_text(value: Any, old: MySQLType, new: MySQLType) -> Any:
     return text.rstrip(" ") if new.name == "char" else text
 
 
-def _text_of(value: Any, old: MySQLType) -> str:
+def text_of(value: Any, old: MySQLType) -> str:
+    """The text of a value that is no text, as MySQL writes it. Raises ValueError."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, float):

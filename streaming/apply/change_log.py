@@ -236,7 +236,7 @@ def _lost_keys(piece: Piece, key: TypedKeys) -> Iterator[pa.Array]:
 
 
 def _table(schema: TableSchema, sides: Sequence[_Side]) -> pa.Table:
-    types = {column.name: arrow_type(column.type) for column in schema.delivered}
+    types = {column.name: arrow_type(column.stored) for column in schema.delivered}
     types |= {name: arrow_of(kind) for name, kind in LOG_COLUMNS.items() if name != COMMIT_ORDER}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in types}
     for side in sides:

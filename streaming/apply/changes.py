@@ -326,7 +326,7 @@ def _table(
     schema: TableSchema, form: WriteMode, pieces: Sequence[_PieceChanges], rules: ChangeRules
 ) -> pa.Table:
     """The table of changes. In a row that is not written only the key means something."""
-    types = {column.name: arrow_type(column.type) for column in schema.delivered}
+    types = {column.name: arrow_type(column.stored) for column in schema.delivered}
     types |= {name: arrow_of(kind) for name, kind in form.columns.items()}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in types}
     ops = []

@@ -14,6 +14,7 @@ from sinks.ddl.past_schemas import PastSchema
 from sinks.target.write_mode import UPSERT, WriteMode
 from sinks.types.casts.columns import CastRules
 from sinks.types.table_schema import TableSchema
+from streaming.changefeed.target_forms import mask_salt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,7 @@ def change_rules(changefeed: Changefeed) -> ChangeRules:
         unknown_column=changefeed.on_unknown_column,
         protocol=changefeed.source.protocol,
         verifies=changefeed.integrity_check_level == "correctness",
+        mask_salt=mask_salt(changefeed.sink),
     )
 
 

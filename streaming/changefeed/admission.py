@@ -69,6 +69,10 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
         agreed["sink.tables"] = [asdict(each) for each in changefeed.sink.tables]
     if changefeed.sink.routes:
         agreed["sink.routes"] = [asdict(each) for each in changefeed.sink.routes]
+    if changefeed.sink.column_selectors:
+        agreed["sink.column-selectors"] = [asdict(e) for e in changefeed.sink.column_selectors]
+    if changefeed.sink.column_masks:
+        agreed["sink.column-masks"] = [asdict(each) for each in changefeed.sink.column_masks]
     as_text = {name: None if value is None else str(value) for name, value in agreed.items()}
     return ChangefeedInfo(
         id=ChangefeedID(changefeed.id),

@@ -13,16 +13,15 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from conf.files.event_types import EVENT_ALIASES, EVENT_TYPES, INCOMPATIBLE_DDLS, ROW_EVENTS
 from conf.problems import SettingError
 from conf.rows.event_filter import EventFilter
 from conf.rows.row_filter import RowFilter, ValueRule, value_rule
-from conf.settings import Changefeed, FilterSettings, TableRule
+from conf.settings import FilterSettings
 from coordination.errors import ConfigError
 from coordination.model import TableName
-from sinks.target.write_mode import UPSERT, WriteMode
 
 SYSTEM_SCHEMAS = frozenset(
     (
@@ -90,46 +89,6 @@ class TableFilter:
         )
 
 
-class WriteModes:
-    """``[[sink.tables]]``: as with TiCDC's dispatchers the first match counts. Raises ConfigError
-    as ``TableFilter`` does."""
-
-    def __init__(
-        self,
-        rules: Sequence[TableRule] = (),
-        *,
-        case_sensitive: bool = False,
-        asks_old_rows: Callable[[TableName], bool] = lambda _: False,
-    ) -> None:
-        self._rules = [
-            (
-                read_rules("matcher of sink.tables", rule.matcher, case_sensitive),
-                WriteMode.of_rule(rule),
-            )
-            for rule in rules
-        ]
-        self._asks_old_rows = asks_old_rows
-
-    def of(self, name: TableName) -> WriteMode:
-        """Upserted, without more, where no rule matches."""
-        found = next((form for rules, form in self._rules if rules.match(name)), UPSERT)
-        return replace(found, asks_old_rows=True) if self._asks_old_rows(name) else found
-
-
-def write_modes(changefeed: Changefeed) -> WriteModes:
-    """How the tables of a changefeed are written, by the names of targets. Raises ConfigError."""
-    taken = TableFilter(changefeed.filter)
-    is_routed = bool(changefeed.sink.routes)  # then conditions are on tables of other names
-
-    def asks_old_rows(name: TableName) -> bool:
-        return taken.asks_old_rows if is_routed else taken.row_filter(name).asks_old_rows
-
-    case_sensitive = changefeed.filter.case_sensitive
-    return WriteModes(
-        changefeed.sink.tables, case_sensitive=case_sensitive, asks_old_rows=asks_old_rows
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Rule:
     schema: _Matcher
@@ -159,6 +118,16 @@ class TableRules:
             if rule.schema(schema) and (rule.takes or rule.every_table):
                 return rule.takes
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRules:
+    """In reverse order. A column that no rule matches is not taken; names have no case."""
+
+    rules: tuple[tuple[_Matcher, bool], ...]
+
+    def match(self, name: str) -> bool:
+        return next((takes for matches, takes in self.rules if matches(name)), False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +179,19 @@ def _read_event(text: str) -> str:
 def read_rules(what: str, texts: Sequence[str], case_sensitive: bool) -> TableRules:
     rules = [_read_rule(what, text, case_sensitive) for text in texts]
     return TableRules(tuple(rule for rule in reversed(rules) if rule is not None))
+
+
+def read_column_rules(what: str, texts: Sequence[str]) -> ColumnRules:
+    """Patterns of columns, as ``columns`` of TiCDC's column selectors. Raises ConfigError."""
+    rules = []
+    for text in texts:
+        wrong = _refusal(what, text)
+        pattern = text.strip(" \t")
+        matches, _, left = _read_pattern(pattern.removeprefix("!"), re.IGNORECASE, wrong)
+        if left:
+            raise wrong(f"nothing may follow the column's pattern, but {left!r} does")
+        rules.append((matches, not pattern.startswith("!")))
+    return ColumnRules(tuple(reversed(rules)))
 
 
 def _read_rule(what: str, text: str, case_sensitive: bool) -> _Rule | None:

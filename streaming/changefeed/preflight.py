@@ -26,10 +26,10 @@ from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.changefeed.earlier_filters import refuse_other_routes
-from streaming.changefeed.filter import write_modes
 from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
+from streaming.changefeed.target_forms import write_modes
 from streaming.protocols.clocks import latest_ts, shown_ts
 from streaming.source.contract import Source, SourceClock, SourceLost
 from streaming.source.dump.tidb import Tidb

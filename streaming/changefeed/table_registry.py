@@ -29,20 +29,20 @@ from sinks.target.target_table import (
     inspect,
     lengthened,
     refuse_another_key,
+    refuse_other_columns,
     refuse_other_form,
     refuse_unless_ours,
     seal,
     table_uri,
 )
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.brought_back_tables import (
+from streaming.changefeed.earlier_filters import refuse_left_out_tables
+from streaming.changefeed.refused.brought_back_tables import (
     BroughtBackTables,
     blocked_table,
     refuse_unless_healed,
 )
-from streaming.changefeed.earlier_filters import refuse_left_out_tables
-from streaming.changefeed.filter import WriteModes
-from streaming.changefeed.refused_tables import (
+from streaming.changefeed.refused.refused_tables import (
     refuse_a_gap,
     refuse_late,
     refuse_unless_there,
@@ -60,6 +60,7 @@ from streaming.changefeed.replicated_table import (
 from streaming.changefeed.routes import Shards
 from streaming.changefeed.schema_file import Definitions
 from streaming.changefeed.schema_from_rows import Untold, WholeRow, refuse_unlike, schema_of_row
+from streaming.changefeed.target_forms import WriteModes
 
 logger = logging.getLogger(__name__)
 NO_MORE: Final[Mapping[str, str]] = {}
@@ -324,7 +325,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         begin = self[name].checkpoint if name in self else start
         schema, shape_ts = self.defined.schema(name), NO_DDL
         if schema is not None and isinstance(told, WholeRow) and told.types:
-            refuse_unlike(name, schema, told)
+            refuse_unlike(name, self.forms.of(name).choice.chosen(schema), told)
         elif schema is None:
             if isinstance(told, Untold) or told.is_elsewhere:
                 self._put_without_rows(name, begin, told)
@@ -378,6 +379,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         form = self.forms.of(name)
         if state is not None:
             refuse_other_form(state, name, form)
+            refuse_other_columns(name, schema, form)
         form.refuse_without_key(name, schema)
         return Target(
             name=name,

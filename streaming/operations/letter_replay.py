@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conf.column_rules import told_masks, told_selectors
 from conf.route_rules import told_routes
 from conf.rows.event_filter import EventFilter
 from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
@@ -57,11 +58,11 @@ from streaming.apply.letters.row_bytes import LARGE, whole_row_decoder
 from streaming.apply.rows_to_apply import Mask, Piece
 from streaming.apply.table_task import TableTask, change_rules
 from streaming.apply.values.ignored_rows import ignored_positions
-from streaming.changefeed.filter import write_modes
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
+from streaming.changefeed.target_forms import write_modes
 from streaming.operations.letters import (
     Chosen,
     ShownRow,
@@ -374,6 +375,9 @@ def told_settings(sink: DeltaSink, row: ChangefeedRow) -> Changefeed:
             sink,
             tables=tuple(_told_rules(TableRule, told["tables"])),
             routes=told_routes(told.get("routes", ())),
+            column_selectors=told_selectors(told.get("column_selectors", ())),
+            column_masks=told_masks(told.get("column_masks", ())),
+            mask_salt=told.get("mask_salt"),
         ),
         filter=FilterSettings(
             case_sensitive=told["case_sensitive"],

@@ -28,7 +28,7 @@ from coordination.model import TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
 from streaming.apply.newest_whole_row import NewestWholeRow
 from streaming.changefeed.earlier_filters import left_out_tables
-from streaming.changefeed.refused_tables import refuse_dropped
+from streaming.changefeed.refused.refused_tables import refuse_dropped
 from streaming.changefeed.replicated_table import ReplicatedTable, span_of
 from streaming.changefeed.routes import Shards
 from streaming.changefeed.schema_from_rows import Untold, WholeRow

@@ -42,6 +42,7 @@ from sinks.types.partitioning import Partitioning, of_values
 from sinks.types.table_schema import MOMENTS
 from sinks.types.text_arrays import CastRules
 from streaming.changefeed.replicated_table import ReplicatedTable
+from streaming.changefeed.target_forms import mask_salt
 from streaming.owner.blocked_tables import noted_row
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import HeldTable
@@ -85,6 +86,7 @@ class DdlRun:
             time_zone=changefeed.source.time_zone,
             zero_date=changefeed.zero_date,
             ddl_time_zone=changefeed.ddl_time_zone,
+            mask_salt=mask_salt(changefeed.sink),
         )
         self._order = None if target is None else self._order_of(target)
         self._backoff = RetryBackoff()

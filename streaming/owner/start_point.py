@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from conf.rows.row_filter import texts_of
-from conf.settings import Changefeed
+from conf.settings import Changefeed, DeltaSink
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.recording_uri import RecordingSettings
 from conf.sources.source_parameters import AT_LEAST_ONCE
@@ -70,6 +70,7 @@ def row_rules(changefeed: Changefeed) -> str:
             **routes_told(changefeed),
             **conditions_told(changefeed),
             **_claims_told(changefeed),
+            **columns_told(changefeed.sink),
         }
     )
 
@@ -91,6 +92,16 @@ def _claims_told(changefeed: Changefeed) -> dict[str, Any]:
     source = changefeed.source
     told = source.large.told() if isinstance(source, KafkaSettings | RecordingSettings) else None
     return {} if told is None else {"claims": told}
+
+
+def columns_told(sink: DeltaSink) -> dict[str, Any]:
+    """As ``conditions_told``, of column selectors and masks; the salt is a reference."""
+    found = {
+        "column_selectors": [asdict(each) for each in sink.column_selectors],
+        "column_masks": [asdict(each) for each in sink.column_masks],
+        "mask_salt": sink.mask_salt,
+    }
+    return {name: each for name, each in found.items() if each}
 
 
 def first_row(changefeed: Changefeed, start_id: str | None = None) -> ChangefeedRow:

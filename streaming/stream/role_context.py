@@ -25,10 +25,10 @@ from streaming.apply.commit_guard import CommitGuard
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.apply.letters.row_bytes import rows_alone
 from streaming.apply.values.row_errors import CHECKSUM_ERROR
-from streaming.changefeed.filter import write_modes
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
 from streaming.changefeed.table_registry import TableRegistry
+from streaming.changefeed.target_forms import hides, write_modes
 from streaming.source.contract import NO_IDENTITIES, Identities, Source
 from streaming.source.resolved.limits import Marks
 from streaming.source.sources import open_source
@@ -134,6 +134,7 @@ class RoleContext:
             fail=self.changefeed.on_error == "fail",
             fatal=(CHECKSUM_ERROR,) if self.changefeed.corruption_handle_level == "error" else (),
             most=self.changefeed.max_dead_letters,
+            hides=hides(sink, case_sensitive=self.changefeed.filter.case_sensitive),
             say=self.concerns.say,
         )
 

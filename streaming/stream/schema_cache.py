@@ -91,4 +91,5 @@ class PastSchemaCache:
             made_ts=table.created_ts,
             on_add_default="null" if table.target.is_log else on_add_default,
             file=definitions_of(self._changefeed).schema(table.name),
+            choice=table.target.form.choice,
         )

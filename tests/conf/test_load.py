@@ -189,7 +189,7 @@ def test_a_whole_file(tmp_path: Path):
         ("bdr-mode = true", "not built yet"),
         ("[consistent]\nlevel = 'eventual'", "consistent.level is not built yet"),
         ("[integrity]\nintegrity-check-level = 'all'", "integrity-check-level: unknown value"),
-        ("[[sink.column-selectors]]\nmatcher = ['*.*']", "column-selectors is not built yet"),
+        ("[[sink.column-selectors]]\nmatcher = ['*.*']", "selectors: one of them has no columns"),
         ("[filter]\nignore-txn-start-ts = [1]", "not built yet"),
         ("[[sink.dispatchers]]\nmatcher=['*.*']\ntopic='{schema}'", "[sink] topics"),
         ("target-ts = 5\nstart-ts = 5", "target-ts 5 must be above start-ts 5"),

@@ -28,10 +28,10 @@ from sinks.target.target_table import inspect
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry
 from streaming.apply.table_task import Outcome, TableTask
-from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.replicated_table import ReplicatedTable, schema_row
 from streaming.changefeed.routes import Routes
 from streaming.changefeed.table_registry import TableRegistry
+from streaming.changefeed.target_forms import WriteModes
 from streaming.owner.control_rows import EndedSpan, RenamedSpans
 from streaming.owner.ddl.known_tables import KnownTables, definition
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan

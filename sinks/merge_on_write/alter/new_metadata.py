@@ -88,7 +88,7 @@ def new_metadata(
     for column in change.after.delivered:
         source = change.sources[column.name]
         field = field_of(
-            column.name, delta_type(column.type), fields.get(source or ""), last_id + 1
+            column.name, delta_type(column.stored), fields.get(source or ""), last_id + 1
         )
         last_id = max(last_id, *_ids([field], {}))
         made.append(field)
@@ -224,7 +224,7 @@ def _zero_dates(change: SchemaChange) -> Iterator[str]:
     for name in change.after.key:
         source = change.sources[name]
         if source in change.before.key:
-            types = change.before.column(source).type, change.after.column(name).type
+            types = change.before.column(source).stored, change.after.column(name).stored
             if all(each.name in MOMENTS for each in types):
                 yield name
 

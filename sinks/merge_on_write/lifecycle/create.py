@@ -115,7 +115,7 @@ def _make_again(
 
 def column_types(target: Target) -> dict[str, str]:
     """The columns of a new table with their types in Spark SQL, in order."""
-    types = {column.name: delta_type(column.type) for column in target.schema.delivered}
+    types = {column.name: delta_type(column.stored) for column in target.schema.delivered}
     try:
         target.form.refuse_names(types)
     except ConfigError as error:

@@ -98,7 +98,7 @@ def _refuse_unlike(order: PartitionExchange) -> None:
 
 
 def _likeness(schema: TableSchema) -> tuple[object, ...]:
-    columns = tuple((each.name.lower(), each.type) for each in schema.delivered)
+    columns = tuple((each.name.lower(), each.type, each.mask) for each in schema.delivered)
     return columns, tuple(name.lower() for name in schema.key)
 
 

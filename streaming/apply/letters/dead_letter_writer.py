@@ -21,6 +21,13 @@ from coordination.model import TableName
 from sinks.control.dead_letters import DeadLetters, LetterWriter
 from sinks.control.letter_states import LETTER, OPEN, SUPERSEDED
 from streaming.apply.letters.row_bytes import Alone, FailedRow, whole_messages
+from streaming.apply.values.row_errors import (
+    CAST,
+    NO_KEY,
+    NO_TABLE,
+    NO_WHOLE_ROW,
+    UNKNOWN_COLUMN,
+)
 from streaming.protocols.contract import Block
 from streaming.source.contract import Places
 
@@ -41,6 +48,12 @@ REASONS: Final = pa.schema(
         ("head", pa.int32()),  # its number among the heads of all errors; null: it has none
     ]
 )
+_QUOTES_NOTHING: Final = pa.array([CAST, UNKNOWN_COLUMN, NO_KEY, NO_WHOLE_ROW, NO_TABLE])
+MASKED_MESSAGE: Final = (
+    "why it cannot be applied is not told, and its bytes are not kept, since columns are masked "
+    "([[sink.column-masks]])"
+)
+_NAME: Final = ["schema_name", "table_name"]
 _MESSAGE: Final = ["part", "position"]
 _PLACE: Final = [*_MESSAGE, "index"]
 _MESSAGES: Final = pa.schema(
@@ -65,13 +78,16 @@ class DeadLetterWriter:
         fail: bool,
         fatal: Container[str] = (),
         most: int | None = None,
+        hides: Callable[[TableName | None], bool] = lambda _: False,
         say: Callable[[str, str | None], None] = lambda about, what: None,  # noqa: ARG005
     ) -> None:
         """``values`` reads part, position and value of the messages at these positions, in several
         tables; messages that are gone are left out. ``identities``: of the source's parts.
         ``alone``: see `row_bytes`. ``fail``: stop at the first letter; ``fatal``: at the first of
         these classes. ``place``: gives the name of a place for a sentence. ``most``: a table with
-        more open letters is stopped, and ``say`` gets that as a concern (None: it is over)."""
+        more open letters is stopped, and ``say`` gets that as a concern (None: it is over).
+        ``hides``: whether a table has masked columns (None: the table is not known); its letters
+        have no bytes."""
         self.by = by
         self.dead_letters = dead_letters
         self._values = values
@@ -81,6 +97,7 @@ class DeadLetterWriter:
         self._fail = fail
         self._fatal = fatal
         self._most = most
+        self._hides = hides
         self._say = say
         self._look_at_s = 0.0
         self.counts: dict[TableName | None, int] = dict(dead_letters.counts(by.changefeed_id))
@@ -183,6 +200,7 @@ class DeadLetterWriter:
         letters = self._identified(letters.select(_MESSAGES.names).cast(_MESSAGES))
         if not len(letters):
             return letters
+        letters = self._without_masked(letters)
         first = letters.slice(0, 1).to_pylist()[0]
         what = (
             f"{len(letters)} messages cannot be applied; the first: "
@@ -201,6 +219,26 @@ class DeadLetterWriter:
         changefeed = pa.repeat(pa.scalar(self.by.changefeed_id), len(letters))
         self.dead_letters.merge(letters.append_column("changefeed_id", changefeed), self.by)
         self.refreshed()
+        return letters
+
+    def _without_masked(self, letters: pa.Table) -> pa.Table:
+        """Without the bytes of tables with masked columns, and without what a decoder has said of
+        them: it may quote."""
+        pairs = zip(*(letters[name].to_pylist() for name in _NAME), strict=True)
+        names = [None if table is None else TableName(schema, table) for schema, table in pairs]
+        hidden = {name for name in set(names) if self._hides(name)}
+        if not hidden:
+            return letters
+        is_hidden = pa.array([name in hidden for name in names])
+        is_told = pc.and_(is_hidden, pc.invert(pc.is_in(letters["error_class"], _QUOTES_NOTHING)))
+        nothing = pa.scalar(None, pa.binary())
+        shown = {
+            "value": pc.if_else(is_hidden, nothing, letters["value"]),
+            "message": pc.if_else(is_told, MASKED_MESSAGE, letters["message"]),
+        }
+        for name, column in shown.items():
+            at = letters.column_names.index(name)
+            letters = letters.set_column(at, letters.schema.field(name), column)
         return letters
 
     def _identified(self, letters: pa.Table) -> pa.Table:

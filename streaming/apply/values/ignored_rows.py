@@ -192,7 +192,7 @@ class _Asked:
                     f"{self._about(expression)}: the table has no column {name}: name others, or "
                     "leave the table out of the matcher"
                 )
-            found.append(column)
+            found.append(replace(column, mask=""))  # conditions are on the source's values
         return found
 
     def _refuse(self, errors: RowErrors) -> None:

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.types.casts.checksums import row_checksums
-from sinks.types.casts.columns import CastColumn, CastRules, cast_column, key_values
+from sinks.types.casts.columns import CastColumn, CastRules, key_values
 from sinks.types.casts.dates import is_storable, is_zero_date
 from sinks.types.casts.encoded_cells import without_zone
 from sinks.types.casts.typed_cells import cell_texts, is_text
 from sinks.types.delta_types import arrow_type
+from sinks.types.masks import target_values
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import MOMENTS, Column
 from sinks.types.text_arrays import as_mask
@@ -119,7 +120,7 @@ def typed_keys(piece: Piece, rules: CastRules, *, finds_rows: bool = True) -> Ty
         if column.name in cells_of:
             cells = cells_of[column.name]
             cells, by = _plain(piece, column, cells, rules)
-            cast = cast_column(cells, column, by, are_typed=are_typed, are_names=are_names)
+            cast = target_values(cells, column, by, are_typed=are_typed, are_names=are_names)
             typed[column.name] = key_values(cast.values)
             is_nulled = _nulled(cells, cast)
             if is_nulled is not None:
@@ -172,7 +173,7 @@ def typed_values(
     checksums."""
     verifies = verifies and piece.checksum is not None
     if not len(rows) or not (columns or verifies):
-        nothing = {column.name: pa.nulls(0, arrow_type(column.type)) for column in columns}
+        nothing = {column.name: pa.nulls(0, arrow_type(column.stored)) for column in columns}
         return TypedValues(rows=rows, columns=nothing, is_bad=None, errors=())
     data = piece.values(rows, side)
     places = {each.name: number for number, each in enumerate(piece.shape)}
@@ -184,9 +185,10 @@ def typed_values(
         cells = pa.nulls(len(rows), pa.string()) if place is None else data.field(place)
         cells, by = _plain(piece, column, cells, rules)
         are_typed, are_names = piece.cells is Cells.TYPED, piece.cells is Cells.NAMED
-        cast = cast_column(cells, column, by, are_typed=are_typed, are_names=are_names)
+        cast = target_values(cells, column, by, are_typed=are_typed, are_names=are_names)
         typed[column.name] = cast.values
-        if (is_nulled := _nulled(cells, cast)) is not None:
+        is_nulled = None if column.mask == "null" else _nulled(cells, cast)
+        if is_nulled is not None:
             nulled[column.name] = is_nulled
         if cast.failed is not None:
             failures.add(cast.failed, cells, column)
@@ -222,7 +224,8 @@ def _by_id(
     is_known = set(names) <= set(schema.by_id) and set(schema.by_id) == types.keys()
     if piece.cells is not Cells.ENCODED or not is_known:
         return [], False
-    is_whole = {column.name for column in schema.delivered} <= set(names)
+    sent = {column.name for column in schema.columns if column.generated != "virtual"}
+    is_whole = sent <= set(names)
     order = [name for name in schema.by_id if name in names]
     return [(types[name], data.field(names.index(name))) for name in order], is_whole
 

@@ -20,6 +20,7 @@ from sinks.control.warehouse import ControlTables
 from sinks.types.text_arrays import CastRules
 from streaming.changefeed.earlier_filters import stored_routes
 from streaming.changefeed.routes import Shards, shards_of
+from streaming.changefeed.target_forms import mask_salt
 from streaming.operations.diff.database_rows import DatabaseRows
 from streaming.operations.diff.findings import DiffReport, TableFinding
 from streaming.operations.diff.lake_rows import LakeVersion, open_table
@@ -256,4 +257,6 @@ def _rules(row: ChangefeedRow) -> CastRules:
     """The rules by which the changefeed's rows were cast."""
     if row.row_rules is None:
         raise TidelakeError(f"changefeed {row.changefeed_id} has not run yet: there is no row")
-    return CastRules(time_zone="UTC", zero_date=json.loads(row.row_rules)["zero_date"])
+    told = json.loads(row.row_rules)
+    salt = mask_salt(DeltaSink(warehouse="", mask_salt=told.get("mask_salt")))
+    return CastRules(time_zone="UTC", zero_date=told["zero_date"], mask_salt=salt)

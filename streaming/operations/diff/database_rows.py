@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
-from sinks.types.casts.columns import arrow_type, cast_column
+from sinks.types.casts.columns import arrow_type
 from sinks.types.delta_types import quoted
+from sinks.types.masks import target_values
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from sinks.types.text_arrays import CastRules, Mask, as_mask
@@ -143,7 +144,7 @@ class DatabaseRows:
             cells = cells_of(texts, source.type)
         except UnreadableCells as error:
             raise TidelakeError(f"column {column.name} of {self._table.name}: {error}") from error
-        cast = cast_column(cells, column, self._rules, are_typed=True)
+        cast = target_values(cells, column, self._rules, are_typed=True)
         return cast.values, None if cast.failed is None else as_mask(cast.failed)
 
 

@@ -43,7 +43,7 @@ class LakeVersion:
         for part in self.table.batches([*names, *mark]):
             live = part.filter(pc.invert(part[ROW_DELETED])) if mark else part
             arrays = tuple(
-                _typed(live[column.name], arrow_type(column.type)) for column in shape.columns
+                _typed(live[column.name], arrow_type(column.stored)) for column in shape.columns
             )
             yield Batch(key=arrays[: len(shape.key)], cells=arrays[len(shape.key) :])
 

@@ -42,13 +42,19 @@ def compared(
     key = tuple(known[name.lower()] for name in schema.key if name.lower() in known)
     if not schema.key or len(key) < len(schema.key):
         raise NotComparable("it has no key, by which rows could be told apart")
+    if masked := [column.name for column in key if column.mask]:
+        raise NotComparable(
+            f"its key has the column {masked[0]}, which is masked: the database cannot be asked "
+            "for a row by its hash"
+        )
     if missing := [column.name for column in key if column.name.lower() not in theirs]:
         raise NotComparable(f"its key has the column {missing[0]}, which the database lacks")
     in_key = {column.name for column in key}
     cells = tuple(
         column for name, column in known.items() if column.name not in in_key and name in theirs
     )
-    virtual = {column.name.lower() for column in schema.columns if column.generated == "virtual"}
+    of_target = schema.delivered
+    others = {column.name.lower() for column in schema.columns if column not in of_target}
     differences = [
         f"column {column.name} is in the table alone"
         for name, column in known.items()
@@ -57,7 +63,7 @@ def compared(
     differences += [
         f"column {name} is in the database alone"
         for name in database
-        if name.lower() not in known and name.lower() not in virtual
+        if name.lower() not in known and name.lower() not in others
     ]
     for column in (*key, *cells):
         ours, other = delta_type(column.type), delta_type(theirs[column.name.lower()])

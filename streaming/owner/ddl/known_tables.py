@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from coordination.model import TableName, Ts
 from sinks.ddl.effects import CreateTable, CreateTableLike
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.routes import Shards
 from streaming.changefeed.schema_file import Definitions
+from streaming.changefeed.target_forms import WriteModes
 from streaming.owner.ddl.steps import DdlEvent
 
 

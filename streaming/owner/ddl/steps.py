@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
 from sinks.ddl.classify import KEY, RENAMES_UNREAD
 from sinks.ddl.effects import (
@@ -331,10 +332,12 @@ def _without_partitions(
     if not effect.drops:
         return step
     try:
-        change = evolved(schema, (ReorganizePartitions(names=effect.partitions, into=()),))
-    except ValueError as error:
+        change = evolved(
+            schema, (ReorganizePartitions(names=effect.partitions, into=()),), form.choice
+        )
+        return replace(step, change=replace(change, after=form.keyed(change.after)))
+    except (ValueError, ConfigError) as error:
         return str(error)
-    return replace(step, change=replace(change, after=form.keyed(change.after)))
 
 
 def _exchanged(
@@ -369,11 +372,11 @@ def _altered(
     event: DdlEvent, schema: TableSchema, effect: AlterTable, form: WriteMode
 ) -> DdlStep | str:
     try:
-        change = evolved(schema, effect.changes)
-    except ValueError as error:
+        change = evolved(schema, effect.changes, form.choice)
+        after = replace(change.after, by_id=event.by_id)
+        change = replace(change, after=form.keyed(after))
+    except (ValueError, ConfigError) as error:
         return str(error)
-    after = replace(change.after, by_id=event.by_id)
-    change = replace(change, after=form.keyed(after))
     if not form.is_log and (not change.after.key or change.loses_rows_of_a_set):
         return TOLD_APART_ANEW
     if not _is_sure(change, is_log=form.is_log):

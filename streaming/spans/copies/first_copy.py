@@ -29,9 +29,9 @@ from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.earlier_owner import ChangefeedState
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.earlier_filters import left_out, left_out_any
-from streaming.changefeed.filter import write_modes
 from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.routes import changefeed_routes, shards_of
+from streaming.changefeed.target_forms import write_modes
 from streaming.owner.start_point import first_row
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import SourceLost

@@ -19,11 +19,11 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.table_properties import DdlIdentity
 from streaming.apply.applier import with_null_dates
 from streaming.apply.table_task import change_rules
-from streaming.changefeed.filter import write_modes
 from streaming.changefeed.replicated_table import NO_DDL, ReplicatedTable
 from streaming.changefeed.routes import Shards, changefeed_routes
 from streaming.changefeed.schema_file import read_definitions, routed_definitions
 from streaming.changefeed.table_registry import TableRegistry
+from streaming.changefeed.target_forms import write_modes
 from streaming.owner.progress_rows import first_progress
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.spans.copies.leftover import delete_leftover

@@ -30,7 +30,7 @@ from coordination.model import TableName, Ts, tso_time
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.earlier_owner import ChangefeedState
 from sinks.control.warehouse import ControlTables
-from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.target_forms import write_modes
 from streaming.changefeed.routes import changefeed_routes
 from streaming.owner.progress_rows import cut
 from streaming.owner.start_point import first_row, row_rules
@@ -48,7 +48,12 @@ from streaming.spans.copies.settled_copy import (
     only_one,
 )
 from streaming.spans.copies.shown_row import show_in_row
-from streaming.spans.copies.table_copies import create_statement, forget_copy, may_be_copied
+from streaming.spans.copies.table_copies import (
+    chosen_columns,
+    create_statement,
+    forget_copy,
+    may_be_copied,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -188,15 +193,14 @@ class TidbCopy:
         schemas = [name for (name,) in rows if selects(TableName(name, ""))]
         if not schemas:
             return []
-        sink, given = self._changefeed.sink, self._changefeed.filter
-        forms = WriteModes(sink.tables, case_sensitive=given.case_sensitive)
-
-        found = read_tables(session.query, schemas, selects, has_vectors=True)
-
-        def is_written(table: SourceTable) -> bool:
-            return may_be_copied(table, forms.of(self._routes.of(table.name).target))
-
-        return list(filter(is_written, found))
+        forms, found = write_modes(self._changefeed), []
+        for table in read_tables(session.query, schemas, selects, has_vectors=True):
+            target = self._routes.of(table.name).target
+            forms.refuse_origin(table.name, target)
+            form = forms.of(target)
+            if may_be_copied(table, form):
+                found.append(chosen_columns(table, form.choice))
+        return found
 
     def _copies(self, tables: Iterable[SourceTable], ts: Ts) -> list[CopiedFrom]:
         settings, begin = self._settings, Moment(0, ts)

@@ -16,8 +16,8 @@ from sinks.target.engine_port import Applied
 from sinks.target.table_properties import DdlIdentity
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.table_task import TableTask
-from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.table_registry import TableRegistry
+from streaming.changefeed.target_forms import WriteModes
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.row_histories import truncate
 from tests.streaming.apply.blocks import A, Row, blocks_of

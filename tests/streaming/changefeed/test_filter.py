@@ -10,7 +10,8 @@ from conf.settings import FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.target.write_mode import UPSERT
-from streaming.changefeed.filter import SYSTEM_SCHEMAS, TableFilter, WriteModes
+from streaming.changefeed.filter import SYSTEM_SCHEMAS, TableFilter
+from streaming.changefeed.target_forms import WriteModes
 
 
 def _selects(rules: tuple[str, ...], name: str, *, case_sensitive: bool = False) -> bool:

@@ -26,10 +26,10 @@ from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from streaming.changefeed import table_registry
 from streaming.changefeed.earlier_filters import filters_after, filters_of
-from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.schema_file import read_definitions
 from streaming.changefeed.schema_from_rows import WholeRow
 from streaming.changefeed.table_registry import TableRegistry
+from streaming.changefeed.target_forms import WriteModes
 from streaming.spans.joining_spans import wanted_of
 from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 

@@ -19,11 +19,11 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.types.table_schema import schema_from_mysql_types
-from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.changefeed.routes import Routes
 from streaming.changefeed.schema_file import Definitions, read_definitions
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
+from streaming.changefeed.target_forms import WriteModes
 from streaming.owner.control_rows import EndedSpan
 from streaming.owner.ddl.unplanned import in_pairs
 from streaming.owner.ddl_reader import DdlReader, DdlScanResult

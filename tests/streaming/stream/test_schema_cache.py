@@ -28,9 +28,9 @@ from sinks.types.table_schema import TableSchema
 from streaming.apply.change_log import change_log_rows
 from streaming.apply.changes import changes
 from streaming.apply.table_task import ChangeRules, TableTask
-from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.replicated_table import schema_row
 from streaming.changefeed.table_registry import TableRegistry
+from streaming.changefeed.target_forms import WriteModes
 from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
 from streaming.owner.progress_rows import first_progress
 from streaming.stream.schema_cache import PastSchemaCache

@@ -12,9 +12,9 @@ from sinks.ddl.classify import outcome
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.routes import Routes
 from streaming.changefeed.schema_file import Definitions
+from streaming.changefeed.target_forms import WriteModes
 from streaming.owner.ddl.known_tables import KnownTables
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.steps import (

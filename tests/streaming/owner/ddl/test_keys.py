@@ -11,7 +11,7 @@ from conf.settings import FilterSettings, TableRule
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.filter import WriteModes
+from streaming.changefeed.target_forms import WriteModes
 from streaming.owner.ddl.plan import DdlPlan
 from streaming.owner.ddl.steps import TOLD_APART_ANEW, DdlEvent
 from tests.streaming.owner.ddl.test_plan import ddl, order, planned

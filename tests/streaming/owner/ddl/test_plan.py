@@ -17,9 +17,9 @@ from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable, CreateTableLike
 from sinks.ddl.tokens import TYPED
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.routes import Routes
 from streaming.changefeed.schema_file import read_definitions
+from streaming.changefeed.target_forms import WriteModes
 from streaming.owner.ddl.known_tables import KnownTables
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import refusal, way_past

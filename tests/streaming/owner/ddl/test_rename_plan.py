@@ -14,9 +14,9 @@ from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.classify import RENAMES_UNREAD
 from sinks.ddl.effects import RENAMES
-from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.routes import Routes
 from streaming.changefeed.schema_file import Definitions
+from streaming.changefeed.target_forms import WriteModes
 from streaming.owner.ddl.known_tables import KnownTables
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import refusal

@@ -17,9 +17,9 @@ from sinks.ddl.effects import AlterTable, CreateTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.filter import WriteModes
 from streaming.changefeed.routes import Routes, Shards
 from streaming.changefeed.schema_file import Definitions
+from streaming.changefeed.target_forms import WriteModes
 from streaming.owner.ddl.known_tables import KnownTables, definition
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.steps import ROWS, DdlEvent, DdlStep

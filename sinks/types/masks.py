@@ -1,0 +1,62 @@
+"""A source's cells as the values that the target has: cast, and masked where the column is.
+
+A mask of ``sha256`` is the hash of a value's text in MySQL, behind the salt: what
+``SHA2(CONCAT(salt, value), 256)`` gives there, but for a TIMESTAMP, whose text is in UTC, and for a
+TEXT or BLOB column's collation, which is not looked at. Equal values of any type have one hash, if
+they have one text: so joins go on working. NULL stays NULL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from sinks.types.casts.columns import cast_column
+from sinks.types.delta_types import arrow_type
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column
+from sinks.types.text_arrays import CastColumn, CastRules
+from sinks.types.type_changes import text_of
+
+HIDDEN = "***"  # in the place of a masked value, wherever one is shown
+
+
+def target_values(
+    cells: pa.Array,
+    column: Column,
+    rules: CastRules,
+    *,
+    are_typed: bool = False,
+    are_names: bool = False,
+) -> CastColumn:
+    """As ``cast_column``, in ``arrow_type(column.stored)``."""
+    if column.mask == "null":
+        return CastColumn(values=pa.nulls(len(cells), arrow_type(column.stored)), failed=None)
+    found = cast_column(cells, column, rules, are_typed=are_typed, are_names=are_names)
+    if not column.mask:
+        return found
+    return replace(found, values=hashed(found.values, column.type, rules.mask_salt))
+
+
+def hashed(values: pa.Array, of: MySQLType, salt: bytes) -> pa.Array:
+    """Each different value is hashed once."""
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.timestamp("us"))
+        of = of if of.digits is not None else MySQLType.parse("datetime(6)")
+    if pa.types.is_list(values.type):
+        texts = [None if each is None else str(each) for each in values.to_pylist()]
+        values = pa.array(texts, pa.string())
+    encoded = values.dictionary_encode()
+    different = encoded.dictionary.to_pylist()
+    found = [None if each is None else _hash(each, of, salt) for each in different]
+    return pa.array(found, pa.string()).take(encoded.indices)
+
+
+def _hash(value: Any, of: MySQLType, salt: bytes) -> str:
+    if isinstance(value, str):
+        value = value.encode()
+    raw = value if isinstance(value, bytes) else text_of(value, of).encode()
+    return hashlib.sha256(salt + raw).hexdigest()

@@ -1,0 +1,1 @@
+"""Tables with which a changefeed does not go on, and why."""

@@ -1,0 +1,176 @@
+"""How each target is written: its write mode, which columns it has, and which are masked.
+
+Rules are looked up by the names of targets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from conf.column_rules import ColumnMask, ColumnSelector
+from conf.masking import hide
+from conf.settings import Changefeed, DeltaSink, TableRule
+from coordination.model import TableName
+from coordination.secrets import revealed
+from sinks.target.write_mode import UPSERT, WriteMode
+from sinks.types.column_choice import ColumnChoice
+from sinks.types.table_schema import Mask
+from streaming.changefeed.filter import (
+    ColumnRules,
+    TableFilter,
+    TableRules,
+    read_column_rules,
+    read_rules,
+)
+
+CHECK_DIGITS: Final = 4  # few, so that they help nobody to guess a salt
+
+_Rules = tuple[
+    tuple[tuple[TableRules, ColumnRules], ...], tuple[tuple[TableRules, ColumnRules, Mask], ...]
+]
+
+
+class WriteModes:
+    """``[[sink.tables]]``: as with TiCDC's dispatchers the first match counts. Raises ConfigError
+    as ``TableFilter`` does."""
+
+    def __init__(
+        self,
+        rules: Sequence[TableRule] = (),
+        *,
+        case_sensitive: bool = False,
+        asks_old_rows: Callable[[TableName], bool] = lambda _: False,
+        choice_of: Callable[[TableName], ColumnChoice] = lambda _: ColumnChoice(),
+    ) -> None:
+        self._rules = [
+            (
+                read_rules("matcher of sink.tables", rule.matcher, case_sensitive),
+                WriteMode.of_rule(rule),
+            )
+            for rule in rules
+        ]
+        self._asks_old_rows = asks_old_rows
+        self._choice_of = choice_of
+
+    def of(self, name: TableName) -> WriteMode:
+        """Upserted, without more, where no rule matches."""
+        found = next((form for rules, form in self._rules if rules.match(name)), UPSERT)
+        asks_old_rows, choice = self._asks_old_rows(name), self._choice_of(name)
+        if asks_old_rows or not choice.is_all:
+            return replace(found, asks_old_rows=asks_old_rows, choice=choice)
+        return found
+
+
+def write_modes(changefeed: Changefeed) -> WriteModes:
+    """How the tables of a changefeed are written. Raises ConfigError."""
+    taken, sink = TableFilter(changefeed.filter), changefeed.sink
+    case_sensitive = changefeed.filter.case_sensitive
+    is_routed = bool(sink.routes)  # then conditions are on tables of other names
+
+    def asks_old_rows(name: TableName) -> bool:
+        return taken.asks_old_rows if is_routed else taken.row_filter(name).asks_old_rows
+
+    rules = sink.column_selectors, sink.column_masks, case_sensitive
+    _rules_of(*rules)  # refused here, not at the first table
+
+    check = hashlib.sha256(b"salt " + mask_salt(sink)).hexdigest()[:CHECK_DIGITS]
+    return WriteModes(
+        sink.tables,
+        case_sensitive=case_sensitive,
+        asks_old_rows=asks_old_rows,
+        choice_of=lambda name: replace(choice_of(name, *rules), salt_check=check),
+    )
+
+
+def mask_salt(sink: DeltaSink) -> bytes:
+    """Looked up at each call. Raises ConfigError."""
+    if sink.mask_salt is None:
+        return b""
+    found = revealed("sink.mask-salt", sink.mask_salt)
+    hide(found)
+    return found.encode()
+
+
+def choice_of(
+    name: TableName,
+    selectors: tuple[ColumnSelector, ...],
+    masks: tuple[ColumnMask, ...],
+    case_sensitive: bool,
+) -> ColumnChoice:
+    selecting, masking = _rules_of(selectors, masks, case_sensitive)
+    is_selected = any(rules.match(name) for rules, _ in selecting)
+    is_masked = any(rules.match(name) for rules, _, _ in masking)
+    if not is_selected and not is_masked:
+        return ColumnChoice()
+    key = name, selectors, masks, case_sensitive
+    return ColumnChoice(
+        takes=_Takes(*key), mask_of=_MaskOf(*key), is_all=False, about=f"table {name}: "
+    )
+
+
+def hides(sink: DeltaSink, *, case_sensitive: bool) -> Callable[[TableName | None], bool]:
+    """Whether columns of a table are masked; None: of any."""
+    _, masking = _rules_of(sink.column_selectors, sink.column_masks, case_sensitive)
+
+    def is_hidden(name: TableName | None) -> bool:
+        return any(name is None or rules.match(name) for rules, _, _ in masking)
+
+    return is_hidden
+
+
+@lru_cache(maxsize=8)
+def _rules_of(
+    selectors: tuple[ColumnSelector, ...], masks: tuple[ColumnMask, ...], case_sensitive: bool
+) -> _Rules:
+    selecting = tuple(
+        (
+            read_rules("matcher of sink.column-selectors", each.matcher, case_sensitive),
+            read_column_rules("columns of sink.column-selectors", each.columns),
+        )
+        for each in selectors
+    )
+    masking: list[tuple[TableRules, ColumnRules, Mask]] = [
+        (
+            read_rules("matcher of sink.column-masks", each.matcher, case_sensitive),
+            read_column_rules("columns of sink.column-masks", each.columns),
+            each.mask,
+        )
+        for each in masks
+    ]
+    return selecting, tuple(masking)
+
+
+@dataclass(frozen=True, slots=True)
+class _Of:
+    """Looked up by its rules, which can be pickled."""
+
+    name: TableName
+    selectors: tuple[ColumnSelector, ...]
+    masks: tuple[ColumnMask, ...]
+    case_sensitive: bool
+
+    @property
+    def _rules(self) -> _Rules:
+        return _rules_of(self.selectors, self.masks, self.case_sensitive)
+
+
+class _Takes(_Of):
+    def __call__(self, column: str) -> bool:
+        selecting, _ = self._rules
+        found = next((columns for rules, columns in selecting if rules.match(self.name)), None)
+        return found is None or found.match(column)
+
+
+class _MaskOf(_Of):
+    def __call__(self, column: str) -> Mask:
+        _, masking = self._rules
+        wanted = (
+            mask
+            for rules, columns, mask in masking
+            if rules.match(self.name) and columns.match(column)
+        )
+        return next(wanted, "")
