@@ -62,8 +62,19 @@ def check_salt(salt: str | None) -> None:
     )
 
 
+def columns_of_sink(sink: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of ``DeltaSink`` about columns, of the checked ``[sink]`` of a file. Raises
+    SettingError."""
+    check_salt(sink.get("mask-salt"))
+    return {
+        "column_selectors": told_selectors(sink.get("column-selectors", ())),
+        "column_masks": told_masks(sink.get("column-masks", ())),
+        "mask_salt": sink.get("mask-salt"),
+    }
+
+
 def told_selectors(rows: Iterable[Mapping[str, Any]]) -> tuple[ColumnSelector, ...]:
-    """Of their fields (``dataclasses.asdict``), read back from JSON."""
+    """The rules of their fields (``dataclasses.asdict``), read back from JSON."""
     return tuple(ColumnSelector(**_told(row)) for row in rows)
 
 

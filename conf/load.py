@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from conf.column_rules import ColumnMask, ColumnSelector, check_salt
+from conf.column_rules import columns_of_sink
 from conf.files.keys import CAPTURE_KEYS, CHANGEFEED_KEYS, OWN_KEYS, SERVER_KEYS, Key
 from conf.files.reading import (
     Document,
@@ -279,13 +279,8 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
         sink["tables"] = _table_rules(document)
     with problems.noted():
         sink["routes"] = route_rules(document.get("sink", {}).get("routes", ()))
-    for name, kind in (("column-selectors", ColumnSelector), ("column-masks", ColumnMask)):
-        with problems.noted():
-            rows = document.get("sink", {}).get(name, ())
-            sink[name.replace("-", "_")] = tuple(kind(**_given(kind, row)) for row in rows)
     with problems.noted():
-        sink["mask_salt"] = document.get("sink", {}).get("mask-salt")
-        check_salt(sink["mask_salt"])
+        sink |= columns_of_sink(document.get("sink", {}))
     with problems.noted():
         options = document.get("storage-options", {})
         sink["storage_options"] = _string_items("storage-options", options)

@@ -23,7 +23,6 @@ from sinks.target.retention_properties import (
 )
 from sinks.target.table_properties import SHOWN, WRITER, TableProperties, retention
 from sinks.target.write_mode import WriteMode
-from sinks.types.table_schema import TableSchema
 
 ONCE = CommitProperties(max_commit_retries=0)
 ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"
@@ -124,19 +123,15 @@ def refuse_unless_ours(
 
 
 def refuse_other_form(state: TargetState, name: TableName, form: WriteMode) -> None:
-    """Raises ConfigError if the settings want another form: a table keeps the form that it was made
-    in."""
+    """Raises ConfigError if the settings want another form, or choose or mask columns otherwise: a
+    table keeps the form that it was made in, and its earlier rows would lack values, or have them
+    in clear."""
     if state.form != form:
         raise ConfigError(
             f"table {name} was made with {state.form}, and [[sink.tables]] says {form}: set it as "
             "it was, or move the table away and load it anew"
         )
-
-
-def refuse_other_columns(name: TableName, schema: TableSchema, form: WriteMode) -> None:
-    """Raises ConfigError if the settings choose or mask columns otherwise: earlier rows would lack
-    values, or have them in clear."""
-    if why := form.choice.difference(schema):
+    if state.schema is not None and (why := form.choice.difference(state.schema)):
         raise ConfigError(
             f"table {name} was made by other rules: {why}. Set them as they were, or move the "
             "table away and load it anew"

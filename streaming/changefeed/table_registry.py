@@ -29,7 +29,6 @@ from sinks.target.target_table import (
     inspect,
     lengthened,
     refuse_another_key,
-    refuse_other_columns,
     refuse_other_form,
     refuse_unless_ours,
     seal,
@@ -379,7 +378,6 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         form = self.forms.of(name)
         if state is not None:
             refuse_other_form(state, name, form)
-            refuse_other_columns(name, schema, form)
         form.refuse_without_key(name, schema)
         return Target(
             name=name,

@@ -14,6 +14,7 @@ from typing import Final
 from conf.column_rules import ColumnMask, ColumnSelector
 from conf.masking import hide
 from conf.settings import Changefeed, DeltaSink, TableRule
+from coordination.errors import ConfigError
 from coordination.model import TableName
 from coordination.secrets import revealed
 from sinks.target.write_mode import UPSERT, WriteMode
@@ -63,6 +64,15 @@ class WriteModes:
         if asks_old_rows or not choice.is_all:
             return replace(found, asks_old_rows=asks_old_rows, choice=choice)
         return found
+
+    def refuse_origin(self, origin: TableName, target: TableName) -> None:
+        """Raises ConfigError where rules of columns name an upstream table that is routed into a
+        target which they do not name: its values would come in clear."""
+        if self._choice_of(target).is_all and not self._choice_of(origin).is_all:
+            raise ConfigError(
+                f"sink.column-selectors or sink.column-masks name {origin}, which goes into "
+                f"{target}: their matchers are for targets, so name that"
+            )
 
 
 def write_modes(changefeed: Changefeed) -> WriteModes:

@@ -351,6 +351,8 @@ class DdlReader(StreamRole):
         self._trust.check()
         for name in names:
             start, origins = Ts(self._rows.row.checkpoint_ts), self._unplanned.origins_of(name)
+            for origin in origins:
+                self._spans.forms.refuse_origin(origin, name)
             self._spans.make_from_rows(name, told[name], start, origins)
         logger.info("tables found by their rows tables=%s", ",".join(map(str, names)))
         self._unreported += [self._made(name) for name in names]

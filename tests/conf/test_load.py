@@ -385,11 +385,14 @@ def test_the_files_in_conf_load(name: str):
     assert settings.etcd.embedded == name.startswith("local")
 
 
+OF_COLUMNS = ("column_selectors", "column_masks", "mask_salt")
+
+
 def test_every_plain_setting_has_a_key():
     """A field added to the tree and to nothing else could never be set."""
     composite: dict[type, set[str]] = {
         Changefeed: {"id", "source", "sink", "filter"},
-        DeltaSink: {"warehouse", "tables", "routes", "storage_options"},
+        DeltaSink: {"warehouse", "tables", "routes", "storage_options", *OF_COLUMNS},
         EtcdSettings: {"endpoints", "embedded"},
         SessionSettings: set(),
         BatchSettings: set(),

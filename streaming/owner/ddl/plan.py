@@ -307,6 +307,7 @@ class _Planning:
         if made is None:
             self.untold.append(creation)
             return None
+        self.tables.forms.refuse_origin(event.upstream, event.name)
         self.creations.append(creation)
         self.schemas[event.name] = self.tables.forms.of(event.name).keyed(made)
         if self.routes:

@@ -199,7 +199,9 @@ class TableCopies:
         return found
 
     def _form(self, name: TableName) -> WriteMode:
-        return self._forms.of(self._routes.of(name).target)
+        target = self._routes.of(name).target
+        self._forms.refuse_origin(name, target)
+        return self._forms.of(target)
 
     def _copy(
         self, todo: Sequence[SourceTable], begins: Begins, found: dict[TableName, CopiedFrom]

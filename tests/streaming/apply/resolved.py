@@ -53,7 +53,7 @@ def resolved(
     blocks += blocks_of([each for each in given if isinstance(each, Row)])
     task = TableTask(name=A, schema=of, checkpoint=Ts(more.pop("checkpoint", 0)), **more)
     found = changes(task, blocks, Ts(limit), rules)
-    wanted = {each.name: arrow_type(each.type) for each in of.delivered}
+    wanted = {each.name: arrow_type(each.stored) for each in of.delivered}
     behind = {name: arrow_of(kind) for name, kind in task.form.columns.items()}
     wanted |= {**behind, "_op ": pa.string()}
     assert dict(zip(found.rows.schema.names, found.rows.schema.types, strict=True)) == wanted
