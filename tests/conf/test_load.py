@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.load import load_server, load_settings, load_sink
+from conf.load import columns_of_sink, load_server, load_settings, load_sink
 from conf.problems import SettingError
 from conf.rows.event_filter import EventFilter
 from conf.settings import (
@@ -385,14 +385,11 @@ def test_the_files_in_conf_load(name: str):
     assert settings.etcd.embedded == name.startswith("local")
 
 
-OF_COLUMNS = ("column_selectors", "column_masks", "mask_salt")
-
-
 def test_every_plain_setting_has_a_key():
     """A field added to the tree and to nothing else could never be set."""
     composite: dict[type, set[str]] = {
         Changefeed: {"id", "source", "sink", "filter"},
-        DeltaSink: {"warehouse", "tables", "routes", "storage_options", *OF_COLUMNS},
+        DeltaSink: {"warehouse", "tables", "routes", "storage_options", *columns_of_sink({})},
         EtcdSettings: {"endpoints", "embedded"},
         SessionSettings: set(),
         BatchSettings: set(),
