@@ -30,8 +30,8 @@ from coordination.model import TableName, Ts, tso_time
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.earlier_owner import ChangefeedState
 from sinks.control.warehouse import ControlTables
-from streaming.changefeed.target_forms import write_modes
 from streaming.changefeed.routes import changefeed_routes
+from streaming.changefeed.target_forms import write_modes
 from streaming.owner.progress_rows import cut
 from streaming.owner.start_point import first_row, row_rules
 from streaming.source.dump.copy_tables import CopyProgress, copy_tables
