@@ -187,7 +187,7 @@ def load_sink(
     Raises SettingError."""
     document = read_checked(config) if config is not None else {}
     values = {**document, **from_environment(environment)}
-    options = _string_items("storage-options", document.get("storage-options", {}))
+    options = _string_items("storage-options", document)
     warehouse = warehouse_of(sink_uri or values.get("sink-uri"))
     return DeltaSink(warehouse=warehouse, storage_options=options)
 
@@ -279,11 +279,9 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
         sink["tables"] = _table_rules(document)
     with problems.noted():
         sink["routes"] = route_rules(document.get("sink", {}).get("routes", ()))
-    with problems.noted():
         sink |= columns_of_sink(document.get("sink", {}))
     with problems.noted():
-        options = document.get("storage-options", {})
-        sink["storage_options"] = _string_items("storage-options", options)
+        sink["storage_options"] = _string_items("storage-options", document)
     with problems.noted():
         made["filter"] = _filter(document.get("filter", {}), values)
     with problems.noted():
@@ -364,9 +362,6 @@ def _parameters(document: Document, uri: str) -> dict[str, str]:
 def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:
     rows = table.get("event-filters", ())
     filters = tuple(EventFilter(**_given(EventFilter, row)) for row in rows)
-    require(
-        all(each.matcher for each in filters), "filter.event-filters: one of them has no matcher"
-    )
     made = _given(FilterSettings, {**values, **table})
     if not made.get("rules"):
         made.pop("rules", None)  # TiCDC: no rules are *.*
@@ -396,7 +391,8 @@ def _etcd(values: Mapping[str, Any]) -> EtcdSettings:
     return EtcdSettings(endpoints=endpoints, embedded=False, **own)
 
 
-def _string_items(path: str, table: Document) -> tuple[tuple[str, str], ...]:
+def _string_items(path: str, document: Document) -> tuple[tuple[str, str], ...]:
+    table = document.get(path, {})
     refuse(check({path: table}, "ChangefeedFile"))
     for name, value in table.items():
         parse_reference(f"{path}.{name}", value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from conf.problems import require
 from conf.setting import setting
 
 
@@ -46,3 +47,6 @@ class EventFilter:
         "conditions for both rows of an UPDATE ignore it if `either` of them holds, as in "
         "TiCDC, or if `both` do, as in DM",
     )
+
+    def __post_init__(self) -> None:
+        require(bool(self.matcher), "filter.event-filters: one of them has no matcher")

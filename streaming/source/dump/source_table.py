@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from coordination.model import TableName
+from sinks.types.column_choice import ColumnChoice
 from sinks.types.mysql_type import MySQLType
 from streaming.source.dump.cells import cell_type
 
@@ -44,6 +45,15 @@ class SourceTable:
     bytes: int
     refusal: str = ""
     has_snapshots: bool = True
+
+    def chosen(self, choice: ColumnChoice) -> SourceTable:
+        """Without the columns of which the target has no value."""
+
+        def is_read(name: str) -> bool:
+            return name in self.key or (choice.takes(name) and choice.mask_of(name) != "null")
+
+        columns = tuple(column for column in self.columns if is_read(column.name))
+        return self if choice.is_all else replace(self, columns=columns)
 
     @property
     def key_columns(self) -> tuple[SourceColumn, ...]:

@@ -16,7 +16,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,6 @@ from sinks.ddl.effects import (
     RenameTable,
 )
 from sinks.target.write_mode import WriteMode
-from sinks.types.column_choice import ColumnChoice
 from streaming.changefeed.routes import Routes
 from streaming.changefeed.target_forms import WriteModes
 from streaming.source.binlog.database import Database
@@ -183,7 +182,7 @@ class TableCopies:
         found = []
         for whole in read_tables(self._database.ask, schemas, self._selects):
             form = self._form(whole.name)
-            table = chosen_columns(whole, form.choice)
+            table = whole.chosen(form.choice)
             if may_be_copied(table, form, is_told=table.name in self._left_out):
                 found.append(table)
             else:
@@ -395,17 +394,6 @@ def _moved_by(effects: Collection[Effect]) -> Iterator[TableName]:
 
 def _lower(name: TableName) -> tuple[str, str]:
     return name.schema.lower(), name.table.lower()
-
-
-def chosen_columns(table: SourceTable, choice: ColumnChoice) -> SourceTable:
-    """Without the columns of which the target has no value."""
-    if choice.is_all:
-        return table
-
-    def is_read(name: str) -> bool:
-        return name in table.key or (choice.takes(name) and choice.mask_of(name) != "null")
-
-    return replace(table, columns=tuple(each for each in table.columns if is_read(each.name)))
 
 
 def _is_same(found: CopiedFrom | None, table: SourceTable) -> bool:

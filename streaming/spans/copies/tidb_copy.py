@@ -49,7 +49,6 @@ from streaming.spans.copies.settled_copy import (
 )
 from streaming.spans.copies.shown_row import show_in_row
 from streaming.spans.copies.table_copies import (
-    chosen_columns,
     create_statement,
     forget_copy,
     may_be_copied,
@@ -199,7 +198,7 @@ class TidbCopy:
             forms.refuse_origin(table.name, target)
             form = forms.of(target)
             if may_be_copied(table, form):
-                found.append(chosen_columns(table, form.choice))
+                found.append(table.chosen(form.choice))
         return found
 
     def _copies(self, tables: Iterable[SourceTable], ts: Ts) -> list[CopiedFrom]:
