@@ -36,7 +36,10 @@ from streaming.protocols.contract import (
 )
 
 FOREVER = Ts((1 << 62) - 1)
-NO_BYTES = "the source had deleted the message before it was put here: nobody has its bytes"
+NO_BYTES = (
+    "nobody has its bytes: the source had deleted the message before it was put here, or columns "
+    "are masked ([[sink.column-masks]])"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

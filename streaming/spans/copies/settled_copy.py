@@ -9,13 +9,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from conf.settings import Changefeed
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName, Ts
+from streaming.owner.start_point import columns_told
 from streaming.source.dump.copy_tables import CopiedTable, copied_table
 from streaming.source.dump.manifest import described, table_from_json
 from streaming.source.resolved.commit_clock import Pin, from_token, to_token
@@ -109,7 +110,9 @@ def chosen_by(changefeed: Changefeed) -> str:
         "tables": [asdict(rule) for rule in changefeed.sink.tables],
     }
     routes = [asdict(rule) for rule in changefeed.sink.routes]
-    return json.dumps({**parts, **({"routes": routes} if routes else {})}, sort_keys=True)
+    columns = columns_told(replace(changefeed.sink, mask_salt=None))
+    told = {**parts, **({"routes": routes} if routes else {}), **columns}
+    return json.dumps(told, sort_keys=True)
 
 
 def _moment(pair: tuple[int, int]) -> Moment:
