@@ -127,10 +127,12 @@ def _known(
     found: list[AlterSpec] = []
     for each in changes:
         match each:
-            case DropColumn(name=name) | ModifyColumn(name=name) | SetDefault(name=name):
+            case DropColumn(name=name) | SetDefault(name=name):
                 is_left = is_foreign(name)
-            case RenameColumn(name=name):
-                is_left = is_foreign(name)
+            case RenameColumn(name=name, new_name=new_name):
+                is_left = is_foreign(name) and not choice.takes(new_name)
+            case ModifyColumn(name=name, column=column):
+                is_left = is_foreign(name) and not choice.takes(column.name)
             case AddIndex(index=index):
                 is_left = any(map(is_foreign, index.columns))
             case _:

@@ -113,6 +113,8 @@ def test_a_left_out_column_need_not_be_known(clauses: str) -> None:
             "column phone is of the key, and cannot be",
         ),
         ("DROP COLUMN `q`", "the table has no column q"),
+        ("RENAME COLUMN `xq` TO `q`", "the table has no column xq"),
+        ("CHANGE COLUMN `xq` `q` INT", "the table has no column xq"),
     ],
 )
 def test_what_would_mix_values_is_held(clauses: str, told: str) -> None:
