@@ -31,15 +31,28 @@ from sinks.types.time_zones import to_utc
 
 _WHOLE: Final = frozenset((*INTEGER_TYPES, "year", "bit", "enum", "set"))
 _MICROS: Final = pa.timestamp("us")
-_SECONDS: Final = 19  # the length of a moment without a fraction
+_MOMENT: Final = "^[1-9][0-9]{3}-(?:0[1-9]|1)"
+_VALUE, _BEHIND = '"value":"', '"}'  # of a TIMESTAMP that tells its zone
 _NOTHING: Final = pa.scalar(b"", pa.binary())
 
 
+def is_countable(kind: MySQLType, cells: pa.DataType) -> bool:
+    """Whether ``row_checksums`` takes a column with such cells."""
+    if pa.types.is_string(cells):
+        return True
+    if kind.name in _WHOLE:
+        return bool(pa.types.is_integer(cells))
+    if kind.name in ("float", "double"):
+        return bool(pa.types.is_floating(cells))
+    return kind.name in BINARY_TYPES and bool(pa.types.is_binary(cells))
+
+
 def row_checksums(
-    columns: Sequence[tuple[MySQLType, pa.StringArray]], rules: CastRules
+    columns: Sequence[tuple[MySQLType, pa.Array]], rules: CastRules
 ) -> npt.NDArray[np.int64]:
     """One for each row. ``columns``: by their IDs; at least one. Cells are
-    ``contract.Cells.ENCODED``. Where a cell is no value of its type, the checksum is some number.
+    ``contract.Cells.ENCODED``, all of them ``is_countable``. Where a cell is no value of its type,
+    the checksum is some number.
     """
     parts = [pa.repeat(_NOTHING, len(columns[0][1]))]  # Arrow leaves out a row of NULLs alone
     parts += [part for kind, cells in columns for part in _parts(cells, kind, rules)]
@@ -49,7 +62,7 @@ def row_checksums(
     return np.array([zlib.crc32(data[begin:end]) for begin, end in pairwise(bounds)], np.int64)
 
 
-def _parts(cells: pa.StringArray, kind: MySQLType, rules: CastRules) -> Iterator[pa.BinaryArray]:
+def _parts(cells: pa.Array, kind: MySQLType, rules: CastRules) -> Iterator[pa.BinaryArray]:
     if cells.null_count == len(cells):
         return
     if kind.name in _WHOLE:
@@ -60,10 +73,10 @@ def _parts(cells: pa.StringArray, kind: MySQLType, rules: CastRules) -> Iterator
         yield pa.array([_vector(each) for each in cells.to_pylist()], pa.binary())
     else:
         texts = cells.cast(pa.binary())
-        if kind.name in BINARY_TYPES:
+        if kind.name in BINARY_TYPES and pa.types.is_string(cells.type):
             texts, _ = from_base64(cells)
         elif kind.name == "timestamp":
-            texts = _in_utc(cells, kind.length or 0, rules).cast(pa.binary())
+            texts = _in_utc(cells, rules).cast(pa.binary())
         yield _fixed(pc.fill_null(pc.binary_length(texts), 0).to_numpy().astype("<u4"), texts)
         yield texts
 
@@ -79,7 +92,10 @@ def _fixed(numbers: npt.NDArray[Any], like: pa.Array) -> pa.BinaryArray:
     return pc.if_else(like.is_valid(), found, pa.scalar(None, pa.binary()))
 
 
-def _whole(cells: pa.StringArray) -> npt.NDArray[np.uint64]:
+def _whole(cells: pa.Array) -> npt.NDArray[np.uint64]:
+    if pa.types.is_integer(cells.type):
+        integers: npt.NDArray[np.uint64] = pc.fill_null(cells, 0).to_numpy().astype(np.uint64)
+        return integers
     texts = pc.fill_null(cells, "0")
     for kind in (pa.int64(), pa.uint64()):
         found = try_cast(texts, kind)
@@ -96,9 +112,11 @@ def _number(text: str) -> int:
         return 0
 
 
-def _floating(cells: pa.StringArray, name: str) -> npt.NDArray[np.float64]:
-    texts = pc.fill_null(cells, "0")
-    found = try_cast(texts, pa.float32() if name == "float" else pa.float64())
+def _floating(cells: pa.Array, name: str) -> npt.NDArray[np.float64]:
+    found = cells
+    if pa.types.is_string(cells.type):
+        texts = pc.fill_null(cells, "0")
+        found = try_cast(texts, pa.float32() if name == "float" else pa.float64())
     numbers = np.zeros(len(cells)) if found is None else pc.fill_null(found, 0).to_numpy()
     finite: npt.NDArray[np.float64] = np.where(np.isfinite(numbers), numbers, 0).astype("<f8")
     return finite
@@ -115,15 +133,24 @@ def _vector(text: str | None) -> bytes | None:
     return struct.pack("<I", numbers.size) + numbers.tobytes()
 
 
-def _in_utc(cells: pa.StringArray, digits: int, rules: CastRules) -> pa.StringArray:
-    """As TiDB prints them; what is no moment stays as it is."""
+def _in_utc(cells: pa.StringArray, rules: CastRules) -> pa.StringArray:
+    """As TiDB prints them, each with its own digits; what is no moment stays as it is."""
     texts, by = without_zone(cells, rules)
-    length = _SECONDS + (digits and digits + 1)
-    if by.time_zone == "UTC":
-        return pc.utf8_slice_codeunits(texts, 0, length)
-    is_moment = pc.fill_null(pc.match_substring_regex(texts, r"^[1-9][0-9]{3}-(?:0[1-9]|1)"), False)
+    if by.time_zone != "UTC":
+        texts = pc.coalesce(_moved(texts, by.time_zone), texts)
+    begins = pc.find_substring(cells, _VALUE)
+    located = pc.subtract(pc.utf8_length(cells), pc.add(begins, len(_VALUE) + len(_BEHIND)))
+    own = pc.if_else(pc.less(begins, 0), pc.utf8_length(cells), located)
+    for length in pc.unique(own.filter(pc.not_equal(own, pc.utf8_length(texts)))).to_pylist():
+        cut = pc.utf8_slice_codeunits(texts, 0, max(0, length))
+        texts = pc.if_else(pc.equal(own, length), cut, texts)
+    return texts
+
+
+def _moved(texts: pa.StringArray, zone: str) -> pa.StringArray:
+    """Moments of that zone in UTC, with six digits; null where there is none."""
+    is_moment = pc.fill_null(pc.match_substring_regex(texts, _MOMENT), False)
     local = try_cast(pc.if_else(is_moment, texts, None), _MICROS)
     if local is None:
-        return texts
-    told = pc.strftime(to_utc(local, by.time_zone).cast(_MICROS), "%Y-%m-%d %H:%M:%S")
-    return pc.coalesce(pc.utf8_slice_codeunits(told, 0, length), texts)
+        return pa.nulls(len(texts), pa.string())
+    return pc.strftime(to_utc(local, zone).cast(_MICROS), "%Y-%m-%d %H:%M:%S")

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.types.casts.checksums import row_checksums
+from sinks.types.casts.checksums import is_countable, row_checksums
 from sinks.types.casts.columns import CastColumn, CastRules, key_values
 from sinks.types.casts.dates import is_storable, is_zero_date
 from sinks.types.casts.encoded_cells import without_zone
@@ -214,15 +214,15 @@ def _nulled(cells: pa.Array, cast: CastColumn) -> Mask | None:
     return np.asarray(found.to_numpy(zero_copy_only=False))
 
 
-def _by_id(
-    piece: Piece, data: pa.StructArray
-) -> tuple[list[tuple[MySQLType, pa.StringArray]], bool]:
+def _by_id(piece: Piece, data: pa.StructArray) -> tuple[list[tuple[MySQLType, pa.Array]], bool]:
     """The columns of these rows in the order of their IDs, and whether they are all of the table:
     DELETEs may have the key alone. Nothing where the order is not known (``TableSchema.by_id``)."""
     schema, names = piece.of.schema, [each.name for each in piece.shape]
     types = {column.name: column.type for column in schema.columns}
     is_known = set(names) <= set(schema.by_id) and set(schema.by_id) == types.keys()
     if piece.cells is not Cells.ENCODED or not is_known:
+        return [], False
+    if not all(is_countable(types[each.name], each.type) for each in piece.shape):
         return [], False
     sent = {column.name for column in schema.columns if column.generated != "virtual"}
     is_whole = sent <= set(names)

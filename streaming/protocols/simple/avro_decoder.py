@@ -40,7 +40,11 @@ def take_avro(values: pa.BinaryArray, positions: Indexes, collector: Collector) 
             key = key_of(shape_of((), version, ()), collector.wanted[name])
             for shape, plain in _plain_rows(mine, heads, version, rows, key):
                 is_left[plain.positions] = False
-                moved = replace(plain, positions=positions[plain.positions])
+                moved = replace(
+                    plain,
+                    positions=positions[plain.positions],
+                    checksums=heads.checksums_of(plain.positions),
+                )
                 collector.take(name, shape, moved)
     at = np.flatnonzero(is_left)
     each = [read(value.as_py()) for value in some(mine, at)]

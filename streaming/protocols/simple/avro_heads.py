@@ -16,10 +16,13 @@ import pyarrow as pa
 
 from coordination.model import TableName
 from streaming.protocols.avro_binary.byte_walk import Bytes, Indexes, Mask, Walk
+from streaming.protocols.contract import DAMAGED, OP_DELETE
 from streaming.protocols.simple.avro_reader import DML, MESSAGE, OPS, VERSION
+from streaming.protocols.simple.strict_parser import NO_CRC
 
 _OPS: Final = np.full(256, -1, np.int8)
 _OPS[: 2 * len(OPS) : 2] = OPS  # the number of an enum's symbol is written doubled
+NOT_TOLD: Final = -2
 _NULL, _NOT_NULL = 0, 2  # as the index of a branch is written
 _FACTOR: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 
@@ -36,6 +39,7 @@ class RowHeads:
     commit_ts: Indexes
     version: Indexes
     body: Indexes
+    checksums: Indexes  # as in a block; NOT_TOLD where the message has none
     is_right: Mask
 
     @staticmethod
@@ -54,10 +58,15 @@ class RowHeads:
         version = walk.number()
         walk.expect(_NULL)
         walk.expect(_NULL)
-        _pass_checksum(walk)
+        checksums = _checksums(walk, op)
         walk.is_right &= walk.at < walk.ends
         body = walk.at - of.starts
-        return RowHeads(of, database, table, op, commit_ts, version, body, walk.is_right)
+        return RowHeads(of, database, table, op, commit_ts, version, body, checksums, walk.is_right)
+
+    def checksums_of(self, rows: Indexes) -> Indexes | None:
+        """As in a block."""
+        told = self.checksums[rows]
+        return None if (told == NOT_TOLD).all() else np.where(told == NOT_TOLD, 0, told)
 
     def tables(self) -> Iterator[tuple[TableName, int, Indexes]]:
         """Each table and version, and its messages, which rise."""
@@ -85,7 +94,8 @@ class RowHeads:
                 yield TableName(schema, table), int(self.version[first]), group[is_same]
 
 
-def _pass_checksum(walk: Walk) -> None:
+def _checksums(walk: Walk, op: npt.NDArray[np.int8]) -> Indexes:
+    found: Indexes = np.full(len(op), NOT_TOLD)
     index = walk.byte()
     walk.is_right &= (index == _NULL) | (index == _NOT_NULL)
     rows = np.flatnonzero(walk.is_right & (index == _NOT_NULL))
@@ -93,7 +103,12 @@ def _pass_checksum(walk: Walk) -> None:
         part = walk.part(rows)
         version = part.number()
         part.is_right &= (version >= -(2**31)) & (version < 2**31)
-        part.is_right &= part.byte() <= 1
-        part.number()
-        part.number()
+        corrupted = part.byte()
+        current, previous = part.number(), part.number()
+        for each in (current, previous):
+            part.is_right &= (each >= 0) & (each < NO_CRC)
+        part.is_right &= corrupted <= 1
+        told = np.where(op[rows] == OP_DELETE, previous, current)
+        found[rows] = np.where(corrupted == 1, DAMAGED, told)
         walk.join(part, rows)
+    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from streaming.protocols.rows.parsed_message import (
     Shape,
     reduced,
 )
-from streaming.protocols.simple.strict_parser import cell_of, event
+from streaming.protocols.simple.strict_parser import cell_of, checksum_of, event
 
 MESSAGE: Final = 11  # of the union
 VERSION: Final = 1  # of the protocol
@@ -208,7 +208,7 @@ def _row(name: TableName, data: DatumReader) -> ParsedRow | Bad:
     op, ts, version = _row_head(data)
     place = _perhaps(data, DatumReader.text)
     is_cut = bool(_perhaps(data, DatumReader.boolean))
-    _perhaps(data, _checksum)
+    checksum = _perhaps(data, partial(_checksum, op))
     new, old = _perhaps(data, _values), _perhaps(data, _values)
     values = old if op == OP_DELETE else new
     if not values or not name.table:
@@ -232,6 +232,7 @@ def _row(name: TableName, data: DatumReader) -> ParsedRow | Bad:
         values=tuple(values[each][1] for each in columns),
         old={n: value for n, (_, value) in old.items()} if op == OP_UPDATE and old else None,
         error=None if op == OP_DELETE else reduced(place, is_cut=is_cut),
+        checksum=checksum,
     )
 
 
@@ -263,11 +264,10 @@ def _shape(
     return Shape(columns, (), None, only_old, typed, cells=Cells.ENCODED, version=version)
 
 
-def _checksum(data: DatumReader) -> None:
+def _checksum(op: int, data: DatumReader) -> int:
     data.integer()
-    data.boolean()
-    data.long()
-    data.long()
+    corrupted, current, previous = data.boolean(), data.long(), data.long()
+    return checksum_of(previous if op == OP_DELETE else current, corrupted=corrupted)
 
 
 def _values(data: DatumReader) -> dict[str, tuple[int, Cell]]:

@@ -23,12 +23,11 @@ from streaming.protocols.json_text.quote_scanner import Cells, Indexes, Text, Wa
 from streaming.protocols.json_text.strict_json import GO_ESCAPED, Malformed, parse
 from streaming.protocols.rows.parsed_message import ParsedRow, Shape
 from streaming.protocols.rows.row_arrays import RowArrays, struct
-from streaming.protocols.simple.strict_parser import event
+from streaming.protocols.simple.strict_parser import NO_CRC, event
 
 _MEMBERS: Final = (
     *("version", "database", "table", "tableID", "type", "commitTs", "buildTs", "schemaVersion"),
 )
-_NO_CRC: Final = 1 << 32
 _COMMA, _QUOTE, _BRACE, _N = b',"{n'
 _NULL: Final = b"null"
 _TYPE, _BEHIND_TYPE = b',"type":"', b'","commitTs":'
@@ -131,7 +130,7 @@ class Template:
         if self.checksum is not None:
             current, previous = walk.checksums(self.checksum)
             checksums = previous if self.is_delete else current
-            walk.is_right &= (current < _NO_CRC) & (previous < _NO_CRC)
+            walk.is_right &= (current < NO_CRC) & (previous < NO_CRC)
         walk.is_right &= (op == OP_DELETE) == self.is_delete
         columns = list(zip(self.shape.columns, self.names, strict=True))
         walk.expect(_OLD if self.is_delete else _DATA)

@@ -59,6 +59,7 @@ _READ: Final = frozenset(
         *("claimCheckLocation", "handleKeyOnly", "tableSchema", "preTableSchema", "checksum"),
     )
 )
+NO_CRC: Final = 1 << 32  # all are below it
 _DATABASE: Final = re.compile(
     r"\s*(?:/\*.*?\*/\s*)*(?:CREATE|DROP|ALTER)\s+(?:DATABASE|SCHEMA)\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?"
     r"(?:`((?:[^`]|``)+)`|([\w$]+))",
@@ -152,10 +153,14 @@ def _checksum(found: Any, of: str) -> int | None:
     if found is None:
         return None
     told = as_object(found)
-    value = member_integer(told, of) or 0
-    if not 0 <= value < 1 << 32:
+    return checksum_of(member_integer(told, of) or 0, corrupted=member_boolean(told, "corrupted"))
+
+
+def checksum_of(value: int, *, corrupted: bool) -> int:
+    """As a block has it. Raises Malformed."""
+    if not 0 <= value < NO_CRC:
         raise Malformed
-    return DAMAGED if member_boolean(told, "corrupted") else value
+    return DAMAGED if corrupted else value
 
 
 @lru_cache(maxsize=256)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinks.types.casts.checksums import row_checksums
+from sinks.types.casts.checksums import is_countable, row_checksums
 from sinks.types.mysql_type import MySQLType
 from sinks.types.text_arrays import CastRules
 from tests.services.row_checksum import checksum_of
@@ -74,12 +74,13 @@ def test_rows_of_all_types(zone: str) -> None:
 
 
 def test_zones_may_differ_and_may_have_no_name() -> None:
+    """Nor need the digits be told."""
     kind = MySQLType.parse("timestamp")
-    local = [told("2020-01-02 12:00:00", "timestamp", zone) for zone in (*ZONES, "Local")]
+    local = [told("2020-01-02 12:00:00.50", "timestamp", zone) for zone in (*ZONES, "Local")]
     found = row_checksums([(kind, pa.array(map(cell, local), pa.string()))], RULES)
     hours = ("12", "04", "17", "03")
-    texts = [f"2020-01-02 {hour}:00:00".encode() for hour in hours]
-    assert found.tolist() == [zlib.crc32(b"\x13\0\0\0" + text) for text in texts]
+    texts = [f"2020-01-02 {hour}:00:00.50".encode() for hour in hours]
+    assert found.tolist() == [zlib.crc32(b"\x16\0\0\0" + text) for text in texts]
 
 
 def test_nulls_have_no_bytes_and_the_order_counts() -> None:
@@ -108,3 +109,25 @@ def test_parts_of_arrays_are_as_good() -> None:
 def test_what_is_no_value_has_some_checksum(kind: str, text: str) -> None:
     cells = pa.array([text, "1", None], pa.string())
     assert len(row_checksums([(MySQLType.parse(kind), cells)], RULES)) == 3
+
+
+def test_typed_cells_count_as_their_texts() -> None:
+    cases: list[tuple[str, pa.DataType, list[str | None]]] = [
+        ("int", pa.int64(), ["-1", None, "7"]),
+        ("bigint unsigned", pa.uint64(), ["18446744073709551615", "0", None]),
+        ("bit(64)", pa.int64(), ["5", "0", None]),
+        ("float", pa.float32(), ["1.1", "-0", None]),
+        ("double", pa.float64(), ["1.1", None, "1e300"]),
+    ]
+    for kind, of, texts in cases:
+        cells = pa.array(texts, pa.string())
+        assert is_countable(MySQLType.parse(kind), of)
+        by_text = row_checksums([(MySQLType.parse(kind), cells)], RULES)
+        assert row_checksums([(MySQLType.parse(kind), cells.cast(of))], RULES).tolist() == [
+            *by_text
+        ]
+    blob = MySQLType.parse("blob")
+    both = pa.array(["AP8=", None], pa.string()), pa.array([b"\x00\xff", None], pa.binary())
+    assert len({tuple(row_checksums([(blob, each)], RULES)) for each in both}) == 1
+    for kind, of in (("varchar(3)", pa.binary()), ("date", pa.date32()), ("int", pa.float64())):
+        assert not is_countable(MySQLType.parse(kind), of)

@@ -89,7 +89,8 @@ def block_of(rows: Sequence[Row], name: TableName = A) -> Block:
         columns.append(pa.array([row.checksum or 0 for row in rows], pa.int64()))
         fields.append(pa.field(CHECKSUM, pa.int64()))
     types = [*(first.types or dict.fromkeys(names, "varchar")).items()]
-    cells = Cells.TYPED if first.kinds else Cells.ENCODED if first.is_encoded else Cells.TEXT
+    cells = Cells.TYPED if first.kinds else Cells.TEXT
+    cells = Cells.ENCODED if first.is_encoded else cells
     metadata = wire_metadata(types, first.key, order=first.order, cells=cells)
     stamps, positions = [row.ts for row in rows], [row.position for row in rows]
     return Block(
