@@ -22,9 +22,9 @@ from conf.sources.large_messages import PARAMETERS as LARGE_MESSAGES
 from conf.sources.large_messages import parse_large_messages
 
 AT_LEAST_ONCE: Final = "at-least-once"
-PROTOCOLS = ("canal-json", "open-protocol", "simple")
+PROTOCOLS = ("canal-json", "open-protocol", "simple", "debezium")
 PROTOCOLS_NOT_BUILT = (
-    "avro", "debezium", "maxwell", "canal", "craft",
+    "avro", "maxwell", "canal", "craft",
 )  # fmt: skip
 ENCODINGS = ("json", "avro")  # of simple: each message shows which one it is in
 READ = (
@@ -33,7 +33,7 @@ READ = (
     *LARGE_MESSAGES, *SECURITY,
 )  # fmt: skip
 # Unless they have the TiDB extension.
-WITHOUT_WATERMARKS: Final = ("canal-json",)
+WITHOUT_WATERMARKS: Final = ("canal-json", "debezium")
 PRODUCER_ONLY = (
     "kafka-version", "kafka-client-id", "replication-factor", "max-batch-size", "compression",
     "auto-create-topic", "required-acks", "dial-timeout", "write-timeout",

@@ -99,6 +99,9 @@ class Cells(StrEnum):
     # batch. WIRE_TYPES are full here, with quotes in names doubled: what a type leaves out is
     # MySQL's default, but for M and D of a FLOAT or DOUBLE, which no binlog tells.
     TYPED = "typed"
+    # string: a value of Kafka Connect as Debezium writes it in JSON, a number or truth value as its
+    # text. Bytes in base64, names of ENUM and SET, moments as numbers (`casts/connect_cells.py`).
+    CONNECT = "connect"
 
 
 FAR_WATERMARK: Final = "far-watermark"  # the error class of a watermark that is not believed

@@ -19,6 +19,7 @@ from streaming.protocols.canal_json.disguise import disguise
 from streaming.protocols.compressed import Texts, begin_as_texts, in_pieces, texts_of
 from streaming.protocols.contract import Block, Messages, Wanted
 from streaming.protocols.csv import decoder as csv
+from streaming.protocols.debezium import decoder as debezium
 from streaming.protocols.json_text import claims as json_claims
 from streaming.protocols.json_text.claims import claims_in
 from streaming.protocols.open import claims as open_claims
@@ -87,6 +88,14 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         one_event_each=one_event_each,
     ),
     "csv": _Known(csv.decode, _NO_CLAIMS, are_texts=_all_texts),
+    "debezium": _Known(
+        debezium.decode,
+        _NO_CLAIMS,
+        are_texts=are_texts,
+        texts=messages_of_texts,
+        reads_keys=True,
+        own_ms=debezium.own_ms,
+    ),
     "simple": _Known(
         simple.decode, Claims(simple_claims.MARKER, simple_claims.find, simple_claims.fill)
     ),

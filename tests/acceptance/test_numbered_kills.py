@@ -109,6 +109,17 @@ def rows(folder: Path, table: str) -> list[dict[str, int]]:
     return [each for each in found if each.get("_op") != "update_preimage"]
 
 
+def await_more(life: subprocess.Popen[bytes], folder: Path, before: int) -> None:
+    def has_more() -> bool:
+        assert life.poll() is None, (folder / "log").read_text()[-5_000:]
+        return len(rows(folder, "log")) > before
+
+    try:
+        await_("a commit", has_more, within_s=90)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{(folder / 'log').read_text()[-8_000:]}") from None
+
+
 def test_each_change_is_applied_once_whenever_the_program_is_killed(
     broker: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -117,13 +128,13 @@ def test_each_change_is_applied_once_whenever_the_program_is_killed(
     try:
         for _ in range(3):
             before = len(rows(tmp_path, "log"))
-            await_("a commit", lambda before=before: len(rows(tmp_path, "log")) > before)
+            await_more(life, tmp_path, before)
             time.sleep(dice.uniform(0.0, 1.5))
             os.killpg(life.pid, signal.SIGKILL)
             life.wait()
             life = run(broker, "numbered", tmp_path)
         before = len(rows(tmp_path, "log"))
-        await_("a commit", lambda: len(rows(tmp_path, "log")) > before)
+        await_more(life, tmp_path, before)
         shop.stop()
         await_("all", lambda: len(rows(tmp_path, "log")) >= shop.sent.total())
         await_("last", lambda: {r["id"]: r["at"] for r in rows(tmp_path, "t")} == shop.last)

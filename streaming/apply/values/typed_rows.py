@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 
 from sinks.types.casts.checksums import is_countable, row_checksums
 from sinks.types.casts.columns import CastColumn, CastRules, key_values
+from sinks.types.casts.connect_cells import canal_texts
 from sinks.types.casts.dates import is_storable, is_zero_date
 from sinks.types.casts.encoded_cells import without_zone
 from sinks.types.casts.typed_cells import cell_texts, is_text
@@ -31,6 +33,8 @@ from streaming.apply.values.row_errors import (
     checksum_errors,
 )
 from streaming.protocols.contract import DAMAGED, DATA, OP_DELETE, Cells
+
+_WITH_NAMES: Final = (Cells.TYPED, Cells.CONNECT)  # of ENUM and SET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -114,7 +118,7 @@ def typed_keys(piece: Piece, rules: CastRules, *, finds_rows: bool = True) -> Ty
     is_unread = np.zeros(len(piece.op), np.bool_)
     typed: dict[str, pa.Array] = {}
     nulled: dict[str, Mask] = {}
-    are_typed, are_names = piece.cells is Cells.TYPED, piece.cells is Cells.NAMED
+    are_typed, are_names = piece.cells in _WITH_NAMES, piece.cells is Cells.NAMED
     cells_of = dict(zip(schema.key, piece.keys, strict=True))
     for column in schema.delivered:
         if column.name in cells_of:
@@ -152,9 +156,11 @@ def _plain(
     piece: Piece, column: Column, cells: pa.Array, rules: CastRules
 ) -> tuple[pa.Array, CastRules]:
     """The cells as the casts want them, and the rules for them."""
-    if piece.cells is not Cells.ENCODED:
+    if piece.cells not in (Cells.ENCODED, Cells.CONNECT):
         return cells, rules
     rules = replace(rules, are_encoded=True)
+    if piece.cells is Cells.CONNECT:
+        return (canal_texts(cells, column.type) if is_text(cells.type) else cells), rules
     is_moment = column.type.name == "timestamp" and is_text(cells.type)
     return without_zone(cells, rules) if is_moment else (cells, rules)
 
@@ -184,7 +190,7 @@ def typed_values(
         place = places.get(column.name)
         cells = pa.nulls(len(rows), pa.string()) if place is None else data.field(place)
         cells, by = _plain(piece, column, cells, rules)
-        are_typed, are_names = piece.cells is Cells.TYPED, piece.cells is Cells.NAMED
+        are_typed, are_names = piece.cells in _WITH_NAMES, piece.cells is Cells.NAMED
         cast = target_values(cells, column, by, are_typed=are_typed, are_names=are_names)
         typed[column.name] = cast.values
         is_nulled = None if column.mask == "null" else _nulled(cells, cast)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from streaming.protocols.canal_json.flat_parser import read
 from streaming.protocols.compressed import begin_as_texts, texts_of
 from streaming.protocols.contract import Block, Messages, Wanted
+from streaming.protocols.json_text.own_times import numbers_in
 from streaming.protocols.rows.blocks import Collector, Parts, with_clocks
 
 _ES = r'"es":(?P<ms>[0-9]{1,15})'
@@ -23,7 +24,7 @@ def own_ms(values: pa.Array) -> pa.Int64Array:
     """When each change was made, by ``es``. Part of what numbers depend on: it must stay as it
     is."""
     if begin_as_texts(values).all():
-        return pc.extract_regex(values, _ES).field("ms").cast(pa.string()).cast(pa.int64())
+        return numbers_in(values, _ES)
     found = (each and _ES_OF.search(each) for each in texts_of(values.to_pylist()))
     return pa.array([int(each["ms"]) if each else None for each in found], pa.int64())
 

@@ -46,7 +46,7 @@ def test_the_page_says_what_a_protocol_needs():
 def test_each_protocol_that_is_accepted_is_built(protocol: str):
     decode = decoder_of(protocol, start_ts=3)
     assert pickle.loads(pickle.dumps(decode)) == decode
-    assert reads_keys(decode) == (protocol == "open-protocol")
+    assert reads_keys(decode) == (protocol in ("open-protocol", "debezium"))
 
 
 def test_others_are_not():

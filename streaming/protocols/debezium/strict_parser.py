@@ -1,0 +1,228 @@
+"""The meaning of one message of Debezium, by Python's own JSON parser.
+
+TiCDC's have a commit-ts in ``source``, and watermarks with ``op`` m. Messages of Debezium's own
+connectors have neither: their reader gives the commit-ts (`source/resolved/`). The order of the
+latter is that of their topic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from coordination.model import TableName
+from streaming.protocols.contract import (
+    NO_TABLE,
+    OP_DELETE,
+    OP_INSERT,
+    OP_UPDATE,
+    Cells,
+)
+from streaming.protocols.debezium.columns import mysql_type, reader_of
+from streaming.protocols.debezium.envelope import (
+    Fields,
+    Schema,
+    key_names,
+    keyed,
+    opened,
+)
+from streaming.protocols.json_text.strict_json import (
+    Malformed,
+    Repeating,
+    as_object,
+    as_text,
+    member_integer,
+    member_list,
+    member_object,
+)
+from streaming.protocols.rows.parsed_message import (
+    Bad,
+    Ddl,
+    Error,
+    Event,
+    ParsedRow,
+    Shape,
+    WatermarkEvent,
+    unreadable,
+)
+
+OPS: Final = {"c": OP_INSERT, "r": OP_INSERT, "u": OP_UPDATE, "d": OP_DELETE}
+_MALFORMED: Final = Error("malformed", "not a message of Debezium")
+_NO_COMMIT_TS: Final = Error(
+    "no-commit-ts",
+    "no source.commit_ts above zero: it is not TiCDC's. Messages of Debezium's own connectors are "
+    "read with at-least-once=true, and without enable-tidb-extension",
+)
+_NO_ROW: Final = Error("malformed", "a row message must name its table and hold its row")
+_WATERMARK: Final = Error(
+    "with-extension",
+    "a watermark of TiCDC's: set enable-tidb-extension=true in the source URI, and leave "
+    "at-least-once out. Then the order is TiCDC's own",
+)
+_DDL_TYPES: Final = (
+    (re.compile(r"\s*CREATE\s+(OR\s+REPLACE\s+)?TABLE\b", re.IGNORECASE), "CREATE"),
+    (re.compile(r"\s*DROP\s+TABLE\b", re.IGNORECASE), "ERASE"),
+    (re.compile(r"\s*ALTER\s+TABLE\b", re.IGNORECASE), "ALTER"),
+    (re.compile(r"\s*TRUNCATE\b", re.IGNORECASE), "TRUNCATE"),
+    (re.compile(r"\s*RENAME\b", re.IGNORECASE), "RENAME"),
+)
+_ID: Final = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
+# Of topics that have no rows: heartbeats, and the beginnings and ends of transactions.
+_HEARTBEAT: Final = frozenset(("ts_ms",))
+_TRANSACTION: Final = frozenset(("status", "id", "event_count"))
+
+
+def read(message: bytes, commit_ts: int | None) -> Event | None:
+    """None: it says nothing about a table. ``commit_ts``: its reader's, None where TiCDC has given
+    one."""
+    try:
+        key, value = keyed(message)
+    except Malformed:
+        return Bad(NO_TABLE, _MALFORMED)
+    if not value:  # a tombstone, for the compaction of its topic
+        return None
+    try:
+        envelope = opened(value)
+    except Malformed:
+        return Bad(NO_TABLE, unreadable(value, _MALFORMED))
+    try:
+        return _event(key, envelope.payload, envelope.schema, commit_ts)
+    except Malformed:
+        return Bad(_name_in(envelope.payload), _MALFORMED)
+
+
+def _event(
+    key: bytes | None, payload: Fields, schema: Schema | None, numbered_ts: int | None
+) -> Event | None:
+    if _is_of_none(payload):
+        return None
+    source = member_object(payload, "source")
+    if isinstance(source, Repeating):
+        raise Malformed
+    told_ts = member_integer(source, "commit_ts")
+    name = TableName(as_text(source.get("db")) or "", as_text(source.get("table")) or "")
+    if numbered_ts is None and (told_ts is None or told_ts <= 0):
+        return Bad(name, _NO_COMMIT_TS)
+    commit_ts = told_ts if numbered_ts is None else numbered_ts
+    assert commit_ts is not None
+    op = as_text(payload.get("op"))
+    if op == "m":
+        return WatermarkEvent(commit_ts) if numbered_ts is None else Bad(name, _WATERMARK)
+    if "ddl" in payload:
+        return _ddl(payload, source, name, commit_ts)
+    if op not in OPS:
+        return Bad(name, Error("unknown-type", f"unknown op {op}"))
+    return _row(_Told(key, payload, schema), name, OPS[op], commit_ts)
+
+
+def _is_of_none(payload: Fields) -> bool:
+    names = payload.keys()
+    return names == _HEARTBEAT or (names >= _TRANSACTION and "op" not in names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    key: bytes | None
+    payload: Fields
+    schema: Schema | None
+
+
+def _row(message: _Told, name: TableName, op: int, commit_ts: int) -> Event:
+    payload, schema = message.payload, message.schema
+    told = payload.get("before" if op == OP_DELETE else "after")
+    if not isinstance(told, dict) or not told or not name.table:
+        return Bad(name, _NO_ROW, is_row=True)
+    row = _row_of(told)
+    before = payload.get("before") if op == OP_UPDATE else None
+    old = None if before is None else _row_of(before)
+    columns = tuple(row)
+    only_old = () if old is None else tuple(each for each in old if each not in row)
+    rows = () if schema is None else schema.rows
+    shape, readers = _shape(columns, only_old, key_names(message.key), _Rows(rows))
+    values = tuple(row.values())
+    if readers:
+        values = tuple(
+            value if value is None or name not in readers else readers[name](value)
+            for name, value in row.items()
+        )
+        old = old and {
+            name: value if value is None or name not in readers else readers[name](value)
+            for name, value in old.items()
+        }
+    return ParsedRow(
+        name=name,
+        op=op,
+        commit_ts=commit_ts,
+        shape=shape,
+        values=values,
+        old=old,
+        error=None,
+    )
+
+
+class _Rows:
+    """A schema's fields, by identity: the same object for the rows of one schema."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: tuple[tuple[str, Fields], ...]) -> None:
+        self.fields = fields
+
+    def __hash__(self) -> int:
+        return id(self.fields)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Rows) and self.fields is other.fields
+
+
+@lru_cache(maxsize=256)
+def _shape(
+    columns: tuple[str, ...],
+    only_old: tuple[str, ...],
+    keys: tuple[str, ...] | None,
+    rows: _Rows,
+) -> tuple[Shape, Mapping[str, Callable[[str], str]]]:
+    """One object for many rows, and how some columns' cells are read."""
+    told = dict(rows.fields)
+    types = {name: mysql_type(told[name]) for name in columns if name in told}
+    known = tuple((name, text) for name, text in types.items() if text is not None)
+    found = {name: reader_of(told[name]) for name in (*columns, *only_old) if name in told}
+    readers = {name: each for name, each in found.items() if each is not None}
+    return Shape(columns, known, keys, only_old, cells=Cells.CONNECT), readers
+
+
+def _row_of(value: Any) -> Mapping[str, str | None]:
+    fields = as_object(value)
+    return {name: as_text(each) for name, each in fields.items()}
+
+
+def _ddl(payload: Fields, source: Fields, name: TableName, commit_ts: int) -> Event | None:
+    query = as_text(payload.get("ddl"))
+    changes = member_list(payload, "tableChanges") or []
+    schema = as_text(payload.get("databaseName")) or name.schema
+    tables = [_id_of(as_object(each)) for each in changes]
+    table = name.table if name.table and "," not in name.table else ""
+    if not table and len(tables) == 1 and tables[0] is not None:
+        schema, table = tables[0]
+    named = TableName(schema, table)
+    if not query:
+        return None  # a connector tells tables that it has recovered
+    kind = next((kind for pattern, kind in _DDL_TYPES if pattern.match(query)), "QUERY")
+    if as_text(source.get("snapshot")) not in (None, "false") and kind != "CREATE":
+        return None  # before it copies tables, a connector writes how they would be made anew
+    return Ddl(named, commit_ts, kind, query)
+
+
+def _id_of(change: Fields) -> tuple[str, str] | None:
+    found = _ID.fullmatch(as_text(change.get("id")) or "")
+    return None if found is None else (found[1].replace('""', '"'), found[2].replace('""', '"'))
+
+
+def _name_in(payload: Fields) -> TableName:
+    source = payload.get("source")
+    if not isinstance(source, dict):
+        return NO_TABLE
+    schema, table = source.get("db"), source.get("table")
+    return TableName(schema, table) if type(schema) is str and type(table) is str else NO_TABLE

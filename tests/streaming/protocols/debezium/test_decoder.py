@@ -1,0 +1,253 @@
+"""Debezium's messages, of TiCDC and of its own connectors; and that no other bytes are lost."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from coordination.model import TableName
+from streaming.protocols.contract import (
+    OP_DELETE,
+    OP_INSERT,
+    OP_UPDATE,
+    Block,
+    Kind,
+    Messages,
+    Order,
+    cells_of,
+    key_names,
+    order_of,
+    wire_types,
+    with_key,
+)
+from streaming.protocols.contract import Cells as CellKind
+from streaming.protocols.debezium.decoder import own_ms
+from streaming.protocols.decoders import decoder_of
+from tests.services import wire
+from tests.streaming.protocols.canal_json.reading import EveryTable, accounted
+
+T = TableName("inventory", "t")
+SOURCE = {
+    "version": "3.0.0.Final", "connector": "mariadb", "name": "shop", "ts_ms": 1_700_000_000_123,
+    "snapshot": "false", "db": "inventory", "sequence": None, "table": "t", "server_id": 1,
+    "gtid": "0-1-7", "file": "binlog.000001", "pos": 4, "row": 0, "thread": 5, "query": None,
+}  # fmt: skip
+
+
+def field(column: str, kind: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "optional": True, "field": column, **more}
+
+
+def schema(*fields: dict[str, Any]) -> dict[str, Any]:
+    sides = [
+        {"type": "struct", "fields": list(fields), "optional": True, "field": side}
+        for side in ("before", "after")
+    ]
+    return {"type": "struct", "fields": sides, "optional": False, "name": "shop.t.Envelope"}
+
+
+def row(op: str, *, before: Any = None, after: Any = None, **source: Any) -> dict[str, Any]:
+    told = {**SOURCE, **source}
+    return {
+        "before": before,
+        "after": after,
+        "source": told,
+        "op": op,
+        "ts_ms": 1,
+        "transaction": None,
+    }
+
+
+def text(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read(*messages: tuple[Any, Any], numbered: bool = True) -> list[Block]:
+    values = [
+        with_key(None if key is None else text(key), None if value is None else text(value))
+        for key, value in messages
+    ]
+    return decoded(values, numbered=numbered)
+
+
+def decoded(values: list[bytes | None], *, numbered: bool) -> list[Block]:
+    numbers = pa.array(range(100, 100 + len(values)), pa.int64())
+    chunk = Messages(
+        part="t/0",
+        positions=pa.array(range(len(values)), pa.int64()),
+        values=pa.array(values, pa.binary()),
+        commit_ts=numbers if numbered else None,
+    )
+    return list(decoder_of("debezium")(chunk, EveryTable(None)))
+
+
+def test_a_row_of_each_kind_in_the_order_of_its_topic() -> None:
+    key = {"id": 1}
+    blocks = read(
+        (key, row("r", after={"id": 1, "v": "a"}, snapshot="first")),
+        (key, row("u", before={"id": 1, "v": "a"}, after={"id": 1, "v": "b"})),
+        (key, row("d", before={"id": 1, "v": "b"})),
+        (key, None),
+        (None, {"ts_ms": 5}),
+        (key, row("c", after={"id": 1, "v": None})),
+    )
+    (block,) = blocks
+    assert (block.name, block.rows) == (T, 4)
+    body = block.table()
+    assert order_of(body.schema) is Order.PLACE
+    assert cells_of(body.schema) is CellKind.CONNECT
+    assert key_names(body.schema) == ("id",)
+    rows = [
+        (each["op"], each["commit_ts"], each["position"], each["data"]) for each in body.to_pylist()
+    ]
+    assert rows == [
+        (OP_INSERT, 100, 0, {"id": "1", "v": "a"}),
+        (OP_UPDATE, 101, 1, {"id": "1", "v": "b"}),
+        (OP_DELETE, 102, 2, {"id": "1", "v": "b"}),
+        (OP_INSERT, 105, 5, {"id": "1", "v": None}),
+    ]
+    assert body["old"].to_pylist() == [None, {"id": "1", "v": "a"}, None, None]
+
+
+def test_schemas_tell_types_and_how_values_are_read() -> None:
+    fields = (
+        field("d", "bytes", name="org.apache.kafka.connect.data.Decimal",
+              parameters={"scale": "2", "connect.decimal.precision": "10"}),
+        field("t", "int32", name="org.apache.kafka.connect.data.Time"),
+        field("e", "string", name="io.debezium.data.Enum", parameters={"allowed": "x,it's"}),
+        field("u", "int64", parameters={"__debezium.source.column.type": "INT UNSIGNED"}),
+        field("c", "string", parameters={
+            "__debezium.source.column.type": "VARCHAR", "__debezium.source.column.length": "20"}),
+        field("b", "bytes"),
+    )  # fmt: skip
+    unscaled = base64.b64encode((-12_345).to_bytes(2, "big", signed=True)).decode()
+    after = {"d": unscaled, "t": 3_600_000, "e": "it's", "u": 7, "c": "x", "b": "AAE="}
+    value = {"schema": schema(*fields), "payload": row("c", after=after)}
+    key = {"schema": {"type": "struct"}, "payload": {"u": 7}}
+    (block,) = read((key, value))
+    body = block.table()
+    assert key_names(body.schema) == ("u",)
+    assert wire_types(body.schema) == {
+        "d": "decimal(10,2)", "t": "time(3)", "e": "enum('x','it''s')", "u": "int unsigned",
+        "c": "varchar(20)", "b": "longblob",
+    }  # fmt: skip
+    (found,) = body["data"].to_pylist()
+    assert found == {
+        "d": "-123.45",
+        "t": "3600000000",
+        "e": "it's",
+        "u": "7",
+        "c": "x",
+        "b": "AAE=",
+    }
+
+
+def test_ddls_are_the_changes_of_schemas_but_for_those_of_a_snapshot() -> None:
+    def change(query: str, **source: Any) -> dict[str, Any]:
+        told = {**SOURCE, "table": "t", **source}
+        return {"source": told, "ts_ms": 1, "databaseName": "inventory", "schemaName": None,
+                "ddl": query, "tableChanges": []}  # fmt: skip
+
+    blocks = read(
+        ({"databaseName": "inventory"}, change("DROP TABLE IF EXISTS t", snapshot="true")),
+        ({"databaseName": "inventory"}, change("CREATE TABLE t (id INT)", snapshot="true")),
+        ({"databaseName": "inventory"}, change("ALTER TABLE t ADD c INT")),
+        ({"databaseName": "inventory"}, change("ALTER TABLE t DROP INDEX c")),
+    )
+    ddls = [each for block in blocks for each in block.table().to_pylist()]
+    assert {block.kind for block in blocks} == {Kind.DDL}
+    told = [(each["commit_ts"], each["ddl_type"], each["query"]) for each in ddls]
+    assert told == [
+        (101, "CREATE", "CREATE TABLE t (id INT)"),
+        (102, "ALTER", "ALTER TABLE t ADD c INT"),
+        (103, "ALTER", "ALTER TABLE t DROP INDEX c"),
+    ]
+
+
+def test_what_has_no_commit_ts_is_bad_where_one_is_expected() -> None:
+    (bad,) = read(({"id": 1}, row("c", after={"id": 1})), numbered=False)
+    assert bad.kind is Kind.BAD
+    assert bad.table()["error_class"].to_pylist() == ["no-commit-ts"]
+    (mark,) = read(({}, row("m", commit_ts=470_620_744_121_057_280)), numbered=False)
+    assert (mark.kind, mark.max_ts) == (Kind.WATERMARK, 470_620_744_121_057_280)
+
+
+def test_its_own_time_is_the_databases() -> None:
+    with_schema = {
+        "schema": schema(field("ts_ms", "int64")),
+        "payload": row("c", after={"ts_ms": 9}),
+    }
+    values = [text(row("c", after={"ts_ms": 9})), text(with_schema), b"{}", None, b'{"ts_ms":7}']
+    ms = 1_700_000_000_123
+    assert own_ms(pa.array(values, pa.binary())).to_pylist() == [ms, ms, None, None, None]
+
+
+class Mutated:
+    """TiCDC's own messages, and some of a connector, with bytes exchanged, cut and doubled."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        sent = wire.messages("debezium-noschema")
+        self.good = [with_key(each.key, each.value) or b"" for each in sent if each.value]
+        one = {
+            "schema": schema(field("id", "int32")),
+            "payload": row("u", before={"id": 1}, after={"id": 2}),
+        }
+        self.good = [each for each in self.good if len(each) < 2_000] + [
+            with_key(text({"id": 1}), text(one)) or b""
+        ] * 50
+
+    def __call__(self) -> bytes:
+        value = bytearray(self.dice.choice(self.good))
+        for _ in range(self.dice.randint(1, 4)):
+            at, size = self.dice.randrange(len(value) + 1), self.dice.choice((1, 1, 2, 8, 60))
+            match self.dice.randrange(4):
+                case 0:
+                    value[at : at + size] = self.dice.randbytes(size)
+                case 1:
+                    del value[at : at + size]
+                case 2:
+                    value[at:at] = value[: self.dice.randrange(200)]
+                case _:
+                    value[at : at + 1] = self.dice.choice(
+                        (b'"', b"{", b"}", b"[", b"null", b"-1", b"\\u")
+                    )
+        return bytes(value)
+
+
+def garbage(seed: int, count: int) -> None:
+    make = Mutated(seed)
+    for numbered in (False, True):
+        values = [make() for _ in range(count)]
+        # A message that turns out to be a heartbeat or a tombstone is in no block.
+        blocks = decoded(list(values), numbered=numbered)
+        at = {p for b in blocks if b.kind is Kind.BAD for p in b.table()["position"].to_pylist()}
+        rows = sum(b.rows for b in blocks if b.kind is not Kind.BAD)
+        assert rows + len(at) <= count
+        assert rows + len(at) >= count * 0.98
+        for block in blocks:
+            if block.kind is Kind.BAD:
+                for each in block.table().to_pylist():
+                    assert each["value"] == values[each["position"]]
+
+
+def test_mutated_messages_are_all_there() -> None:
+    for seed in range(5):
+        garbage(seed, 1_000)
+
+
+@pytest.mark.soak
+def test_a_million_mutated_messages_are_all_there() -> None:
+    for seed in range(500):
+        garbage(1_000 + seed, 1_000)
+
+
+def test_the_recording_is_accounted_for() -> None:
+    sent = wire.messages("debezium")
+    blocks = decoded([with_key(each.key, each.value) for each in sent], numbered=False)
+    assert accounted(blocks, len(sent))
