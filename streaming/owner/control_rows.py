@@ -31,6 +31,8 @@ from streaming.owner.progress_rows import (
     first_progress,
     low_water,
     made_again,
+    not_beyond,
+    not_beyond,
     past_tables,
     reported_progress,
     resumed_progress,
@@ -301,6 +303,10 @@ class ControlRows:
     ) -> ChangefeedRow:
         row = self.row
         checkpoint_ts = max(row.checkpoint_ts, advance.checkpoint_ts)
+        watermarks = risen(row.watermarks, marks)
+        positions = low_water(row, advance, reading, self.progress.values())
+        watermarks = risen(row.watermarks, marks)
+        positions = low_water(row, advance, reading, self.progress.values())
         is_again = row.state in AGAIN and checkpoint_ts <= self.floor_ts
         return replace(
             row,
@@ -309,8 +315,8 @@ class ControlRows:
             checkpoint_ts=checkpoint_ts,
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
             max_published_ts=self.floor_ts,
-            source_positions=low_water(row, advance, reading, self.progress.values()),
-            watermarks=risen(row.watermarks, marks),
+            source_positions=not_beyond(positions, watermarks),
+            watermarks=watermarks,
             dead_letters=self._letters,
             error=None,
             error_code=None,

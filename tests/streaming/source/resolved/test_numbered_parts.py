@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import TSO_LOGICAL_BITS, Ts
-from streaming.owner.progress_rows import later, risen
+from streaming.owner.progress_rows import later, not_beyond, risen
 from streaming.protocols.clocks import beyond_ts, latest_ts
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.resolved.commit_clock import Pin, numbered
@@ -81,6 +81,7 @@ class Life:
         limits = PinnedLimits.of(parts, row.marks, above_ts=above_ts)
         self.limits = limits.advance({}, self.position)
         self.idle = IdleParts()
+        self.taken: Marks = {}  # as the owner has it: a report may be newer
         self.carry: dict[str, dict[Change, int]] = {table: {} for table in TABLES}
         self.progress = dict(row.progress)
         self.applied = dict(world.identity)  # what the table's own log says
@@ -125,6 +126,9 @@ class Life:
         self.settle()
         assert self.limits.global_ts >= before_ts, "the watermark fell"
 
+    def take(self) -> None:
+        self.taken = self.limits.to_record()
+
     def settle(self) -> None:
         row = self.world.row
         known = self.limits.settled(Stored(row.marks, is_ours=True, low_water=row.low_water))
@@ -157,7 +161,8 @@ class Life:
         row = self.world.row
         if row.table_low_water:
             row.low_water = later(row.low_water, [self.position, *row.table_low_water.values()])
-        row.marks = risen(row.marks, self.limits.to_record())
+        row.marks = risen(row.marks, self.taken)
+        row.low_water = not_beyond(row.low_water, row.marks)
 
 
 class World:
@@ -214,7 +219,12 @@ def played(seed: int, steps: int) -> World:
             life.position = {**dict.fromkeys(world.logs, 0), **life.position}
             life.limits = life.limits.advance({}, life.position)
         life.read(dice)
-        for step in (partial(life.apply, held=held), life.store_progress, life.store_row):
+        for step in (
+            partial(life.apply, held=held),
+            life.store_progress,
+            life.store_row,
+            life.take,
+        ):
             if dice.random() < 0.06:
                 life = Life(world)  # a kill: what was not stored is forgotten
                 break
@@ -225,6 +235,7 @@ def played(seed: int, steps: int) -> World:
         life.read(dice, is_last=True)
         life.apply(held=False)
         life.store_progress()
+        life.take()
         life.store_row()
     return world
 
