@@ -32,7 +32,6 @@ from streaming.owner.progress_rows import (
     low_water,
     made_again,
     not_beyond,
-    not_beyond,
     past_tables,
     reported_progress,
     resumed_progress,
@@ -303,8 +302,6 @@ class ControlRows:
     ) -> ChangefeedRow:
         row = self.row
         checkpoint_ts = max(row.checkpoint_ts, advance.checkpoint_ts)
-        watermarks = risen(row.watermarks, marks)
-        positions = low_water(row, advance, reading, self.progress.values())
         watermarks = risen(row.watermarks, marks)
         positions = low_water(row, advance, reading, self.progress.values())
         is_again = row.state in AGAIN and checkpoint_ts <= self.floor_ts

@@ -266,18 +266,6 @@ def not_beyond(
     }
 
 
-def not_beyond(
-    low_water: Mapping[str, int], marks: Mapping[str, RecordedWatermark]
-) -> dict[str, int]:
-    """The low water, but no further than the stored watermarks of parts whose changes are numbered
-    from there on. The captures' reports may be newer than these: a restart would begin where no
-    number is known, and a part that is idle there would have no limit."""
-    return {
-        part: min(at, marks[part].position) if part in marks and marks[part].token else at
-        for part, at in low_water.items()
-    }
-
-
 def there_at(progress: Iterable[ProgressRow], at_ts: Ts) -> list[ProgressRow]:
     """The spans that have a table, and have not been dropped at or below the ts."""
     rows = (each for each in progress if each.delta_version is not None)
