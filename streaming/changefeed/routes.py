@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.route_rules import RouteRule
@@ -33,7 +34,16 @@ from sinks.target.target_table import inspect, table_uri
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, Index, TableSchema
 from streaming.changefeed.filter import TableFilter, read_regex, read_rules
-from streaming.protocols.contract import NO_TABLE, Block, Kind, Wanted, WantedTable, ipc
+from streaming.protocols.contract import (
+    DDL_BODY,
+    NO_TABLE,
+    SCHEMA_BODY,
+    Block,
+    Kind,
+    Wanted,
+    WantedTable,
+    ipc,
+)
 
 # Names of tables and schemas have at most 64 characters, and several groups may be joined.
 TYPE: Final = "varchar(255)"
@@ -190,12 +200,6 @@ def routes_of(rules: tuple[RouteRule, ...], settings: FilterSettings) -> Routes:
 
 
 def changefeed_routes(changefeed: Changefeed) -> Routes:
-    """Raises ConfigError."""
-    if changefeed.sink.routes and changefeed.source.protocol == "simple":
-        raise ConfigError(
-            "sink.routes: tables of the protocol simple go into targets of their names: what its "
-            "messages tell of schemas is not routed. Leave the routes out, or use another protocol"
-        )
     return routes_of(changefeed.sink.routes, changefeed.filter)
 
 
@@ -243,9 +247,12 @@ def _routed_wanted(routes: Routes, plain: Iterable[tuple[Any, ...]]) -> RoutedWa
 
 def routed_blocks(blocks: Iterable[Block], routes: Routes) -> Iterator[Block]:
     """The blocks of targets. Rows of tables that the filter leaves out go: a target may have their
-    name. DDLs stay as they are. Raises ConfigError for a table that matches two routes."""
+    name. DDLs stay as they are, but for the tables that they tell. Raises ConfigError for a table
+    that matches two routes, or has a column of its target's already."""
     for block in blocks:
-        if block.kind not in (Kind.ROW, Kind.BAD) or not block.name.table:
+        if block.kind in (Kind.SCHEMA, Kind.DDL) and block.body is not None:
+            yield _with_told(block, routes)
+        elif block.kind not in (Kind.ROW, Kind.BAD) or not block.name.table:
             yield block
         elif not routes.filter.selects(block.name):
             if block.kind is Kind.BAD and not block.has_only_rows:
@@ -255,6 +262,30 @@ def routed_blocks(blocks: Iterable[Block], routes: Routes) -> Iterator[Block]:
             routed = replace(block, name=route.target, origin=block.name, added=route.columns)
             is_bad = block.kind is Kind.BAD and route.target != block.name
             yield _with_origin(routed) if is_bad else routed
+
+
+def _with_told(block: Block, routes: Routes) -> Block:
+    """The block with its tables told as targets, with the columns that these have besides."""
+
+    def of(schema: str, table: str, version: int, definition: str) -> list[list[Any]]:
+        name = TableName(schema, table)
+        if not routes.filter.selects(name):
+            return []
+        target = routes.of(name).target
+        found = routes.extended(name, TableSchema.from_json(definition)).to_json()
+        return [[target.schema, target.table, version, found]]
+
+    rows = []
+    for row in block.table().to_pylist():
+        if block.kind is Kind.SCHEMA:
+            names = ("schema_name", "table_name", "version", "definition")
+            told = of(*(row[name] for name in names))
+            rows += [{**row, **dict(zip(names, each, strict=True))} for each in told]
+        else:
+            told = [new for each in json.loads(row["tables"] or "[]") for new in of(*each)]
+            rows.append({**row, "tables": json.dumps(told, ensure_ascii=False) if told else None})
+    schema = SCHEMA_BODY if block.kind is Kind.SCHEMA else DDL_BODY
+    return replace(block, body=ipc(pa.Table.from_pylist(rows, schema)))
 
 
 def _with_origin(block: Block) -> Block:

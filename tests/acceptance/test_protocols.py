@@ -16,11 +16,13 @@ from urllib.parse import quote, urlencode
 import pytest
 from pyspark.sql import SparkSession
 
+from conf.route_rules import Extract, RouteRule
 from conf.sources.source_parameters import PROTOCOLS
 from conf.sources.source_uri import parse_source_uri
 from sinks.storage.open_storage import open_storage
 from tests.acceptance.one_process import Lives
 from tests.services import wire
+from tests.services.delta_rows import read_rows
 from tests.services.row_checksum import with_checksum
 from tests.services.s3_server import KEY_ID, REGION, SECRET, S3Server
 
@@ -132,6 +134,44 @@ def test_tables_are_what_bootstraps_tell_where_no_ddl_made_them(
     for label in ("after_updates", "after_renames"):  # partitions are not told
         lives.finish(target_ts=wire.state_ts(label))
         assert (label, wire.differences(lives.warehouse, label)) == (label, [])
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_routed_tables_of_simple_are_what_its_messages_tell(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_late: bool
+) -> None:
+    """By their CREATE TABLE, or by BOOTSTRAP messages: both tell tables by upstream names."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path, label = tmp_path / "simple.jsonl", "after_updates"
+    with gzip.open(wire.DATA / "simple-json" / "messages.jsonl.gz", "rt") as lines:
+        late = wire.state_ts("after_load")
+        kept = [each for each in lines if not (is_late and made_before(each, late))]
+    path.write_text("".join(kept))
+    lives = Lives(
+        spark,
+        None,
+        tmp_path,
+        source=parse_source_uri(f"file://{path}?protocol=simple&partition-num=3"),
+    )
+    route = RouteRule(
+        matcher=("shop.*",),
+        target_schema="lake",
+        extract_schema=Extract(regexp="(.*)", target_column="of"),
+    )
+    sink = replace(lives.settings.changefeed.sink, routes=(route,))
+    changefeed = replace(lives.settings.changefeed, sink=sink)
+    lives.settings = replace(lives.settings, changefeed=changefeed)
+    lives.finish(target_ts=wire.state_ts(label))
+    assert {each["error_class"] for each in lives.dead_letters()} <= {"no-key"}
+    compared = 0
+    for table in wire.expected(label).values():
+        if table.key is None:
+            continue
+        found = read_rows(lives.warehouse / "lake" / table.name)
+        assert {row.pop("of") for row in found} <= {"shop"}
+        assert table.difference(found) is None
+        compared += 1
+    assert compared > 3
 
 
 def made_before(line: str, ts: int) -> bool:

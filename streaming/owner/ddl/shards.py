@@ -122,6 +122,8 @@ class ShardDdls:
         """A DDL of one upstream table, which joins first. All that join at one commit-ts do so in
         one step: the target tells its steps apart by that alone."""
         is_new = brings(event, first)
+        if is_new and schema is None:
+            return Passes()  # there is no target: its rows are dead letters, or tell it and join
         if event.upstream in of:
             return Passes() if is_new else self._of_shard(event, first, of, schema)
         is_skipped, whys = self._is_skipped(event), []

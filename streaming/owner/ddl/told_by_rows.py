@@ -47,7 +47,8 @@ def unlike_targets(
     limit: Ts,
 ) -> dict[TableName, str]:
     """How upstream tables differ from their targets, as their rows below their next DDL tell; ""
-    where they do not, or no whole row tells. ``ddls``: all at or below ``limit``; what lies above
+    where they do not, or no whole row tells (and of the protocol `simple`: no message that was read
+    tells the version of its schema). ``ddls``: all at or below ``limit``; what lies above
     may lack some, and rows of there tell nothing."""
     by_origin = {each.upstream: each for each in newcomers}
     next_ts: dict[TableName, int] = {}
@@ -59,13 +60,16 @@ def unlike_targets(
         origin: NewestWholeRow(Ts(min(next_ts.get(origin, SEALED_TS) - 1, limit)))
         for origin in by_origin
     }
+    schemas, names = ToldSchemas(), {event.name: None for event in by_origin.values()}
     for read in reads:
         for block in read.blocks:
+            schemas.look(tables_told(block), names)
             if block.origin in newest and block.kind is Kind.ROW and block.body is not None:
                 newest[block.origin].look(RowBlock.of(block))
     found = {}
     for origin, event in by_origin.items():
         told = newest[origin].told()
-        schema = schema_of_row(origin, told) if isinstance(told, WholeRow) else None
+        whole = schemas.whole(event.name, told) if isinstance(told, WholeRow) else None
+        schema = None if whole is None else schema_of_row(origin, whole)
         found[origin] = "" if schema is None else difference(schema, targets[event.name], event)
     return found

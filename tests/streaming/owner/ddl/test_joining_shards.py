@@ -79,6 +79,14 @@ def test_one_of_another_shape_holds_what_such_an_owner_has_made() -> None:
     assert set(lake.shards[TARGET]) == {A, B}
 
 
+def test_nothing_joins_a_table_without_a_key() -> None:
+    """It has no target. Its CREATE TABLE may be planned again."""
+    lake = Lake.of(A)
+    lake.schemas[TARGET], lake.shards = None, {}
+    assert not lake.on([event(10, each, CREATE, "CREATE") for each in (A, B)]).held
+    assert lake.ran == []
+
+
 def test_each_of_those_is_checked() -> None:
     news = [event(10, B, "-- b", ROWS), event(10, C, "-- c", ROWS)]
     news += [event(10, TableName("s3", "o1"), CREATE.replace("v INT", "w INT"), "CREATE")]
