@@ -183,12 +183,12 @@ def recorded_place(row: ChangefeedRow) -> RecordedPlace:
 
 def gone_on(row: ChangefeedRow, source: Source, reached_ts: int) -> ChangefeedRow:
     """The row with its place in the source as it is now; the same object if it is there. To be
-    called when the tables are sealed: ``reached_ts`` is the highest ts of one. Raises what
-    ``Source.goes_on`` raises."""
+    called when the tables are sealed: ``reached_ts`` is the highest ts of one. Tables that were
+    copied may show changes up to the end of the copy. Raises what ``Source.goes_on`` raises."""
     if row.state == "finished":
         return row
     place = recorded_place(row)
-    found = source.goes_on(place, source.shape(), reached_ts)
+    found = source.goes_on(place, source.shape(), max(reached_ts, row.loaded_ts or 0))
     if found is place:
         return row
     return replace(

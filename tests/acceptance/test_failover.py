@@ -186,3 +186,41 @@ def test_the_primary_dies_while_its_tables_are_copied(tmp_path: Path, point: str
             assert sorted(tuple(row[name] for name in names) for row in rows) == wanted, each
         life.signal(signal.SIGTERM)
         assert life.await_exit() == 0, life.tail()
+
+
+@pytest.mark.parametrize("has_lost", [False, True])
+def test_the_primary_dies_when_its_tables_are_copied(tmp_path: Path, *, has_lost: bool) -> None:
+    """And nothing was followed yet. The replica has all that the chunks show, or it is refused."""
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(member(MARIADB_10_11, number)) for number in (1, 2))
+        replicate(second, first)
+        first.execute("CREATE DATABASE shop", "CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)")
+        first.insert("shop.a", [(number, 0) for number in range(400)])
+        stage = stack.enter_context(
+            BinlogStage(first, tmp_path, rules="[filter]\nrules = ['shop.*']\n", mode="all")
+        )
+        slow = "&chunk-rows=100&connections=1"
+        given = {"TIDELAKE_FAILPOINTS": "after-chunk=stop:1,after-first-rows=kill:1"}
+        life = stage.start("first", parameters=slow, given=given)
+        await_("it stands still", lambda: life.is_frozen or life.is_over)
+        await_caught_up(second, first)
+        if has_lost:
+            second.execute("STOP SLAVE IO_THREAD")
+        first.execute("UPDATE shop.a SET v = 1 WHERE id IN (5, 305)")
+        life.signal(signal.SIGCONT)
+        assert life.await_exit() == -signal.SIGKILL, life.tail()
+        if not has_lost:
+            await_caught_up(second, first)
+        first.kill()
+        promote(second)
+        stage.server = second
+        second.execute("UPDATE shop.a SET v = v + 2 WHERE id IN (5, 6)")
+        life = stage.start("again", parameters=slow)
+        if has_lost:
+            life.await_line("tables have changes up to ts")
+            return
+        stage.await_position(end_of_log(second), life)
+        rows = {row["id"]: row["v"] for row in read_rows(stage.warehouse / "shop" / "a")}
+        assert {key: v for key, v in rows.items() if v} == {5: 3, 6: 2, 305: 1}
+        life.signal(signal.SIGTERM)
+        assert life.await_exit() == 0, life.tail()

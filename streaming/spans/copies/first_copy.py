@@ -33,11 +33,13 @@ from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.routes import changefeed_routes, shards_of
 from streaming.changefeed.target_forms import write_modes
 from streaming.owner.start_point import first_row
+from streaming.source.binlog.failover.log_search import LogSearch
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import SourceLost
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.resolved.commit_clock import Pin, from_token, to_token, with_pins
+from streaming.source.resolved.gtid_sets import Trail
 from streaming.spans.copies.copied_server import is_there
 from streaming.spans.copies.leftover import was_never_followed
 from streaming.spans.copies.load_all import load_all
@@ -294,8 +296,10 @@ class FirstCopy:
 
     def _row(self, settled: SettledCopy) -> ChangefeedRow:
         """The row of a changefeed that stands at the copy's begin."""
-        begin = settled.begin
-        pins = with_pins([Pin(*begin, above_ts=begin.ts, is_needed=True)], settled.pins)
+        begin, gtids = settled.begin, LogSearch(self._database).before(settled.begin.position)
+        trail = None if gtids is None else Trail(gtids)  # another server may go on from here
+        first = Pin(*begin, above_ts=begin.ts, is_needed=True, trail=trail)
+        pins = with_pins([first], settled.pins)
         return replace(
             first_row(self._changefeed),
             start_ts=begin.ts,

@@ -1,8 +1,10 @@
-"""A start after the copy of a TiDB goes on at the TSO of the copy, whatever it is told."""
+"""A start after a copy goes on at the copy: at its TSO, or in the log of a server that has it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from streaming.changefeed.earlier_filters import refuse_left_out_tables
-from streaming.owner.start_point import first_row, settled_row
+from streaming.owner.start_point import first_row, gone_on, settled_row
 from streaming.source.contract import SourceLost
 from tests.streaming.owner.test_start_point import (
     CHANGEFEED,
@@ -52,3 +54,18 @@ def test_a_table_that_the_copy_left_out_is_refused() -> None:
     row = settled(copied_at(100, narrow), wide)
     with pytest.raises(TidelakeError, match=r"table shop.b is wanted now.*up to 100"):
         refuse_left_out_tables(row, [TableName("shop", "b")])
+
+
+@pytest.mark.parametrize(("tables_ts", "wanted"), [(70, 100), (120, 120)])
+def test_another_server_must_have_all_that_copied_tables_show(tables_ts: int, wanted: int) -> None:
+    """Their chunks show changes that the stream has not come to yet."""
+    asked = list[int]()
+
+    def goes_on(place: Any, _shape: object, reached_ts: int) -> Any:
+        asked.append(reached_ts)
+        return place
+
+    source: Any = SimpleNamespace(goes_on=goes_on, shape=lambda: SHAPE)
+    gone_on(replace(copied_at(100), checkpoint_ts=60), source, tables_ts)
+    gone_on(replace(copied_at(100), loaded_ts=None), source, tables_ts)
+    assert asked == [wanted, tables_ts]
