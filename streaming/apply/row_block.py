@@ -127,12 +127,13 @@ def with_columns(batch: pa.RecordBatch, added: Sequence[tuple[str, str]]) -> pa.
         return batch
     schema = batch.schema
     types, keys = wire_types(schema), key_names(schema)
-    metadata = wire_metadata(
+    told = wire_metadata(
         [*types.items(), *((name, ADDED_TYPE) for name, _ in added)],
         keys and (*keys, *(name for name, _ in added)),
         order=order_of(schema),
         cells=cells_of(schema),
     )
+    metadata = {**schema.metadata, **told}  # a version, and the head of letters, stay
     columns, fields = list(batch.columns), list(schema)
     for at, of in enumerate(schema):
         if of.name in (DATA, OLD):

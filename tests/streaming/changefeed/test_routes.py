@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from conf.route_rules import Extract, RouteRule
@@ -15,14 +17,21 @@ from sinks.ddl.effects import CreateTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
 from sinks.types.table_schema import TableSchema
-from streaming.apply.row_block import RowBlock
+from streaming.apply.row_block import RowBlock, with_columns
 from streaming.changefeed.routes import RoutedWanted, Routes, Shards, routed_blocks
 from streaming.protocols.contract import (
+    DDL_BODY,
+    LETTER_HEAD,
     NO_TABLE,
+    SCHEMA_BODY,
+    VERSION,
     Block,
     Kind,
     WantedTable,
+    ipc,
     key_names,
+    tables_told,
+    version_of,
     wire_types,
 )
 from tests.streaming.apply.blocks import Row, block_of
@@ -119,6 +128,36 @@ def test_blocks_go_by_targets_and_rows_get_the_columns() -> None:
     assert batch.column("old").to_pylist() == [None, {"id": "1", **told}]
     assert wire_types(batch.schema)["t"] == "varchar(255)"
     assert key_names(batch.schema) == ("id", "t", "s", "c")
+
+
+def test_what_a_block_tells_besides_stays() -> None:
+    """The version of a schema (simple), and what the letters of a binlog begin with."""
+    row = Row(op="INSERT", ts=5, data={"id": "1"}, types={"id": "int"})
+    (plain,) = RowBlock.of(block_of([row], TARGET)).plain_batches()
+    told = {**plain.schema.metadata, VERSION: b"7", LETTER_HEAD: b"head"}
+    batch = with_columns(plain.replace_schema_metadata(told), [("t", "2")])
+    assert version_of(batch.schema) == 7
+    assert batch.schema.metadata[LETTER_HEAD] == b"head"
+
+
+@pytest.mark.parametrize("kind", [Kind.SCHEMA, Kind.DDL])
+def test_tables_that_messages_tell_are_targets(kind: Kind) -> None:
+    origins = [TableName("shop_1", "orders_2"), TableName("left", "out")]
+    made = schema("id INT PRIMARY KEY, v INT").to_json()
+    of = [(each.schema, each.table, 7, made) for each in origins]
+    if kind is Kind.SCHEMA:
+        names = ("schema_name", "table_name", "version", "definition")
+        rows = [dict(zip(names, each, strict=True)) for each in of]
+    else:
+        rows = [{"query": "ALTER", "tables": json.dumps(of)}, {"query": "DROP"}]
+    body = pa.Table.from_pylist(rows, SCHEMA_BODY if kind is Kind.SCHEMA else DDL_BODY)
+    block = Block(kind=kind, part="p", name=origins[0], body=ipc(body))
+    (found,) = routed_blocks([block], routes(SHARDS, filter_rules=("shop_*.*",)))
+    (told,) = tables_told(found)
+    assert (told.name, told.version) == (TARGET, 7)
+    assert TableSchema.from_json(told.definition).key == ("id", "t", "s", "c")
+    if kind is Kind.DDL:
+        assert [each["query"] for each in found.table().to_pylist()] == ["ALTER", "DROP"]
 
 
 def test_the_columns_belong_to_each_key_also_after_a_ddl() -> None:
