@@ -64,11 +64,11 @@ class ReadTask:
                 if numbers is not None:
                     done = (each for each in blocks if each.kind is Kind.DONE)
                     yield from (numbers.mark(each.part, each.first, each.last) for each in done)
-        except ImportError:
-            raise  # by its words the driver knows that the executors lack something
-        except Exception as error:  # noqa: BLE001  # raised again in the driver
+        except Exception as error:
             if consumer is not None:
                 discard(consumer)
+            if isinstance(error, ImportError):  # by its words the driver knows what executors lack
+                raise
             is_unreadable = isinstance(error, ReadError | KafkaException)
             reason = str(error) if is_unreadable else f"{type(error).__name__}: {error}"
             yield ReadFailure(is_unreadable=is_unreadable, reason=reason)
