@@ -1,16 +1,14 @@
 """A source's cells as the values that the target has: cast, and masked where the column is.
 
 A mask of ``sha256`` is the hash of a value's text in MySQL, behind the salt: what
-``SHA2(CONCAT(salt, value), 256)`` gives there, but for a TIMESTAMP, whose text is in UTC, and for a
-TEXT or BLOB column's collation, which is not looked at. Equal values of any type have one hash, if
-they have one text: so joins go on working. NULL stays NULL.
+``SHA2(CONCAT(salt, value), 256)`` gives there, with a TIMESTAMP's text in UTC. Equal values of any
+type have one hash, if they have one text: so joins go on working. NULL stays NULL.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -50,13 +48,19 @@ def hashed(values: pa.Array, of: MySQLType, salt: bytes) -> pa.Array:
         texts = [None if each is None else str(each) for each in values.to_pylist()]
         values = pa.array(texts, pa.string())
     encoded = values.dictionary_encode()
-    different = encoded.dictionary.to_pylist()
-    found = [None if each is None else _hash(each, of, salt) for each in different]
+    sha256 = hashlib.sha256
+    found = [
+        None if each is None else sha256(salt + each).hexdigest()
+        for each in _texts(encoded.dictionary, of)
+    ]
     return pa.array(found, pa.string()).take(encoded.indices)
 
 
-def _hash(value: Any, of: MySQLType, salt: bytes) -> str:
-    if isinstance(value, str):
-        value = value.encode()
-    raw = value if isinstance(value, bytes) else text_of(value, of).encode()
-    return hashlib.sha256(salt + raw).hexdigest()
+def _texts(values: pa.Array, of: MySQLType) -> list[bytes | None]:
+    """The bytes of each value's text."""
+    if pa.types.is_integer(values.type) and of.name != "year":
+        values = values.cast(pa.string())
+    if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
+        return [None if each is None else text_of(each, of).encode() for each in values.to_pylist()]
+    texts: list[bytes | None] = values.cast(pa.binary()).to_pylist()
+    return texts

@@ -27,7 +27,10 @@ from tests.shop.feed import Message
 
 SALT = "pepper-pepper"
 COLUMNS = {"id": "bigint", "secret": "varchar(20)", "note": "varchar(20)", "x": "int"}
-MASKS = (ColumnMask(matcher=("shop.*",), columns=("secret", "mail"), mask="sha256"),)
+MASKS = (
+    ColumnMask(matcher=("shop.*",), columns=("secret", "mail"), mask="sha256"),
+    ColumnMask(matcher=("shop.a",), columns=("phone",)),
+)
 SELECTORS = (ColumnSelector(matcher=("shop.a",), columns=("*", "!note", "!x*")),)
 
 
@@ -100,19 +103,33 @@ def test_columns_are_chosen_and_masked_through_ddls_and_a_rewind(
     lives.finish(target_ts=65, overwrite_checkpoint_ts=15, **rules(lives))
     assert sorted(lives.rows("a"), key=lambda row: row["id"]) == wanted
 
+    lives.produce([ddl(71, "ADD COLUMN `phone` INT DEFAULT 5, MODIFY COLUMN `secret` TEXT")])
+    lives.produce([ddl(72, "MODIFY COLUMN `phone` VARCHAR(20), RENAME COLUMN `secret` TO `mail`, "
+                           "RENAME COLUMN `mail` TO `secret`"), *marks(74)])  # fmt: skip
+    lives.finish(target_ts=73, **rules(lives))
+    swapped = [
+        {"id": each["id"], "mail": each["secret"], "secret": each["mail"], "phone": None}
+        for each in wanted
+    ]
+    assert sorted(lives.rows("a"), key=lambda row: row["id"]) == swapped
+
     lives.produce([ddl(80, "RENAME COLUMN `note` TO `clear`"), *marks(90)])
     life = lives.begin(target_ts=85, **rules(lives))
     life.wait_until(lambda: any("let them say of clear" in each for each in caplog.messages))
     life.stop()
     shown = Schemas(str(lives.warehouse)).of_table("shop", TableName("shop", "a"))
     assert {each["name"] for each in max(shown, key=lambda row: row.commit_ts).columns} == {
-        *("xy", "id", "secret", "note", "mail"),
+        *("xy", "id", "secret", "note", "mail", "phone"),
     }
     told = [str(each) for each in lives.dead_letters()] + caplog.messages
     assert not any("hidden-secret" in each or SALT in each for each in told)
 
 
 CONFIG = """
+[[filter.event-filters]]
+matcher = ["shop.t"]
+ignore-delete-value-expr = "secret LIKE 'oth%' AND phone = 7"
+ignore-update-old-value-expr = "at <= '2026-01-31 09:30:00.25' AND id >= 40"
 [sink]
 mask-salt = "${env:SALT}"
 [[sink.column-selectors]]
@@ -163,6 +180,13 @@ def test_a_database_is_copied_and_compared_masked(
             )
             (row,) = diff(stage, capsys)["shop.t"]["rows"]
             assert row["cells"] == {"secret": {"table": digest("s9"), "database": digest("z")}}
+            server.execute(
+                "DELETE FROM shop.t WHERE id IN (7, 8)", "UPDATE shop.t SET n = 9 WHERE id > 30"
+            )
+            stage.await_position(end_of_log(server), life)
+            found = {row["id"]: row["n"] for row in read_rows(str(stage.warehouse / "shop" / "t"))}
+            assert (found[7], 8 in found) == (2, False)
+            assert [found[each] for each in (30, 31, 39, 40, 50, 51)] == [1, 9, 9, 1, 1, 9]
             life.signal(signal.SIGTERM)
             assert life.await_exit() == 0, life.tail()
 
