@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from conf.rows.row_filter import RowFilter
 from conf.settings import Changefeed
+from conf.sources.source_uri import is_at_least_once
 from coordination.model import TableName, Ts
 from sinks.ddl.past_schemas import PastSchema
 from sinks.target.write_mode import UPSERT, WriteMode
@@ -69,6 +70,7 @@ class ChangeRules(CastRules):
 
     unknown_column: Literal["dead-letter", "drop"] = "dead-letter"
     protocol: str  # by which the bytes of dead letters are read once more
+    is_numbered: bool = False  # messages have no commit-ts: a dead letter has it beside its bytes
     verifies: bool = False
 
     @property
@@ -84,6 +86,7 @@ def change_rules(changefeed: Changefeed) -> ChangeRules:
         ddl_time_zone=changefeed.ddl_time_zone,
         unknown_column=changefeed.on_unknown_column,
         protocol=changefeed.source.protocol,
+        is_numbered=is_at_least_once(changefeed.source),
         verifies=changefeed.integrity_check_level == "correctness",
         mask_salt=mask_salt(changefeed.sink),
     )

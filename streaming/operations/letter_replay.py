@@ -30,6 +30,7 @@ from conf.rows.event_filter import EventFilter
 from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
 from conf.sources.large_messages import LargeMessages
 from conf.sources.recording_uri import RecordingSettings
+from conf.sources.source_parameters import AT_LEAST_ONCE
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import NO_TS, TableName, Ts
@@ -242,7 +243,7 @@ class TableReplay:
         table = pa.concat_tables(parts)
         all_ids = [_id(each) for each in table.select(list(LETTER)).to_pylist()]
         is_wanted = pa.array([each in wanted for each in all_ids], pa.bool_())
-        rows = self._rows(pc.if_else(is_wanted, table["value"], None))
+        rows = self._rows(pc.if_else(is_wanted, table["value"], None), table["commit_ts"])
         others = rows.others | _not_theirs(keys, letters.read(self._task, [table], rows))
         task = replace(
             task, filters=self._routes.filter.row_filters({each.upstream for each in rows.blocks})
@@ -271,10 +272,11 @@ class TableReplay:
         self._noted = letters, keys, met
         return found.rows
 
-    def _rows(self, values: pa.ChunkedArray) -> LetterRows:
+    def _rows(self, values: pa.ChunkedArray, commit_ts: pa.ChunkedArray) -> LetterRows:
         """The letters with their rows from claim-check storage, where they are there by now."""
         try:
-            return letter_rows(values, self._task.name, self._decode, self._routes)
+            numbers = commit_ts if self._rules.is_numbered else None
+            return letter_rows(values, self._task.name, self._decode, self._routes, numbers)
         except OSError as error:
             raise NotReplayed(
                 f"the claim-check storage cannot be read: {error}. Give the command again when it "
@@ -367,6 +369,7 @@ def told_settings(sink: DeltaSink, row: ChangefeedRow) -> Changefeed:
         protocol=told["protocol"],
         time_zone=told["time_zone"],
         large=LargeMessages.of_told(told.get("claims")),
+        is_numbered=told.get("delivery") == AT_LEAST_ONCE,
     )
     return Changefeed(
         id=row.changefeed_id,

@@ -16,6 +16,7 @@ from coordination.model import TableName
 from streaming.protocols.canal_json import decoder as canal_json
 from streaming.protocols.canal_json import flat_decoder as flat
 from streaming.protocols.canal_json.disguise import disguise
+from streaming.protocols.canal_json.flat_parser import one_row_each
 from streaming.protocols.compressed import Texts, begin_as_texts, in_pieces, texts_of
 from streaming.protocols.contract import Block, Messages, Wanted
 from streaming.protocols.csv import decoder as csv
@@ -77,6 +78,7 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         canal_json.decode,
         Claims(json_claims.MARKER, *claims_in("_tidb")),
         disguise=disguise,
+        one_event_each=one_row_each,
         own_ms=flat.own_ms,
     ),
     "open-protocol": _Known(

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
+from coordination.model import TSO_LOGICAL_BITS
 from streaming.protocols.contract import KEY_LENGTH
 from tests.acceptance.letter_commands import LetterCommands
 from tests.acceptance.one_process import Lives
@@ -176,3 +177,51 @@ def test_a_large_row_of_simple_is_replayed_unless_a_newer_change_came(
     assert code == 1
     assert lives.rows("t") == [{"id": 1, "v": "large"}, {"id": 2, "v": "new"}]
     assert [*letters.states("shop.t").values()] == ["replayed", "superseded", "open"]
+
+
+def flat(at_ms: int, kind: str, *rows: dict[str, object], sql: str = "") -> bytes:
+    """A message without a commit-ts, as Alibaba Canal writes it: with several rows."""
+    data = [{name: str(value) for name, value in row.items()} for row in rows]
+    fields = {
+        "id": 0, "database": "shop", "table": "t", "pkNames": ["id"], "isDdl": bool(sql),
+        "type": kind, "es": at_ms, "ts": at_ms, "sql": sql, "sqlType": {},
+        "mysqlType": {"id": "bigint", "n": "bigint"},
+        "old": data if kind == "UPDATE" else None, "data": data or None,
+    }  # fmt: skip
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def test_rows_that_their_reader_has_numbered_are_replayed(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    at = 1_700_000_000_000
+    several = [{"id": 1, "n": 1}, {"id": 2, "n": BIG}, {"id": 3, "n": BIG}, {"id": 4, "n": BIG}]
+    messages = [
+        flat(at, "CREATE", sql="CREATE TABLE t (id BIGINT PRIMARY KEY, n INT)"),
+        flat(at + 1_000, "INSERT", *several),
+        flat(at + 2_000, "UPDATE", {"id": 3, "n": 3}),
+        flat(at + 3_000, "ALTER", sql="ALTER TABLE t MODIFY n BIGINT"),
+        flat(at + 4_000, "DELETE", {"id": 4, "n": BIG}),
+        flat(at + 9_000, "INSERT", {"id": 9, "n": 9}),
+    ]
+    uri = recording(tmp_path / "r.jsonl", "canal-json", [(b"", each) for each in messages])
+    lives = Lives(spark, None, tmp_path, source=parse_source_uri(f"{uri}&at-least-once=true"))
+    letters = LetterCommands(capfd, lives.warehouse)
+    lives.finish(target_ts=(at + 1_500) << TSO_LOGICAL_BITS)
+    assert letters.states("shop.t") == dict.fromkeys(((1, 1), (1, 2), (1, 3)), "open")
+    lives.finish(target_ts=(at + 3_500) << TSO_LOGICAL_BITS)
+    code, done = letters("replay", "--position", "1")
+    assert (code, {each["state"] for each in done}) == (0, {"replayed"})
+    assert letters.states("shop.t")[1, 2] == "superseded"
+    assert lives.rows("t") == [
+        {"id": 1, "n": 1},
+        {"id": 2, "n": BIG},
+        {"id": 3, "n": 3},
+        {"id": 4, "n": BIG},
+    ]
+    lives.finish(target_ts=(at + 4_500) << TSO_LOGICAL_BITS)
+    assert [row["id"] for row in lives.rows("t")] == [1, 2, 3]

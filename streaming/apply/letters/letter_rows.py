@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordination.model import TableName, Ts
 from sinks.types.key_hash import Keys, keys_of
@@ -36,6 +37,10 @@ from streaming.protocols.contract import (
 )
 
 FOREVER = Ts((1 << 62) - 1)
+NO_NUMBER = (
+    "it could not be read as a row when it came, so its reader has given it no commit-ts: rewind "
+    "to below it"
+)
 NO_BYTES = (
     "nobody has its bytes: the source had deleted the message before it was put here, or columns "
     "are masked ([[sink.column-masks]])"
@@ -56,13 +61,22 @@ class LetterRows:
 
 
 def letter_rows(
-    values: pa.ChunkedArray, name: TableName, decode: Decoder, routes: Routes
+    values: pa.ChunkedArray,
+    name: TableName,
+    decode: Decoder,
+    routes: Routes,
+    commit_ts: pa.ChunkedArray | None = None,
 ) -> LetterRows:
     """Decode letters of a target, which are numbered as they come (`row_bytes.py` has the
-    decoders)."""
+    decoders). ``commit_ts``: of each, where messages have none."""
     others = {n: NO_BYTES for n in np.flatnonzero(values.is_null().to_numpy()).tolist()}
+    if commit_ts is not None:
+        is_unknown = commit_ts.is_null()
+        others |= {n: NO_NUMBER for n in np.flatnonzero(is_unknown.to_numpy()).tolist()}
+        values = pc.if_else(is_unknown, None, values)
+        commit_ts = pc.fill_null(commit_ts, 0)
     blocks = []
-    for block in decoded(values, name, decode, routes):
+    for block in decoded(values, name, decode, routes, commit_ts):
         if block.kind is Kind.ROW and block.name == name and block.body is not None:
             blocks.append(RowBlock.of(block))
         else:
@@ -71,13 +85,18 @@ def letter_rows(
 
 
 def decoded(
-    values: pa.ChunkedArray, name: TableName, decode: Decoder, routes: Routes
+    values: pa.ChunkedArray,
+    name: TableName,
+    decode: Decoder,
+    routes: Routes,
+    commit_ts: pa.ChunkedArray | None = None,
 ) -> Iterator[Block]:
     """With rows of this table only; positions are numbers."""
     messages = Messages(
         part="",
         positions=pa.array(np.arange(len(values))),
         values=values.combine_chunks() if len(values) else pa.array([], pa.binary()),
+        commit_ts=None if commit_ts is None else commit_ts.combine_chunks(),
     )
     wanted = {name: WantedTable(above_ts=Ts(0), key=None)}
     if not routes:

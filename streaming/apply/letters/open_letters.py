@@ -251,7 +251,8 @@ class OpenLetters:
     def _add(self, known: _Known, letters: pa.Table, rows: LetterRows | None = None) -> None:
         if rows is None:
             decode = letter_decoder(self._rules.protocol)
-            rows = letter_rows(letters["value"], known.task.name, decode, self._routes)
+            numbers = letters["commit_ts"] if self._rules.is_numbered else None
+            rows = letter_rows(letters["value"], known.task.name, decode, self._routes, numbers)
         names = letters.column_names
         found = [
             Letter(

@@ -6,7 +6,8 @@ message whole, as strictly as in `strict_parser`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from coordination.model import TableName
@@ -98,3 +99,20 @@ def _events(fields: Mapping[str, Any], commit_ts: int) -> list[Event]:
         for values, before in zip(data, old, strict=True)
         if values is not None
     ]
+
+
+def one_row_each(message: bytes, indexes: Sequence[int]) -> list[bytes]:
+    """For each of these rows of a message the message with this row alone. A message that has one
+    stays as it is; in another a cell that is a number becomes a text, which means the same."""
+    try:
+        fields, told = parse(message), json.loads(message)
+    except Malformed:
+        return [message] * len(indexes)
+    lists = {name: found for name in ("data", "old") if isinstance(found := fields.get(name), list)}
+    if len(lists.get("data", ())) < 2:
+        return [message] * len(indexes)
+    made = []
+    for index in indexes:
+        one = {name: [rows[index]] for name, rows in lists.items() if index < len(rows)}
+        made.append(json.dumps({**told, **one}, separators=(",", ":")).encode())
+    return made
