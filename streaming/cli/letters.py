@@ -42,6 +42,9 @@ Part = Annotated[
 Position = Annotated[
     int | None, typer.Option(help="Only letters at this position of a part: Kafka's offset.")
 ]
+Index = Annotated[
+    int | None, typer.Option(help="Only letters of the row with this index in its message.")
+]
 Since = Annotated[
     datetime | None,
     typer.Option(help="Only letters that were put there at this time or later; UTC, ISO 8601."),
@@ -98,6 +101,7 @@ def about_letters(name: str | None = None) -> Callable[[Callable[..., None]], No
             reason: Reason = None,
             part: Part = None,
             position: Position = None,
+            index: Index = None,
             since: Since = None,
             until: Until = None,
             from_ts: FromTs = None,
@@ -116,6 +120,7 @@ def about_letters(name: str | None = None) -> Callable[[Callable[..., None]], No
                     reason=reason,
                     part=part,
                     position=position,
+                    index=index,
                     since=_utc(since),
                     until=_utc(until),
                     from_ts=from_ts,

@@ -38,6 +38,7 @@ class Chosen:
     reason: str | None = None
     part: str | None = None
     position: int | None = None
+    index: int | None = None
     since: datetime | None = None
     until: datetime | None = None
     from_ts: int | None = None
@@ -55,6 +56,7 @@ class Chosen:
             "error_class": self.reason,
             "part": self.part,
             "position": self.position,
+            "index": self.index,
             "state": self.state,
         }
         if self.table is not None:

@@ -89,6 +89,9 @@ def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
     assert (code, lives.rows("b")) == (1, [{"id": 2, "n": 2}])
 
     lives.finish(target_ts=69)
+    code, done = letters("replay", "--position", "2", "--index", "1")
+    assert (code, [(each["table"], each["index"]) for each in done]) == (0, [("shop.b", 1)])
+    assert lives.rows("b") == [{"id": 1, "n": BIG}, {"id": 2, "n": 2}]
     code, _ = letters("replay", "--all")
     assert code == 0
     assert lives.rows("b") == [{"id": 1, "n": BIG}, {"id": 2, "n": 2}, {"id": 3, "n": BIG}]
