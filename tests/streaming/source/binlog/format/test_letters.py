@@ -6,11 +6,13 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from coordination.model import TableName
 from streaming.protocols.contract import LETTER_HEAD, Block, Kind, Messages
+from streaming.source.binlog.format import blocks as format_blocks
 from streaming.source.binlog.format import letters
 from streaming.source.binlog.format.events import event_at
 from streaming.source.binlog.format.letters import (
@@ -133,3 +135,24 @@ def test_a_row_that_is_not_there_gets_its_event_as_it_is() -> None:
     assert event_at(event, 0, checksum=True).kind == 30
     torn = letters_of(event[:-3], head, [(0, 5), (7, 5)])
     assert torn == [event[:-3]] * 2
+
+
+def test_of_a_large_event_that_means_nothing_the_beginning_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(format_blocks, "BAD_BYTES", 20)
+    event = bytearray(made_event(30, bytes(50)))
+    event[-1] ^= 1  # of its CRC32
+    slice_ = format_blocks.Slice(
+        data=bytes(event),
+        at=np.zeros(1, np.int64),
+        position=np.ones(1, np.int64),
+        commit_ts=np.ones(1, np.int64),
+        checksum=True,
+        is_mariadb=True,
+        charsets={},
+    )
+    (block,) = format_blocks.row_blocks(slice_, "0", {})
+    (row,) = block.table().to_pylist()
+    assert row["value"] == event[:20]
+    assert row["error_message"].endswith(f"(its first 20 bytes of {len(event)} are kept)")
