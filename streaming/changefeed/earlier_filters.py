@@ -98,10 +98,14 @@ def left_out_tables(row: ChangefeedRow, names: Iterable[TableName]) -> dict[Tabl
 def _way_in(row: ChangefeedRow) -> str:
     if '"protocol": "binlog"' in (row.row_rules or ""):
         return "or start with `tidelake run` with task-mode=all, which copies it and lets it join, "
+    copied = "or let `tidelake run` with a tidb:// URI copy it, so that it joins, "
     if row.loaded_ts is not None:  # copied from a TiDB: the topic has not what was before
-        return ""
+        return copied
     begin = max(row.start_ts, 1)
-    return f"or start with --overwrite-checkpoint-ts {begin}, which reads all from the beginning, "
+    return (
+        f"or start with --overwrite-checkpoint-ts {begin}, which reads all from the beginning, "
+        f"{copied}"
+    )
 
 
 def _present(changefeed: Changefeed) -> dict[str, Any]:

@@ -76,9 +76,6 @@ def _copy_of_a_tidb(changefeed: Changefeed) -> None:
     stop, shown = threading.Event(), _Shown()
     folder, look = staging_folder(changefeed), shown.look
     copy = TidbCopy(changefeed, folder, progress=look, is_stopped=stop.is_set)
-    copied_ts = copy.copied_ts
-    if copied_ts is not None:
-        logger.info("the tables were copied before, as of the TSO %d", copied_ts)
     with handling(asking(stop.set)), shown, _row_of(copy):
         _tried(copy.run, stop)
     ts = copy.copied_ts

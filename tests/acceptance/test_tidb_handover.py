@@ -22,6 +22,7 @@ from tests.services.database_server import DatabaseServer
 from tests.services.kafka_broker import KafkaBroker
 from tests.services.tidb_front import TidbFront
 from tests.shop import proof
+from tests.shop.feed import FeedSettings, messages
 from tests.shop.history import SchemaChange
 from tests.shop.model import Model
 
@@ -101,3 +102,71 @@ def test_a_copy_and_the_topic_are_one_history(
         assert (row.incarnation, row.start_ts, row.checkpoint_ts) == (1, ts, feed.last_ts)
         assert proof.ledger(stage.warehouse)[-1]["primary_ts"] == ts
         main(["diff", "--source-uri", copy, "--sink-uri", f"delta://{stage.warehouse}"])  # equal
+
+
+@pytest.mark.parametrize(
+    "deaths",
+    [
+        (),
+        pytest.param(
+            ((Failpoint.AFTER_CHUNK, 2), (Failpoint.AFTER_LOAD_ONE, 1)), marks=pytest.mark.soak
+        ),
+    ],
+    ids=["alive", "killed"],
+)
+def test_tables_of_a_wider_filter_join(
+    broker: KafkaBroker,
+    etcd: EmbeddedEtcd,
+    tmp_path: Path,
+    deaths: Sequence[tuple[Failpoint, int]],
+) -> None:
+    """Of theirs, the stream has read rows before; of the others it is behind the copy's TSO."""
+    feed = shop_feed(transactions=60)
+    copied_ts, read_ts, joined_ts = map(feed.ts_at, (0.3, 0.45, 0.6))
+    before = [each for each in feed.events if each.commit_ts <= joined_ts]
+    behind = [each for each in feed.events if each.commit_ts > joined_ts]
+    layout = FeedSettings(seed=1, watermark_every=3, replay_every=9, closing=False)
+    narrow, wide = tmp_path / "narrow.toml", tmp_path / "wide.toml"
+    narrow.write_text("[filter]\nrules = ['shop.orders', 'shop.payments']\n")
+    wide.write_text("[filter]\nrules = ['shop.*']\n")
+    with (
+        DatabaseServer() as server,
+        TidbFront(server) as tidb,
+        Stage(broker, etcd.endpoint, tmp_path) as stage,
+    ):
+        copy = f"tidb://root@127.0.0.1:{tidb.port}/?chunk-rows=5"
+        if deaths:  # else it begins with the CREATE TABLEs of the topic
+            fill(server, feed, copied_ts)
+            tidb.held_ts = copied_ts
+            life = stage.start("copy", source_uri=copy, config=narrow)
+            assert life.await_exit() == 0, life.tail()
+        broker.produce(stage.topic, messages(before, layout))
+        life = stage.start("narrow", target_ts=read_ts, config=narrow)
+        assert life.await_exit() == 0, life.tail()
+
+        server.execute("DROP DATABASE IF EXISTS shop")
+        fill(server, feed, joined_ts)
+        tidb.held_ts = joined_ts
+        tidb.reads.clear()
+        for point, nth in deaths:
+            killed = {"TIDELAKE_FAILPOINTS": f"{point}=kill:{nth}"}
+            life = stage.start(str(point), source_uri=copy, config=wide, given=killed)
+            assert life.await_exit() == -signal.SIGKILL, life.tail()
+        life = stage.start("join", source_uri=copy, config=wide)
+        assert life.await_exit() == 0, life.tail()
+        assert {at for at, _ in tidb.reads} == {joined_ts}
+        assert not [each for _, each in tidb.reads if "`orders`" in each]
+
+        broker.produce(stage.topic, messages(behind, FeedSettings(seed=2, watermark_every=3)))
+        life = stage.start("wide", target_ts=feed.last_ts, config=wide)
+        assert life.await_exit() == 0, life.tail()
+        assert Model.of(feed.events).differences(stage.warehouse) == []
+        cuts = proof.ledger(stage.warehouse)
+        assert len(cuts[0]["tables"]) == len(Model.of(feed.events).tables)
+        for cut in cuts:
+            at = Model.of(feed.events, cut["primary_ts"])
+            there = {name.removeprefix("shop.") for name in cut["tables"]}
+            is_narrow = there <= {"orders", "payments"}
+            assert cut["primary_ts"] <= read_ts if is_narrow else cut["primary_ts"] > joined_ts
+            at.tables = {name: rows for name, rows in at.tables.items() if name in there}
+            assert at.differences(stage.warehouse, cut["tables"]) == []

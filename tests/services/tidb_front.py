@@ -51,6 +51,7 @@ class TidbFront:
         self.port = 0
         self.life_time = "10m0s"
         self.safe_ts = 0  # GC has come so far
+        self.held_ts = 0  # the clock stands still there
         self.hides_gc = False  # the account may not read TiDB's own tables
         self.cluster = CLUSTER
         self.reads: list[tuple[int, str]] = []  # TSO and statement
@@ -71,7 +72,9 @@ class TidbFront:
         self._listener.close()
 
     def now(self) -> int:
-        """A new TSO."""
+        """A new TSO, unless the clock is held."""
+        if self.held_ts:
+            return self.held_ts
         with self._lock:
             self._last_ts = max(int(time.time() * 1e3) << TSO_LOGICAL_BITS, self._last_ts + 1)
             return self._last_ts

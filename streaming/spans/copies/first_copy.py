@@ -22,15 +22,14 @@ from pathlib import Path
 
 from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings
-from coordination.errors import ConfigError, TidelakeError, TryAgain
+from coordination.errors import ConfigError, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.earlier_owner import ChangefeedState
 from sinks.control.warehouse import ControlTables
-from streaming.changefeed.earlier_filters import left_out, left_out_any
-from streaming.changefeed.freshness import Freshness
-from streaming.changefeed.routes import changefeed_routes, shards_of
+from streaming.changefeed.earlier_filters import left_out_any
+from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.target_forms import write_modes
 from streaming.owner.start_point import first_row
 from streaming.source.binlog.failover.log_search import LogSearch
@@ -41,7 +40,7 @@ from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.resolved.commit_clock import Pin, from_token, to_token, with_pins
 from streaming.source.resolved.gtid_sets import Trail
 from streaming.spans.copies.copied_server import is_there
-from streaming.spans.copies.leftover import was_never_followed
+from streaming.spans.copies.joining import new_tables, refuse_beside_an_owner
 from streaming.spans.copies.load_all import load_all
 from streaming.spans.copies.settled_copy import SettledCopy, chosen_by, only_one
 from streaming.spans.copies.shown_row import show_in_row
@@ -180,7 +179,7 @@ class FirstCopy:
             self.clean_up()
             return
         self._refuse_to_join(row)
-        self._refuse_beside_an_owner()
+        refuse_beside_an_owner(self._changefeed)
         logger.info(
             "copies the tables that an earlier [filter] has left out: %s",
             ", ".join(map(str, sorted(names))),
@@ -217,23 +216,7 @@ class FirstCopy:
             return ()
         rows = self._database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
         schemas = [name for (name,) in rows if self._routes.filter.selects(TableName(name, ""))]
-        progress, was_left_out = self._tables.progress.read(row.changefeed_id), left_out(row)
-        known = {name for name, each in progress.items() if not was_never_followed(each, row)}
-
-        def is_new(name: TableName) -> bool:
-            if name in known or not self._routes.filter.selects(name) or not was_left_out(name):
-                return False
-            target = self._routes.of(name).target
-            if target in known and name in shards_of(self._changefeed.sink, target):
-                return False  # it has joined
-            if target in known:
-                raise ConfigError(
-                    f"table {name}, which an earlier [filter] has left out, goes into {target}, "
-                    "which has rows already: no copy is made on top of them. Leave it out again, "
-                    "or give all tables of that target to a new changefeed"
-                )
-            return True
-
+        is_new = new_tables(self._changefeed, row)
         return read_tables(self._database.ask, schemas, is_new) if schemas else ()
 
     def _refuse_to_join(self, row: ChangefeedRow) -> None:
@@ -247,18 +230,6 @@ class FirstCopy:
                 "[filter] takes tables that it left out before, and the changefeed has read "
                 "nothing yet: start it with the earlier [filter] first"
             )
-
-    def _refuse_beside_an_owner(self) -> None:
-        """Blocks: whether its row is still refreshed may need a second look."""
-        id_ = self._changefeed.id
-        rows, left = Freshness().look(self._tables.changefeeds.read_all)
-        for row in rows:
-            if row.changefeed_id == id_ and row.fresh_for_s is not None and id_ not in left:
-                raise TryAgain(
-                    f"tables are to join changefeed {id_}, and capture {row.capture_id} "
-                    f"({row.process}) still replicates it: stop that; where it was killed, its row "
-                    f"counts for {row.fresh_for_s:.0f} s"
-                )
 
     def _staged(self) -> SettledCopy:
         settled = SettledCopy.load(self._folder)

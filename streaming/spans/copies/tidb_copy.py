@@ -30,6 +30,7 @@ from coordination.model import TableName, Ts, tso_time
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.earlier_owner import ChangefeedState
 from sinks.control.warehouse import ControlTables
+from streaming.changefeed.earlier_filters import left_out_any
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.target_forms import write_modes
 from streaming.owner.progress_rows import cut
@@ -38,6 +39,7 @@ from streaming.source.dump.copy_tables import CopyProgress, copy_tables
 from streaming.source.dump.session import Session, SnapshotGone, TableChanged
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.dump.tidb import KEEPS_LONGER, Tidb, nearing
+from streaming.spans.copies.joining import new_tables, refuse_beside_an_owner
 from streaming.spans.copies.load_all import load_all
 from streaming.spans.copies.moments import Begins, Moment
 from streaming.spans.copies.settled_copy import (
@@ -83,6 +85,8 @@ class TidbCopy:
         self._tidb = Tidb(self._settings)
         self._routes = changefeed_routes(changefeed)
         self._tables = ControlTables.of(changefeed.sink)
+        self._is_wanted: Callable[[TableName], bool] = self._routes.filter.selects
+        self._place = ""  # of the changefeed that tables join; empty: it has not begun
         self._looked_s = self._said_s = float("-inf")  # monotonic: at GC
 
     def close(self) -> None:
@@ -111,12 +115,58 @@ class TidbCopy:
         Raises SourceAway and other TryAgains, after which the same call goes on; Stop; and errors
         that say what to do."""
         with only_one(self._folder):
-            if (copied_ts := self.copied_ts) is None:
+            row = self._tables.changefeeds.read(self._changefeed.id)
+            if row is not None and row.source_positions and self._is_wider_than(row):
+                self._join(row)
+            elif (copied_ts := self.copied_ts) is None:
                 settled = self._settled()
                 self._load(settled)
-                copied_ts = settled.begin.ts
-            self._publish(copied_ts)
+                self._publish(settled.begin.ts)
+            else:
+                logger.info("the tables were copied before, as of the TSO %d", copied_ts)
+                self._publish(copied_ts)
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    # Tables that a wider filter takes in.
+
+    def _is_wider_than(self, row: ChangefeedRow) -> bool:
+        return left_out_any(row, self._changefeed.filter)
+
+    def _join(self, row: ChangefeedRow) -> None:
+        """Copy and load tables that an earlier filter has left out. What was read of them is lost,
+        since nobody kept it; so they are copied as of a TSO that is above all of that. The stream
+        goes on from where it was, and passes by what they have."""
+        if self._settings.snapshot_ts is not None:
+            raise ConfigError(
+                "source-uri: snapshot-ts: tables join a changefeed as of the present: leave it out"
+            )
+        refuse_beside_an_owner(self._changefeed)
+        self._is_wanted = new_tables(self._changefeed, row)
+        # If the stream goes on meanwhile, it may have read what is above the TSO.
+        self._place = f" {row.checkpoint_ts} {sorted(row.source_positions.items())}"
+        settled = self._settled()
+        if not settled.tables:
+            logger.info("no table of the TiDB was left out by an earlier [filter]")
+            return
+        failpoint(Failpoint.BEFORE_LOAD)
+        ts = settled.begin.ts
+        taken = replace(
+            row,
+            term=row.term + 1,
+            state="stopped",
+            max_published_ts=max(row.max_published_ts, ts),
+            loaded_ts=ts,
+        )
+        self._tables.changefeeds.save(taken, held=row.term)
+        self._tables.snapshots.claim(taken.changefeed_id, taken.term)
+        self._fill(settled, taken)
+        failpoint(Failpoint.AFTER_FIRST_PROGRESS)
+        names = ", ".join(str(each.name) for each in settled.tables)
+        logger.info(
+            "copied and loaded, and they join the changefeed: %s. The filter of TiCDC must have "
+            "had them before the TSO %d",
+            *(names, ts),
+        )
 
     # The copy.
 
@@ -168,13 +218,13 @@ class TidbCopy:
     def _begin(self) -> Moment:
         """The TSO: that of an earlier start, if it is of this cluster and not another than asked
         for."""
-        cluster, wanted = self._tidb.cluster(), self._settings.snapshot_ts
+        cluster, wanted = self._tidb.cluster() + self._place, self._settings.snapshot_ts
         begins = self._begins
         if begins.server is not None:
             on, begin = begins.first(cluster, lambda: Moment(0, Ts(0)))
             if on == cluster and wanted in (None, begin.ts):
                 return begin
-            logger.warning("the copy that was begun is of another TSO or TiDB: it begins anew")
+            logger.warning("the copy that was begun is of another place or TiDB: it begins anew")
             forget_copy(self._folder)
         ts = self._tidb.now() if wanted is None else Ts(wanted)
         _, begin = self._begins.first(cluster, lambda: Moment(0, ts))
@@ -193,7 +243,7 @@ class TidbCopy:
         if not schemas:
             return []
         forms, found = write_modes(self._changefeed), []
-        for table in read_tables(session.query, schemas, selects, has_vectors=True):
+        for table in read_tables(session.query, schemas, self._is_wanted, has_vectors=True):
             target = self._routes.of(table.name).target
             forms.refuse_origin(table.name, target)
             form = forms.of(target)
@@ -242,6 +292,13 @@ class TidbCopy:
     def _load(self, settled: SettledCopy) -> None:
         failpoint(Failpoint.BEFORE_LOAD)
         row = self._row(settled.begin.ts)
+        self._fill(settled, row)
+        failpoint(Failpoint.AFTER_FIRST_PROGRESS)
+        self._tables.changefeeds.begin(row)
+        failpoint(Failpoint.AFTER_FIRST_ROWS)
+        logger.info("copied and loaded tables=%d rows=%d", len(settled.tables), settled.rows)
+
+    def _fill(self, settled: SettledCopy, row: ChangefeedRow) -> None:
         load_all(
             self._changefeed,
             settled,
@@ -251,10 +308,6 @@ class TidbCopy:
             is_stopped=self._is_stopped,
             check=lambda: None,
         )
-        failpoint(Failpoint.AFTER_FIRST_PROGRESS)
-        self._tables.changefeeds.begin(row)
-        failpoint(Failpoint.AFTER_FIRST_ROWS)
-        logger.info("copied and loaded tables=%d rows=%d", len(settled.tables), settled.rows)
 
     def _row(self, ts: Ts) -> ChangefeedRow:
         """The row of a changefeed that stands at the TSO, and has read nothing."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conf.load import load_settings
-from conf.settings import Changefeed
+from conf.settings import Changefeed, FilterSettings
 from conf.sources.source_uri import parse_source_uri
 from coordination.errors import ConfigError, Stop, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName
@@ -207,6 +207,45 @@ def test_a_changefeed_that_has_begun_from_kafka_is_not_copied(
     ControlTables.of(changefeed.sink).changefeeds.begin(replace(row, source_positions={"t/0": 1}))
     with pytest.raises(ConfigError, match="was started already"):
         copied(changefeed, tmp_path)
+
+
+def in_kafka(changefeed: Changefeed, checkpoint_ts: int, position: int) -> None:
+    """The changefeed has read so far, and ended in order."""
+    table = ControlTables.of(changefeed.sink).changefeeds
+    row = table.read("shop")
+    assert row is not None
+    read = {"source_positions": {"t/0": position}, "checkpoint_ts": checkpoint_ts}
+    table.save(replace(row, state="stopped", **read))
+
+
+def test_tables_of_a_wider_filter_join_as_of_the_present(
+    tidb: TidbFront, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wide = changefeed_of(tidb, tmp_path)
+    narrow = replace(wide, filter=FilterSettings(rules=(f"{NAME}.pairs",)))
+    first_ts = copied(narrow, tmp_path)
+    in_kafka(narrow, first_ts + 5, 7)
+    with pytest.raises(ConfigError, match="as of the present: leave it out"):
+        copied(changefeed_of(tidb, tmp_path, snapshot_ts=first_ts), tmp_path)
+    tidb.reads.clear()
+    begun_ts = stopped_midway(wide, tidb, tmp_path)
+    in_kafka(narrow, first_ts + 9, 8)  # it went on, and may have read what is above `begun_ts`
+    joined_ts = copied(wide, tmp_path)
+    assert joined_ts > begun_ts > first_ts
+    assert "it begins anew" in caplog.text
+    assert len(rows(tmp_path, "orders")) == 1_000
+    tables = ControlTables.of(wide.sink)
+    row = tables.changefeeds.read("shop")
+    assert row is not None
+    assert (row.term, row.checkpoint_ts, row.source_positions) == (1, first_ts + 9, {"t/0": 8})
+    assert row.loaded_ts == row.max_published_ts == joined_ts
+    checkpoints = {
+        each.table: of.checkpoint_ts for each, of in tables.progress.read("shop").items()
+    }
+    assert checkpoints == {"pairs": first_ts, "orders": joined_ts, "events": joined_ts}
+    tidb.reads.clear()
+    assert copied(wide, tmp_path) == joined_ts  # nothing is left to join
+    assert tidb.reads == []
 
 
 def test_amid_a_copy_nobody_reads_kafka(tidb: TidbFront, tmp_path: Path) -> None:
