@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from conf.route_rules import RouteRule
+from conf.route_rules import Extract, RouteRule
 from tests.acceptance.followed_database import FollowedDatabase
 from tests.acceptance.letter_commands import LetterCommands
 from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
@@ -44,7 +44,8 @@ def test_what_is_replayed_is_there_once_and_never_over_a_newer_change(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     server.execute("CREATE DATABASE d")
-    route = RouteRule(matcher=("d.s1",), target_schema="d", target_table="s")
+    told = Extract(regexp="s(.*)", target_column="t")
+    route = RouteRule(matcher=("d.s1",), target_schema="d", target_table="s", extract_table=told)
     database = FollowedDatabase(spark, server, tmp_path, routes=[route], zero_date="fail")
     letters = LetterCommands(capfd, database.warehouse)
     mode, packed = "SET NAMES utf8mb4, sql_mode = ''", "SET binlog_transaction_compression = 1"
@@ -86,7 +87,7 @@ def test_what_is_replayed_is_there_once_and_never_over_a_newer_change(
         code, done = letters("replay", "--all")
         assert (code, {each["state"] for each in done}) == (0, {"replayed"})
         life.wait_until(database.is_same("d.t", COLUMNS))
-        assert database.delta_rows("d.s") == database.database_rows("d.s1", COLUMNS)
+        assert database.delta_rows("d.s") == database.database_rows("d.s1", f"{COLUMNS}, '1' AS t")
         assert [*letters.states("d.t").values()].count("replayed") == 4
         server.execute(
             "UPDATE d.t SET v = 'after' WHERE id IN (2, 66)", "DELETE FROM d.t WHERE id = 7"

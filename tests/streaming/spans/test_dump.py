@@ -67,7 +67,7 @@ def test_a_dump_stays_in_its_folder_and_is_loaded_from_there(
     replace(settled, server="another's").save(folder)
     with (
         closing(FirstCopy(load, folder)) as copy,
-        pytest.raises(TidelakeError, match="not the ser"),
+        pytest.raises(TidelakeError, match="in the place of the server"),
     ):
         copy.load()
 
