@@ -43,6 +43,7 @@ class Written:
             ddl_time_zone=None,
             zero_date="null",
             on_unknown_column="dead-letter",
+            integrity_check_level="none",
             filter=FilterSettings(),
         )
         nothing: Any = lambda *_: None  # noqa: E731
