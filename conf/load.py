@@ -29,6 +29,7 @@ from conf.files.sink_table import (
     as_parameters,
     check_dispatchers,
     kafka_config,
+    sink_parameters,
     static_topics,
 )
 from conf.forms import ID_MAX_LENGTH, is_id, other_unit
@@ -354,9 +355,7 @@ def _parameters(document: Document, uri: str) -> dict[str, str]:
         return {}  # the file is that of the changefeed which goes on from Kafka
     if is_binlog_uri(uri):
         return as_parameters(document.get("mysql", {}))
-    sink = document.get("sink", {})
-    protocol = {"protocol": sink["protocol"]} if "protocol" in sink else {}
-    return {**as_parameters(sink.get("kafka-config", {})), **protocol}
+    return sink_parameters(document.get("sink", {}))
 
 
 def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:

@@ -33,6 +33,12 @@ _KEYED = re.compile(
 # a slash before it; in a text those end the URI.
 _USER_INFO = re.compile(rf"(://[^/\s:@\"']*):{_NO_REFERENCE}[^/\s?#\"']+@")
 _USER_INFO_OF_URI = re.compile(rf"(://[^/:@]*):{_NO_REFERENCE}[^?#]+@")
+# A login in the URL of a registry, which may be written with %3A and %40.
+_REGISTRY = re.compile(
+    rf"(schema-registry=[^&#\s]*?(?:/|%2F){{2}}[^&#\s/:@%]*(?::|%3A)){_NO_REFERENCE}"
+    r"[^&#\s]+(?=@|%40)",
+    re.IGNORECASE,
+)
 _PARAMETER = re.compile(rf"([?&]{_SECRET}=){_NO_REFERENCE}[^&#]+", re.IGNORECASE)
 # In a URI that is the value of a parameter of another.
 _NESTED = re.compile(
@@ -60,14 +66,14 @@ def masked_uri(uri: str) -> str:
     """The URI without the values of its secret parameters, and without a password in front of its
     host."""
     without = _NESTED.sub(rf"\1{MASK}", _PARAMETER.sub(rf"\1{MASK}", uri))
-    return _USER_INFO_OF_URI.sub(rf"\1:{MASK}@", without)
+    return _USER_INFO_OF_URI.sub(rf"\1:{MASK}@", _REGISTRY.sub(rf"\1{MASK}", without))
 
 
 def masked(text: str) -> str:
     """The text with all secrets masked: hidden values, and values whose names say so."""
     for secret in sorted(_hidden, key=len, reverse=True):  # a secret may be part of a longer one
         text = text.replace(secret, MASK)
-    text = _USER_INFO.sub(rf"\1:{MASK}@", text)
+    text = _USER_INFO.sub(rf"\1:{MASK}@", _REGISTRY.sub(rf"\1{MASK}", text))
     text = _NESTED.sub(rf"\1{MASK}", _ASSIGNED.sub(rf"\1{MASK}", text))
     return _KEYED.sub(rf'\1"{MASK}"', text)
 

@@ -173,6 +173,7 @@ _Sink = _table(
     "Sink",
     {
         "protocol": _used(str, "as the source URI's parameter"),
+        "schema_registry": _used(str, "as the source URI's parameter"),
         "topics": _used(Texts, "topics to read beside the one of the URI"),
         "dispatchers": _used(list[_Dispatcher], "TiCDC's dispatchers: their topics are read"),  # type: ignore[valid-type]
         "tables": _used(list[_TableRule], "how tables are written; the first that matches counts"),  # type: ignore[valid-type]
@@ -195,8 +196,8 @@ _Sink = _table(
     # About other kinds of TiCDC's sinks.
     _ignored("terminator", "date-separator", "enable-partition-separator", "file-index-digit"),
     _ignored("safe-mode", "pulsar-config", "mysql-config", "cloud-storage-config"),
-    # About other protocols: avro, simple, debezium, csv, open-protocol.
-    _ignored("schema-registry", "debezium-disable-schema", "csv", "open", "debezium"),
+    # About other protocols: simple, debezium, csv, open-protocol.
+    _ignored("debezium-disable-schema", "csv", "open", "debezium"),
     _ignored("send-bootstrap-interval-in-sec", "send-bootstrap-in-msg-count"),
     _ignored("send-bootstrap-to-all-partition", "send-all-bootstrap-at-start"),
     # With or without these, the messages carry all that is needed here.

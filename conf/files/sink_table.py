@@ -6,6 +6,7 @@ from __future__ import annotations
 from conf.files.reading import Document
 from conf.problems import require
 from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.schema_registry import REGISTRY
 from conf.sources.source_parameters import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES
 
 
@@ -30,6 +31,12 @@ def as_parameters(table: Document) -> dict[str, str]:
         else:
             flat[name] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     return flat
+
+
+def sink_parameters(sink: Document) -> dict[str, str]:
+    """The parameters of a source URI of messages that stand in ``[sink]``."""
+    more = {name: sink[name] for name in ("protocol", REGISTRY) if name in sink}
+    return {**as_parameters(sink.get("kafka-config", {})), **more}
 
 
 def static_topics(sink: Document) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from conf.problems import Problems, require
 from conf.setting import setting
 from conf.sources.kafka_security import KafkaSecurity, parse_security
 from conf.sources.large_messages import NOTHING_LARGE, LargeMessages
+from conf.sources.schema_registry import SchemaRegistry
 from conf.sources.source_parameters import AT_LEAST_ONCE, message_settings, number
 
 SCHEMES = ("kafka", "kafka+ssl")  # TiCDC takes both and lets enable-tls alone decide
@@ -33,6 +34,7 @@ class KafkaSettings:
     time_zone: str = "UTC"  # the TiCDC server's `tz`: the zone of TIMESTAMP texts
     large: LargeMessages = NOTHING_LARGE
     is_numbered: bool = False  # its messages have no commit-ts: at least once
+    registry: SchemaRegistry | None = None  # of Avro's schemas; None: the protocol has none
     max_message_bytes: int | None = None  # TiCDC's limit; None: the URI does not say
     security: KafkaSecurity = KafkaSecurity()
     group_id: str = setting(

@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, quote, unquote
 
 from conf.problems import Problems, require
 from conf.sources.large_messages import NOTHING_LARGE, LargeMessages
+from conf.sources.schema_registry import SchemaRegistry
 from conf.sources.source_parameters import AT_LEAST_ONCE, message_settings
 
 SCHEME = "file"
@@ -29,6 +30,7 @@ class RecordingSettings:
     time_zone: str = "UTC"
     large: LargeMessages = NOTHING_LARGE
     is_numbered: bool = False  # its messages have no commit-ts: at least once
+    registry: SchemaRegistry | None = None  # of Avro's schemas; None: the protocol has none
 
     @property
     def name(self) -> str:

@@ -18,19 +18,21 @@ from conf.masking import is_secret_name
 from conf.problems import Problems, SettingError, require, unknown
 from conf.sources.kafka_security import NOT_BUILT, boolean
 from conf.sources.kafka_security import PARAMETERS as SECURITY
+from conf.sources.large_messages import OPTION, parse_large_messages
 from conf.sources.large_messages import PARAMETERS as LARGE_MESSAGES
-from conf.sources.large_messages import parse_large_messages
+from conf.sources.schema_registry import PARAMETERS as SCHEMA_REGISTRY
+from conf.sources.schema_registry import REGISTRY, parse_registry
 
 AT_LEAST_ONCE: Final = "at-least-once"
-PROTOCOLS = ("canal-json", "open-protocol", "simple", "debezium")
+PROTOCOLS = ("canal-json", "open-protocol", "simple", "debezium", "avro")
 PROTOCOLS_NOT_BUILT = (
-    "avro", "maxwell", "canal", "craft",
+    "maxwell", "canal", "craft",
 )  # fmt: skip
 ENCODINGS = ("json", "avro")  # of simple: each message shows which one it is in
 READ = (
     "protocol", "partition-num", "enable-tidb-extension", "time-zone", "topics",
     "max-message-bytes", "encoding-format", AT_LEAST_ONCE,
-    *LARGE_MESSAGES, *SECURITY,
+    "avro-enable-watermark", *LARGE_MESSAGES, *SECURITY, *SCHEMA_REGISTRY,
 )  # fmt: skip
 # Unless they have the TiDB extension.
 WITHOUT_WATERMARKS: Final = ("canal-json", "debezium")
@@ -38,8 +40,7 @@ PRODUCER_ONLY = (
     "kafka-version", "kafka-client-id", "replication-factor", "max-batch-size", "compression",
     "auto-create-topic", "required-acks", "dial-timeout", "write-timeout",
     "read-timeout", "transaction-atomicity", "only-output-updated-columns", "content-compatible",
-    "safe-mode", "output-row-key", "schema-registry", "avro-enable-watermark",
-    "avro-decimal-handling-mode",
+    "safe-mode", "output-row-key", "avro-decimal-handling-mode",
     "avro-bigint-unsigned-handling-mode",
 )  # fmt: skip
 KNOWN = (*READ, *PRODUCER_ONLY, *NOT_BUILT)
@@ -90,6 +91,15 @@ def message_settings(parameters: Mapping[str, str], problems: Problems) -> dict[
         made["large"] = parse_large_messages(parameters)
     with problems.noted():
         made["protocol"], made["is_numbered"] = _protocol(parameters)
+    made["registry"] = None
+    with problems.noted():
+        is_avro = parameters.get("protocol", "").lower() == "avro"
+        made["registry"] = parse_registry(parameters) if is_avro else None
+        require(
+            not is_avro or made["registry"] is not None,
+            f"protocol=avro needs {REGISTRY}=http://host:8081, the registry that TiCDC was given "
+            "(AWS's Glue is not read here)",
+        )
     with problems.noted():
         made["partition_num"] = number(parameters, "partition-num", 2**31, "must be above 0")
     with problems.noted():
@@ -145,6 +155,7 @@ def _protocol(parameters: Mapping[str, str]) -> tuple[str, bool]:
         each: parameters.get(each, "false") for each in ("enable-tidb-extension", AT_LEAST_ONCE)
     }
     has_extension, may_double = (boolean(name, text) for name, text in told.items())
+    _check_avro(protocol, parameters)
     require(
         protocol not in WITHOUT_WATERMARKS or has_extension or may_double,
         "enable-tidb-extension=true is needed: without it the messages carry no commit-ts and no "
@@ -154,6 +165,22 @@ def _protocol(parameters: Mapping[str, str]) -> tuple[str, bool]:
         "twice",
     )
     return protocol, protocol in WITHOUT_WATERMARKS and not has_extension
+
+
+def _check_avro(protocol: str, parameters: Mapping[str, str]) -> None:
+    if protocol != "avro":
+        return
+    option = parameters.get(OPTION, "").lower()
+    require(option in ("", "none"), f"{OPTION}={option}: TiCDC has no such option for avro")
+    for name, lacks in (
+        ("enable-tidb-extension", "rows have no commit-ts"),
+        ("avro-enable-watermark", "there are no watermarks, and such topics are not read yet"),
+    ):
+        require(
+            boolean(name, parameters.get(name, "false")),
+            f"{name}=true is needed for protocol=avro: without it {lacks}; set it in the TiCDC "
+            "changefeed and here",
+        )
 
 
 def _time_zone(name: str) -> str:

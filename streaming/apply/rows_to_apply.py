@@ -36,6 +36,7 @@ from streaming.protocols.contract import (
     cells_of,
     order_of,
 )
+from streaming.protocols.rows.safe_names import with_names
 
 # Decompressed bytes that are kept in memory; further blocks are read again for their other values.
 HELD_BYTES: Final = 256 << 20
@@ -57,6 +58,7 @@ class DueBatch:
     rows: RowNumbers | None  # the rows that are due; None: all
     count: int
     held: pa.RecordBatch | None  # None: read the batch from the block again
+    schema: TableSchema  # at their commit-ts
 
     def of(self, column: pa.Array) -> pa.Array:
         """The due rows of a column of the batch."""
@@ -65,7 +67,9 @@ class DueBatch:
     def values(self, side: str, wanted: RowNumbers) -> pa.StructArray | None:
         """The columns of ``side`` (DATA or OLD) of some of the due rows; None if the batch has no
         such side. ``wanted`` are their numbers among the due rows, from 0, rising."""
-        batch = self.held if self.held is not None else self.block.batches()[self.number]
+        batch = self.held
+        if batch is None:
+            batch = _named(self.block.batches()[self.number], self.schema)
         if side not in batch.schema.names:
             return None
         if len(wanted) == self.count:
@@ -194,7 +198,8 @@ def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> I
     for above, last, of, ours in _by_shape(task, blocks, limit):
         waiting: list[_Waiting] = []  # to compare shapes takes less than to hash one
         for block in (each for each in ours if each.max_ts > above and each.min_ts <= last):
-            for number, batch in enumerate(block.batches()):
+            for number, told in enumerate(block.batches()):
+                batch = _named(told, of.schema)
                 rows = _due(batch, block, task, above, last)
                 if rows is not None and not len(rows):
                     continue
@@ -206,6 +211,7 @@ def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> I
                     rows=rows,
                     count=batch.num_rows if rows is None else len(rows),
                     held=batch if held_bytes <= HELD_BYTES else None,
+                    schema=of.schema,
                 )
                 shape = batch.schema.field(DATA).type
                 here = next((each for each in waiting if each.shape == shape), None)
@@ -219,6 +225,13 @@ def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> I
                     yield _piece(of, shape, here.batches, task, parts)
         for here in waiting:
             yield _piece(of, here.shape, here.batches, task, parts)
+
+
+def _named(batch: pa.RecordBatch, of: TableSchema) -> pa.RecordBatch:
+    """The rows by the names of the table's columns."""
+    if cells_of(batch.schema) is not Cells.AVRO:
+        return batch
+    return with_names(batch, [column.name for column in of.delivered])
 
 
 def _by_shape(

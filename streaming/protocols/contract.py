@@ -43,6 +43,7 @@ class Kind(StrEnum):
     WATERMARK = "watermark"  # no body: max_ts is the greatest watermark, last its last position
     SCHEMA = "schema"  # SCHEMA_BODY: tables as they are told beside rows and DDLs
     BAD = "bad"  # BAD_BODY
+    STATE = "state"  # no body: ``token`` has what must be known beside the bytes (`ChunkState`)
     DONE = "done"  # no body: how far a range was read; ``last`` is that position (exclusive)
 
 
@@ -102,6 +103,11 @@ class Cells(StrEnum):
     # string: a value of Kafka Connect as Debezium writes it in JSON, a number or truth value as its
     # text. Bytes in base64, names of ENUM and SET, moments as numbers (`casts/connect_cells.py`).
     CONNECT = "connect"
+
+    # TYPED, but TIMESTAMPs are texts as in TEXT, WIRE_TYPES are coarse (any whole number of 32 bits
+    # is an int, any text a text, any bytes a blob), and in the names of columns and tables each
+    # character that is no letter, digit or ``_`` has become ``_``.
+    AVRO = "avro"
 
 
 FAR_WATERMARK: Final = "far-watermark"  # the error class of a watermark that is not believed
@@ -258,16 +264,41 @@ def reads_keys(decode: Decoder) -> bool:
     return bool(getattr(decode, "reads_keys", False))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkState:
+    """What a decoder has to know beside the bytes of a chunk, and what it has learned in them.
+    Whoever reads (`source/outside/reader.py`) reads the chunk again with what it ``lacks``, and
+    gives the rows of UNTIMED blocks their commit-ts."""
+
+    lacks: tuple[int, ...] = ()  # ids of schemas that the registry is to be asked for
+    watermark: int | None = None  # the last one in the order of the messages
+    tables: tuple[tuple[str, str, int], ...] = ()  # of rows: schema, table, the last commit-ts
+
+    def to_token(self) -> str:
+        return json.dumps([self.lacks, self.watermark, self.tables], ensure_ascii=False)
+
+    @staticmethod
+    def of(block: Block) -> ChunkState:
+        lacks, watermark, tables = json.loads(block.token)
+        return ChunkState(
+            lacks=tuple(lacks), watermark=watermark, tables=tuple((s, t, ts) for s, t, ts in tables)
+        )
+
+
+UNTIMED: Final = "untimed"  # the token of a ROW block whose rows have the ts that theirs is above
+
 KEY_LENGTH: Final = struct.Struct("<I")
 NO_KEY: Final = 0xFFFF_FFFF
+TOMBSTONE: Final = 0x8000_0000  # in the key's length: the value is null
 
 
 def with_key(key: bytes | None, value: bytes | None) -> bytes | None:
     """A message whose protocol has facts in its key: four bytes of the key's length (little-endian;
-    ``NO_KEY`` without a key), the key, the value. So one value has all that is known of a message:
-    in a chunk, in a dead letter and when it is read again. A tombstone stays null."""
+    ``NO_KEY`` without a key, with ``TOMBSTONE`` if the value is null), the key, the value. So one
+    value has all that is known of a message: in a chunk, in a dead letter and when it is read
+    again. A message without key and value stays null."""
     if value is None:
-        return None
+        return None if key is None else KEY_LENGTH.pack(len(key) | TOMBSTONE) + key
     length = NO_KEY if key is None else len(key)
     return b"".join((KEY_LENGTH.pack(length), key or b"", value))
 

@@ -4,7 +4,7 @@ is."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from coordination.errors import ConfigError
 from coordination.model import TableName
+from streaming.protocols.avro import decoder as avro
+from streaming.protocols.avro.decoder import Schemas
 from streaming.protocols.canal_json import decoder as canal_json
 from streaming.protocols.canal_json import flat_decoder as flat
 from streaming.protocols.canal_json.disguise import disguise
@@ -38,6 +40,12 @@ class _Decode(Protocol):
 OwnTimes = Callable[[pa.Array], pa.Int64Array]
 
 
+class _DecodeBySchemas(Protocol):
+    def __call__(
+        self, messages: Messages, wanted: Wanted, *, start_ts: int, schemas: Schemas
+    ) -> Iterator[Block]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Claims:
     """Rows that TiCDC has put into claim-check storage. ``marker``: in each message that has one.
@@ -56,7 +64,8 @@ class _Known:
     of its events with these indexes; None: a message has one event. ``disguise``: makes from a seed
     the function that exchanges the letters of a message's values; None: not built. ``own_ms``: for
     messages that have neither a commit-ts nor watermarks, when each was made: ms since 1970, null
-    where it does not tell."""
+    where it does not tell. ``by_schemas``: decodes where schemas of a registry are needed besides.
+    ``has_topic_each``: each table has a topic of its own."""
 
     decode: _Decode
     claims: Claims
@@ -66,6 +75,8 @@ class _Known:
     one_event_each: Callable[[bytes, Sequence[int]], list[bytes]] | None = None
     disguise: Callable[[int], Callable[[bytes], bytes]] | None = None
     own_ms: OwnTimes | None = None
+    by_schemas: _DecodeBySchemas | None = None
+    has_topic_each: bool = False
 
 
 def _all_texts(values: pa.Array) -> npt.NDArray[np.bool_]:
@@ -89,6 +100,14 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         reads_keys=True,
         one_event_each=one_event_each,
     ),
+    "avro": _Known(
+        avro.decode,
+        _NO_CLAIMS,
+        are_texts=_all_texts,
+        reads_keys=True,
+        by_schemas=avro.decode,
+        has_topic_each=True,
+    ),
     "csv": _Known(csv.decode, _NO_CLAIMS, are_texts=_all_texts),
     "debezium": _Known(
         debezium.decode,
@@ -110,6 +129,17 @@ class ProtocolDecoder:
 
     protocol: str
     start_ts: int
+    schemas: Schemas = field(default_factory=dict)
+
+    @property
+    def needs_schemas(self) -> bool:
+        """Whether a registry is asked for schemas (`source/outside`)."""
+        return _PROTOCOLS[self.protocol].by_schemas is not None
+
+    @property
+    def has_topic_each(self) -> bool:
+        """Whether each table has a topic of its own. One whose table is gone gets no watermarks."""
+        return _PROTOCOLS[self.protocol].has_topic_each
 
     @property
     def reads_keys(self) -> bool:
@@ -131,9 +161,13 @@ class ProtocolDecoder:
         return in_pieces(messages, known.texts)
 
     def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]:
-        decode = _PROTOCOLS[self.protocol].decode
+        known = _PROTOCOLS[self.protocol]
         for each in self.texts(messages):
-            yield from decode(each, wanted, start_ts=self.start_ts)
+            if known.by_schemas is None:
+                yield from known.decode(each, wanted, start_ts=self.start_ts)
+            else:
+                start_ts, schemas = self.start_ts, self.schemas
+                yield from known.by_schemas(each, wanted, start_ts=start_ts, schemas=schemas)
 
 
 def decoder_of(protocol: str, *, start_ts: int = 0) -> ProtocolDecoder:

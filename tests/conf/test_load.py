@@ -280,13 +280,13 @@ def test_all_that_is_refused_is_said_at_once_in_one_line(tmp_path: Path):
 def test_what_is_refused_outside_of_the_file_is_said_at_once_too():
     with pytest.raises(SettingError) as raised:
         load(
-            source_uri="kafka://h/t?protocol=avro",
+            source_uri="kafka://h/t?protocol=craft",
             sink_uri="/lake",
             target_ts=-1,
             etcd="h",
             capture_session_ttl=1,
         )
-    said = ("avro", "broker 'h'", "sink-uri: ", "target-ts=-1", "etcd: ", "capture-session-ttl")
+    said = ("craft", "broker 'h'", "sink-uri: ", "target-ts=-1", "etcd: ", "capture-session-ttl")
     assert [each for each in said if each not in str(raised.value)] == []
     assert str(raised.value).startswith("6 settings are refused: ")
 

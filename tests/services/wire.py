@@ -103,6 +103,12 @@ def claimed(variant: str, folder: Path) -> Path:
     return folder
 
 
+def schemas(variant: str) -> dict[int, str]:
+    """The schemas of avro that were registered, by their ids."""
+    with gzip.open(DATA / variant / "schemas.json.gz", "rt", encoding="utf-8") as text:
+        return {each["id"]: each["schema"] for each in json.load(text)}
+
+
 def state_ts(label: str) -> int:
     """The watermark right after which ``expected(label)`` was read."""
     return int(_state(label)["asOfTs"])

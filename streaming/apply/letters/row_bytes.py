@@ -28,7 +28,7 @@ from streaming.protocols.contract import (
 from streaming.protocols.decoders import decoder_of, one_message_each, reads_messages
 from streaming.protocols.rows.parsed_message import CLAIM_CHECK
 from streaming.source.binlog.format.letters import letter_blocks, letters_of
-from streaming.source.claimed_rows import with_claimed_rows
+from streaming.source.outside.claimed_rows import with_claimed_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,18 @@ def letter_decoder(protocol: str) -> Decoder:
     claim-check storage have their key alone."""
     if protocol == BINLOG:
         return letter_blocks
-    return decoder_of(protocol) if reads_messages(protocol) else Unread(protocol)
+    return decoder_of(protocol) if _is_read(protocol) else Unread(protocol)
+
+
+def _is_read(protocol: str) -> bool:
+    """Whether bytes are enough: no registry is asked here."""
+    return reads_messages(protocol) and not decoder_of(protocol).needs_schemas
 
 
 def whole_row_decoder(protocol: str, large: LargeMessages, options: Options) -> Decoder:
     """The same, with rows from claim-check storage (``options``: as `with_claimed_rows` has them).
     Raises ConfigError; and the decoder raises OSError where that storage does not answer."""
-    if protocol == BINLOG or not reads_messages(protocol):
+    if protocol == BINLOG or not _is_read(protocol):
         return letter_decoder(protocol)
     return with_claimed_rows(decoder_of(protocol), large, options)
 

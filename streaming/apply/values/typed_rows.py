@@ -35,6 +35,7 @@ from streaming.apply.values.row_errors import (
 from streaming.protocols.contract import DAMAGED, DATA, OP_DELETE, Cells
 
 _WITH_NAMES: Final = (Cells.TYPED, Cells.CONNECT)  # of ENUM and SET
+_NAMES_ALONE: Final = (Cells.NAMED, Cells.AVRO)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,7 +119,7 @@ def typed_keys(piece: Piece, rules: CastRules, *, finds_rows: bool = True) -> Ty
     is_unread = np.zeros(len(piece.op), np.bool_)
     typed: dict[str, pa.Array] = {}
     nulled: dict[str, Mask] = {}
-    are_typed, are_names = piece.cells in _WITH_NAMES, piece.cells is Cells.NAMED
+    are_typed, are_names = piece.cells in _WITH_NAMES, piece.cells in _NAMES_ALONE
     cells_of = dict(zip(schema.key, piece.keys, strict=True))
     for column in schema.delivered:
         if column.name in cells_of:
@@ -190,7 +191,7 @@ def typed_values(
         place = places.get(column.name)
         cells = pa.nulls(len(rows), pa.string()) if place is None else data.field(place)
         cells, by = _plain(piece, column, cells, rules)
-        are_typed, are_names = piece.cells in _WITH_NAMES, piece.cells is Cells.NAMED
+        are_typed, are_names = piece.cells in _WITH_NAMES, piece.cells in _NAMES_ALONE
         cast = target_values(cells, column, by, are_typed=are_typed, are_names=are_names)
         typed[column.name] = cast.values
         is_nulled = None if column.mask == "null" else _nulled(cells, cast)

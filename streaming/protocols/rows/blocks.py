@@ -21,7 +21,9 @@ from streaming.protocols.contract import (
     FAR_WATERMARK,
     NO_TABLE,
     SCHEMA_BODY,
+    UNTIMED,
     Block,
+    ChunkState,
     Kind,
     Messages,
     Order,
@@ -93,6 +95,8 @@ class Collector:
         self._schemas: dict[TableName, list[tuple[int, SchemaEvent]]] = defaultdict(list)
         self._bad: dict[tuple[TableName, bool], list[tuple[int, Bad]]] = defaultdict(list)
         self._watermarks: list[tuple[int, int]] = []
+        self._untimed: list[tuple[TableName, Shape, RowArrays]] = []
+        self._state: tuple[Indexes, ChunkState] | None = None
         self.far_ts = min(messages.latest_ts + (KEPT_MS << TSO_LOGICAL_BITS), SEALED_TS)
         # Numbered by place, else each change stands for all of its commit-ts (rule 4).
         self._order = Order.NET if messages.commit_ts is None else Order.PLACE
@@ -129,6 +133,14 @@ class Collector:
             rows = rows.take(np.flatnonzero(rows.commit_ts <= self.far_ts))
         if len(rows.positions):
             self._rows[name, shape.unordered].append((shape, rows))
+
+    def take_untimed(self, name: TableName, shape: Shape, rows: RowArrays) -> None:
+        """Rows whose commit-ts is not known, only one that it is above."""
+        self._untimed.append((name, shape, rows))
+
+    def tell(self, positions: Indexes, state: ChunkState) -> None:
+        """``positions``: of the messages that cannot be read without what the state lacks."""
+        self._state = (positions, state)
 
     def count(self, name: TableName, positions: Indexes, commit_ts: Indexes) -> None:
         if len(far := np.flatnonzero(commit_ts > self.far_ts)):
@@ -174,8 +186,10 @@ class Collector:
             *self._schema_blocks(),
             *self._bad_blocks(),
             *self._watermark_block(),
+            *self._untimed_blocks(),
         ]
-        return iter(sorted(found, key=lambda block: block.first))
+        last = [] if self._state is None else [self._state_block(*self._state)]
+        return iter([*sorted(found, key=lambda block: block.first), *last])
 
     def _row_blocks(self) -> Iterator[Block]:
         groups = [
@@ -261,6 +275,27 @@ class Collector:
             block = self._block(Kind.WATERMARK, NO_TABLE, positions, marks)
             greatest = positions[marks == marks.max()]
             yield replace(block, last=int(self._positions[greatest[-1]]))
+
+    def _untimed_blocks(self) -> Iterator[Block]:
+        for name, shape, rows in self._untimed:
+            key = key_of(shape, self.wanted[name])
+            places = self._positions, self._index
+            body, _ = row_body(rows, shape, key, places, self._order)
+            told = rows.positions, rows.commit_ts
+            yield replace(self._block(Kind.ROW, name, *told, body=ipc(body)), token=UNTIMED)
+
+    def _state_block(self, positions: Indexes, state: ChunkState) -> Block:
+        """It is the last one of its chunk: what it tells counts behind it."""
+        last = int(self._positions[-1])
+        return Block(
+            kind=Kind.STATE,
+            part=self.messages.part,
+            rows=len(positions),
+            first=last,
+            last=last,
+            message_bytes=int(self._sizes[positions].sum()),
+            token=state.to_token(),
+        )
 
     def _block(
         self,

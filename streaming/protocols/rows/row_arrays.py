@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -64,6 +64,10 @@ class RowArrays:
             )
         is_rising = (whole.positions[1:] > whole.positions[:-1]).all()
         return whole if is_rising else whole.take(np.argsort(whole.positions))
+
+    def at(self, commit_ts: Indexes) -> RowArrays:
+        """The same rows at other commit-ts."""
+        return replace(self, commit_ts=commit_ts)
 
     def take(self, indices: Indexes) -> RowArrays:
         old_of = np.full(len(self.positions), -1, np.int64)

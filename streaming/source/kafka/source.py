@@ -16,11 +16,11 @@ from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import TidelakeError
 from streaming.protocols.clocks import beyond_ts
 from streaming.protocols.decoders import decoder_of
-from streaming.source.claimed_rows import tell_of_cut_rows, with_claimed_rows
 from streaming.source.contract import (
     Identities,
     Kept,
     Places,
+    Reader,
     RecordedPlace,
     SourceChanged,
     SourceClock,
@@ -33,6 +33,9 @@ from streaming.source.kafka.message_bytes import values_at
 from streaming.source.kafka.retention import kept
 from streaming.source.kafka.strays import past_strays, tell_of_strays
 from streaming.source.kafka.topic_partition import TopicPartition
+from streaming.source.outside.claimed_rows import tell_of_cut_rows, with_claimed_rows
+from streaming.source.outside.reader import with_schemas
+from streaming.source.outside.registry import RegistryClient
 from streaming.source.positions import Positions, counted
 from streaming.source.resolved.idle_parts import IdleParts
 from streaming.source.resolved.limits import Limits, Marks, Stored
@@ -45,8 +48,6 @@ from streaming.source.resolved.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-    from streaming.source.kafka.spark_reader import SparkReader
 
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class KafkaSource:
     ) -> None:
         self._settings = settings
         self._storage_options = storage_options
+        self._registry = None if settings.registry is None else RegistryClient(settings.registry)
         self._broker = Broker(settings)
         self.is_numbered = settings.is_numbered
         self._idle = IdleParts()
@@ -76,8 +78,15 @@ class KafkaSource:
         found = self._broker.shape()
         return SourceShape(
             {str(each): found.topic_ids[each.topic] for each in sorted(found.partitions)},
-            frozenset(map(str, found.strays)),
+            frozenset(map(str, found.strays | self._of_tables(found.partitions))),
         )
+
+    def _of_tables(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those of tables' own topics: TiCDC sends watermarks there only while the table is there,
+        and to the default topic always."""
+        if not decoder_of(self._settings.protocol).has_topic_each:
+            return frozenset()
+        return frozenset(each for each in partitions if each.topic != self._settings.topic)
 
     def goes_on(
         self,
@@ -185,13 +194,14 @@ class KafkaSource:
 
     def end_ts(self) -> None: ...
 
-    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> SparkReader:
+    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> Reader:
         from streaming.source.kafka.spark_reader import SparkReader  # Spark is up by then
 
         decode = decoder_of(self._settings.protocol, start_ts=start_ts)
         whole = with_claimed_rows(decode, self._settings.large, self._storage_options)
         own_ms = decode.own_ms if self.is_numbered else None
-        return SparkReader(spark, self._settings, whole, name=name, own_ms=own_ms)
+        reader = SparkReader(spark, self._settings, whole, name=name, own_ms=own_ms)
+        return with_schemas(reader, decode, self._registry)
 
 
 def topic_ids_of(identities: Identities) -> dict[str, str]:

@@ -9,7 +9,7 @@ ranges name, and all messages from the beginnings of the ranges on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Final, NoReturn
@@ -61,6 +61,14 @@ class SparkReader:
     def close(self) -> None:
         self._broker.close()
         self._job.close()
+
+    def use(self, decode: Decoder) -> None:
+        """From the next read on."""
+        self._decode = decode
+
+    def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
+        found = self._broker.beginnings([TopicPartition.parse(each) for each in parts])
+        return {str(partition): at for partition, at in found.items()}
 
     def cancel(self) -> None:
         """Called from another thread: the job of ``read`` is cancelled, which then raises

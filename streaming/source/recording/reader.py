@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -52,6 +52,13 @@ class RecordingReader:
 
     def close(self) -> None:
         self._job.close()
+
+    def use(self, decode: Decoder) -> None:
+        """From the next read on."""
+        self._decode = decode
+
+    def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
+        return dict.fromkeys(parts, 0)
 
     def cancel(self) -> None:
         self._job.cancel()

@@ -18,17 +18,20 @@ from coordination.errors import ConfigError
 from coordination.model import Ts
 from streaming.protocols.contract import Kind
 from streaming.protocols.decoders import ProtocolDecoder, decoder_of
-from streaming.source.claimed_rows import tell_of_cut_rows, with_claimed_rows
 from streaming.source.contract import (
     RAW,
     Identities,
     Kept,
     Places,
+    Reader,
     RecordedPlace,
     SourceClock,
     SourceLost,
     SourceShape,
 )
+from streaming.source.outside.claimed_rows import tell_of_cut_rows, with_claimed_rows
+from streaming.source.outside.reader import with_schemas
+from streaming.source.outside.registry import RegistryClient
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, NoBase64, chunks
@@ -41,7 +44,6 @@ from streaming.source.resolved.watermarks import Watermarks
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from streaming.source.recording.reader import RecordingReader
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +62,8 @@ class RecordingSource:
         self._settings = settings
         self._storage_options = storage_options
         self.is_numbered = settings.is_numbered
+        self._ended_of: dict[str, set[str]] = {}  # by the file's identity
+        self._registry = None if settings.registry is None else RegistryClient(settings.registry)
 
     def close(self) -> None: ...
 
@@ -217,21 +221,44 @@ class RecordingSource:
             raise ConfigError(f"source-uri: {file.path} cannot be read: {error}") from error
         return Ts(max(numbers.after.values(), default=0))
 
-    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> RecordingReader:
+    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> Reader:
         from streaming.source.recording.reader import RecordingReader  # Spark is up by then
 
         decode = decoder_of(self._settings.protocol, start_ts=start_ts)
         whole = with_claimed_rows(decode, self._settings.large, self._storage_options)
         own_ms = decode.own_ms if self.is_numbered else None
-        return RecordingReader(spark, self._settings.path, whole, name=name, own_ms=own_ms)
+        reader = RecordingReader(spark, self._settings.path, whole, name=name, own_ms=own_ms)
+        return with_schemas(reader, decode, self._registry)
 
     def _strays(self, file: RecordingFile) -> frozenset[str]:
         """Partitions that TiCDC may not use: those beyond ``partition-num``."""
         used = self._settings.partition_num
-        return frozenset(p for p in file.parts if used and int(p.rpartition("/")[2]) >= used)
+        beyond = {p for p in file.parts if used and int(p.rpartition("/")[2]) >= used}
+        return frozenset(beyond | self._ended(file))
+
+    def _ended(self, file: RecordingFile) -> set[str]:
+        """Parts of tables' own topics that got no more watermarks while others did: TiCDC sends
+        none to a topic whose table is gone."""
+        if not decoder_of(self._settings.protocol).has_topic_each:
+            return set()
+        if file.identity not in self._ended_of:
+            last = _last_ts(file, self._settings.protocol)
+            self._ended_of[file.identity] = {p for p, ts in last.items() if ts < max(last.values())}
+        return self._ended_of[file.identity]
 
     def _file(self) -> RecordingFile:
         return recording_file(self._settings.path)
+
+
+def _last_ts(file: RecordingFile, protocol: str) -> dict[str, int]:
+    """The greatest watermark of each part. Reads the whole recording."""
+    decode, last = decoder_of(protocol), dict.fromkeys(file.parts, 0)
+    for lines in _slices(file):
+        begin = dict.fromkeys(file.parts, 0)
+        for chunk in chunks(file.plain, lines, begin, with_keys=decode.reads_keys):
+            marks = [b.max_ts or 0 for b in decode(chunk, {}) if b.kind is Kind.WATERMARK]
+            last[chunk.part] = max([last[chunk.part], *marks])
+    return last
 
 
 def _slices(file: RecordingFile) -> Iterator[Lines]:

@@ -71,6 +71,9 @@ def test_the_file_gives_defaults_as_for_kafka(tmp_path: Path):
     )
 
 
+AVRO = "file:///r.jsonl?protocol=avro&enable-tidb-extension=true&avro-enable-watermark=true"
+
+
 @pytest.mark.parametrize(
     ("uri", "says"),
     [
@@ -79,7 +82,7 @@ def test_the_file_gives_defaults_as_for_kafka(tmp_path: Path):
         (f"file:///a%00.jsonl?{MESSAGES}", "cannot be a file's name"),
         ("file:///data/messages.jsonl", "protocol is missing"),
         ("file:///data/messages.jsonl?protocol=canal-json", "no commit-ts"),
-        ("file:///data/messages.jsonl?protocol=avro", "protocol=avro is not built yet"),
+        (AVRO, "protocol=avro needs schema-registry="),
         (f"{GOOD}&time-zone=Mars", "time-zone=Mars"),
         (f"{GOOD}&time-zon=UTC", "'time-zon'; did you mean time-zone?"),
         (f"{GOOD}&large-message-handle-compression=zstd", "large-message-handle-compression"),

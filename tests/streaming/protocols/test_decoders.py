@@ -19,6 +19,7 @@ from streaming.protocols.decoders import decoder_of, disguise_of
 PAGE = (Path(__file__).resolve().parents[3] / "docs/protocols.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([\w-]+)` \| ([\w ]+) \| (.*) \|$", re.MULTILINE)
 URI = "file:///r.jsonl?protocol="
+REGISTRY = "schema-registry=http://r:8081"
 
 
 def test_the_page_has_each_protocol_once():
@@ -33,25 +34,25 @@ def test_the_page_says_what_a_protocol_needs():
         if built != "yes":
             continue
         needed = re.findall(r"`([\w-]+=[\w-]+)`", rest.split("|")[0])
-        source = parse_source_uri("&".join((URI + name, *needed)))
+        source = parse_source_uri("&".join((URI + name, REGISTRY, *needed)))
         assert isinstance(source, RecordingSettings)
         assert source.protocol == name
         for one in needed:
             others = [each for each in needed if each != one]
             with pytest.raises(SettingError, match=one):
-                parse_source_uri("&".join((URI + name, *others)))
+                parse_source_uri("&".join((URI + name, REGISTRY, *others)))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_each_protocol_that_is_accepted_is_built(protocol: str):
     decode = decoder_of(protocol, start_ts=3)
     assert pickle.loads(pickle.dumps(decode)) == decode
-    assert reads_keys(decode) == (protocol in ("open-protocol", "debezium"))
+    assert reads_keys(decode) == (protocol in ("open-protocol", "debezium", "avro"))
 
 
 def test_others_are_not():
     with pytest.raises(KeyError):
-        decoder_of("avro")
+        decoder_of("craft")
 
 
 def test_a_mask_is_refused_where_none_is_built():

@@ -28,8 +28,8 @@ from streaming.protocols.contract import (
     with_key,
 )
 from streaming.protocols.decoders import decoder_of
-from streaming.source import claimed_rows
-from streaming.source.claimed_rows import ClaimedRows, tell_of_cut_rows, with_claimed_rows
+from streaming.source.outside import claimed_rows
+from streaming.source.outside.claimed_rows import ClaimedRows, tell_of_cut_rows, with_claimed_rows
 from tests.services import wire
 from tests.services.s3_server import KEY_ID, REGION, SECRET, S3Server
 from tests.streaming.protocols.canal_json.reading import EveryTable, chunk, message

@@ -1,0 +1,1 @@
+"""What messages only refer to: rows in claim-check storage, and schemas in a registry."""

@@ -1,0 +1,64 @@
+"""When a DELETE of avro was that has no commit-ts (TiCDC up to 8.5). Pure.
+
+It is later than the last row of its table in its partition, and than the last watermark there. It
+gets the ts right above both. So it comes behind the row that it deletes, and before any later row
+of that key. Where nothing was read before it, it is above the table's checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from coordination.model import TableName
+from streaming.protocols.contract import UNTIMED, Block, ChunkState, Kind, Wanted, ipc
+
+
+@dataclass(slots=True)
+class PartTimes:
+    """The last ts of a part up to where it was read."""
+
+    position: int = -1
+    watermark: int = 0
+    tables: dict[TableName, int] = field(default_factory=dict)
+
+    def told(self, state: ChunkState) -> None:
+        self.watermark = state.watermark or self.watermark
+        for schema, table, ts in state.tables:
+            self.tables[TableName(schema, table)] = ts
+
+
+def timed(blocks: Sequence[Block], parts: dict[str, PartTimes], wanted: Wanted) -> Iterator[Block]:
+    """The blocks of a read, which come by rising position in each part, without STATE blocks.
+    ``parts`` is brought to the end of the read; what it has is of the messages right before."""
+    for block in blocks:
+        times = parts.setdefault(block.part, PartTimes())
+        if block.kind is Kind.STATE:
+            times.told(ChunkState.of(block))
+            continue
+        if block.kind is Kind.DONE:
+            times.position = block.last
+        if block.token == UNTIMED and block.kind is Kind.ROW:
+            yield _timed(block, times, wanted)
+        else:
+            yield block
+
+
+def _timed(block: Block, times: PartTimes, wanted: Wanted) -> Block:
+    body = block.table()
+    above = times.tables.get(block.name, wanted[block.name].above_ts)
+    told = body["commit_ts"].to_numpy()  # the watermark before it in its chunk; 0: none
+    commit_ts = np.maximum(np.where(told > 0, told, times.watermark), above) + 1
+    at = body.schema.get_field_index("commit_ts")
+    body = body.set_column(at, body.schema.field(at), pa.array(commit_ts, pa.int64()))
+    times.tables[block.name] = int(commit_ts[-1])
+    return replace(
+        block,
+        token="",
+        min_ts=int(commit_ts.min()),
+        max_ts=int(commit_ts.max()),
+        body=ipc(body),
+    )

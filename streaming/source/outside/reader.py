@@ -1,0 +1,135 @@
+"""A reader of avro: messages of schemas that are not known yet are read again once the registry has
+told them, and DELETEs without a commit-ts get theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from streaming.protocols.contract import Block, ChunkState, Decoder, Kind, Wanted
+from streaming.protocols.decoders import ProtocolDecoder
+from streaming.source.contract import Identities, Reader
+from streaming.source.outside.delete_times import PartTimes, timed
+from streaming.source.outside.registry import RegistryClient
+from streaming.source.positions import Positions
+from streaming.source.resolved.limits import Limits
+
+_MOST: Final = 1 << 40  # messages: a reader has a limit of its own
+_BACK: Final = 2_000  # messages, in which a watermark is looked for first
+
+
+class UsingReader(Reader, Protocol):
+    """A reader whose decoder may change."""
+
+    def use(self, decode: Decoder) -> None: ...
+
+    def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
+        """As `contract.Source`'s."""
+
+
+class AvroReader:
+    """See `contract.Reader`. A read is whole or raises: nothing of it counts before all its schemas
+    are known. Where a reading begins, the messages before it are looked at too, back to a
+    watermark: a DELETE there may be above it."""
+
+    def __init__(
+        self, reader: UsingReader, decode: ProtocolDecoder, registry: RegistryClient
+    ) -> None:
+        self._reader = reader
+        self._decode = decode
+        self._registry = registry
+        self._parts: dict[str, PartTimes] = {}
+        reader.use(replace(decode, schemas=registry.known))
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def cancel(self) -> None:
+        self._reader.cancel()
+
+    def read(
+        self,
+        begin: Positions,
+        ends: Positions,
+        wanted: Wanted,
+        *,
+        identities: Identities,
+        limits: Limits,
+        messages: int,
+        first_messages: int = 0,
+    ) -> list[Block]:
+        unknown = {
+            part: at
+            for part, at in begin.items()
+            if at < ends.get(part, at) and not self._is_known(part, at)
+        }
+        if unknown:
+            self._look_back(unknown, identities, limits)
+        blocks = self._whole(
+            begin,
+            ends,
+            wanted,
+            identities=identities,
+            limits=limits,
+            messages=messages,
+            first_messages=first_messages,
+        )
+        return list(timed(blocks, self._parts, wanted))
+
+    def _is_known(self, part: str, at: int) -> bool:
+        return part in self._parts and self._parts[part].position == at
+
+    def _look_back(self, unknown: Positions, identities: Identities, limits: Limits) -> None:
+        first, left, size = self._reader.beginnings(unknown), dict(unknown), _BACK
+        while left:
+            begin = {part: max(first[part], at - size) for part, at in left.items()}
+            found, at = dict[str, PartTimes](), dict(begin)
+            while any(at[part] < end for part, end in left.items()):
+                blocks = self._whole(
+                    at, left, {}, identities=identities, limits=limits, messages=_MOST
+                )
+                list(timed(blocks, found, {}))
+                at |= {b.part: b.last for b in blocks if b.kind is Kind.DONE}
+            for part, end in [*left.items()]:
+                times = found.get(part, PartTimes())
+                if times.watermark or begin[part] == first[part]:
+                    self._parts[part] = replace(times, position=end)
+                    del left[part]
+            size *= 8
+
+    def _whole(
+        self,
+        begin: Positions,
+        ends: Positions,
+        wanted: Wanted,
+        *,
+        identities: Identities,
+        limits: Limits,
+        messages: int,
+        first_messages: int = 0,
+    ) -> list[Block]:
+        """The blocks of a read all of whose schemas are known."""
+        while True:
+            blocks = self._reader.read(
+                begin,
+                ends,
+                wanted,
+                identities=identities,
+                limits=limits,
+                messages=messages,
+                first_messages=first_messages,
+            )
+            lacks = {n for b in blocks if b.kind is Kind.STATE for n in ChunkState.of(b).lacks}
+            if not lacks:
+                return blocks
+            self._reader.use(replace(self._decode, schemas=self._registry.schemas(lacks)))
+
+
+def with_schemas(
+    reader: UsingReader, decode: ProtocolDecoder, registry: RegistryClient | None
+) -> Reader:
+    """The reader for a protocol that may need schemas."""
+    if registry is None or not decode.needs_schemas:
+        return reader
+    return AvroReader(reader, decode, registry)

@@ -1,0 +1,161 @@
+"""A read of avro is whole: it is read again with the schemas that it lacked, and DELETEs without a
+commit-ts get one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from conf.sources.schema_registry import SchemaRegistry as Settings
+from coordination.model import TableName, Ts
+from streaming.protocols.contract import (
+    Block,
+    Decoder,
+    Kind,
+    Messages,
+    Wanted,
+    WantedTable,
+)
+from streaming.protocols.decoders import decoder_of
+from streaming.source.contract import SourceAway
+from streaming.source.outside.reader import AvroReader, with_schemas
+from streaming.source.outside.registry import RegistryClient
+from streaming.source.resolved.watermarks import Watermarks
+from tests.services.schema_registry import SchemaRegistry, serving
+from tests.streaming.protocols.avro.reading import KEY, SCHEMAS, TS, deleted, row, watermark
+
+PART = "shop_t/0"
+NAME = TableName("shop", "t")
+WANTED: Wanted = {NAME: WantedTable(above_ts=Ts(TS - 500), key=("id",))}
+
+
+class LogReader:
+    """Reads a log in memory, ``size`` messages in a chunk."""
+
+    def __init__(self, log: Sequence[bytes], size: int) -> None:
+        self.log = log
+        self.size = size
+        self.reads = 0
+        self.decode: Decoder = decoder_of("avro")
+
+    def use(self, decode: Decoder) -> None:
+        self.decode = decode
+
+    def cancel(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
+        return dict.fromkeys(parts, 0)
+
+    def read(
+        self, begin: dict[str, int], ends: dict[str, int], wanted: Wanted, **_: Any
+    ) -> list[Block]:
+        self.reads += 1
+        return list(self._blocks(begin[PART], ends[PART], wanted))
+
+    def _blocks(self, begin: int, end: int, wanted: Wanted) -> Iterator[Block]:
+        for at in range(begin, end, self.size):
+            values = self.log[at : min(at + self.size, end)]
+            positions = pa.array(range(at, at + len(values)), pa.int64())
+            chunk = Messages(part=PART, positions=positions, values=pa.array(values, pa.binary()))
+            yield from self.decode(chunk, wanted)
+        yield Block(kind=Kind.DONE, part=PART, first=begin, last=end)
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    with serving(SchemaRegistry({n: text for n, text in SCHEMAS.items() if text})) as made:
+        yield made
+
+
+def reading(log: Sequence[bytes], size: int, registry: SchemaRegistry) -> tuple[AvroReader, Any]:
+    inner = LogReader(log, size)
+    client = RegistryClient(Settings(url=registry.url))
+    made = with_schemas(inner, decoder_of("avro"), client)
+    assert isinstance(made, AvroReader)
+    return made, inner
+
+
+def times(reader: AvroReader, begin: int, end: int, wanted: Wanted = WANTED) -> dict[int, int]:
+    limits = Watermarks(parts=frozenset([PART]))
+    args = {"identities": {}, "limits": limits, "messages": 100}
+    blocks = reader.read({PART: begin}, {PART: end}, wanted, **args)  # type: ignore[arg-type]
+    assert {block.kind for block in blocks} <= {Kind.ROW, Kind.WATERMARK, Kind.DONE}
+    found: dict[int, int] = {}
+    for block in blocks:
+        if block.kind is Kind.ROW and block.body is not None:
+            for each in block.table().to_pylist():
+                assert block.min_ts is not None
+                assert block.max_ts is not None
+                assert block.min_ts <= each["commit_ts"] <= block.max_ts
+                found[each["position"]] = each["commit_ts"]
+    return found
+
+
+LOG = [
+    row(1, ts=TS),
+    watermark(TS + 10),
+    deleted(1),
+    row(2, ts=TS + 100),
+    deleted(2),
+    deleted(3),
+    watermark(TS + 200),
+    deleted(4),
+]
+RIGHT = {0: TS, 2: TS + 11, 3: TS + 100, 4: TS + 101, 7: TS + 201}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_times_do_not_depend_on_chunks(size: int, registry: SchemaRegistry) -> None:
+    reader, inner = reading(LOG, size, registry)
+    found = times(reader, 0, len(LOG))
+    assert found.items() >= RIGHT.items()
+    assert TS + 101 <= found[5] <= TS + 102
+    assert inner.reads == 2  # the schemas were asked for in between
+    assert registry.asked == [*SCHEMAS]
+
+
+@pytest.mark.parametrize("cut", range(1, len(LOG)))
+def test_times_do_not_depend_on_reads(cut: int, registry: SchemaRegistry) -> None:
+    reader, _ = reading(LOG, 2, registry)
+    found = {**times(reader, 0, cut), **times(reader, cut, len(LOG))}
+    assert found.items() >= RIGHT.items()
+
+
+@pytest.mark.parametrize("begin", range(len(LOG)))
+@pytest.mark.parametrize("back", [1, 2, 100])
+def test_times_do_not_depend_on_where_a_reading_begins(
+    begin: int, back: int, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.source.outside.reader._BACK", back)
+    reader, _ = reading(LOG, 2, registry)
+    right = {at: ts for at, ts in RIGHT.items() if at >= begin}
+    if back == 1 and begin in (4, 7):
+        right.pop(begin)  # the row before it was looked for no further than its watermark
+    assert times(reader, begin, len(LOG)).items() >= right.items()
+
+
+def test_a_delete_that_nothing_tells_the_time_of_is_above_the_checkpoint(
+    registry: SchemaRegistry,
+) -> None:
+    reader, _ = reading([deleted(1), deleted(2)], 100, registry)
+    found = times(reader, 0, 2)
+    assert all(TS - 500 < ts <= TS - 498 for ts in found.values())
+
+
+def test_nothing_of_a_read_counts_without_its_schemas(registry: SchemaRegistry) -> None:
+    text = registry.schemas.pop(KEY)
+    reader, _ = reading(LOG, 100, registry)
+    with pytest.raises(SourceAway):
+        times(reader, 0, len(LOG))
+    registry.schemas[KEY] = text
+    assert times(reader, 0, len(LOG)).items() >= RIGHT.items()
+
+
+def test_tables_that_are_not_wanted_are_counted(registry: SchemaRegistry) -> None:
+    reader, _ = reading(LOG, 2, registry)
+    assert times(reader, 0, len(LOG), {}) == {}
