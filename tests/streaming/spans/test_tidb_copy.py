@@ -16,10 +16,12 @@ from coordination.errors import ConfigError, Stop, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.preflight import check_changefeed
+from streaming.operations.cluster import _refuse_to_copy
 from streaming.operations.diff.comparison import DiffLimits
 from streaming.operations.diff.databases import compare_with_database
 from streaming.operations.diff.findings import DiffReport
 from streaming.owner.start_point import first_row
+from streaming.source.sources import open_source
 from streaming.spans.copies.tidb_copy import TidbCopy
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
@@ -295,6 +297,14 @@ def test_a_diff_is_at_the_tso_of_a_snapshot(
     tidb.safe_ts = ts + 1
     with pytest.raises(TidelakeError, match=r"cannot be read any more as of the snapshot.*GC"):
         diff()
+
+
+def test_a_cluster_and_who_reads_messages_refuse_it(tidb: TidbFront, tmp_path: Path) -> None:
+    changefeed = changefeed_of(tidb, tmp_path)
+    with pytest.raises(ConfigError, match="create the changefeed with the kafka:// URI"):
+        _refuse_to_copy(changefeed)
+    with pytest.raises(ConfigError, match="a TiDB is copied by `tidelake run`"):
+        open_source(changefeed.source)
 
 
 def test_another_server_is_told_apart(server: DatabaseServer, tmp_path: Path) -> None:
