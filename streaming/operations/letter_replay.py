@@ -248,9 +248,9 @@ class TableReplay:
         task = replace(
             task, filters=self._routes.filter.row_filters({each.upstream for each in rows.blocks})
         )
-        reached, ignored = self._span.checkpoint, rows.others
+        reached = self._span.checkpoint
         for number in ignored_positions(task, rows.blocks, reached, self._rules):
-            ignored.setdefault(number, IGNORED)
+            others.setdefault(number, IGNORED)
         ids = {number: each for number, each in enumerate(all_ids) if each in wanted}
         barred = table["barred"].to_pylist()
         known_ts = keys.commit_ts()
