@@ -65,7 +65,8 @@ class _Known:
     the function that exchanges the letters of a message's values; None: not built. ``own_ms``: for
     messages that have neither a commit-ts nor watermarks, when each was made: ms since 1970, null
     where it does not tell. ``by_schemas``: decodes where schemas of a registry are needed besides.
-    ``has_topic_each``: each table has a topic of its own."""
+    ``has_topic_each``: each table has a topic of its own. ``loss``: what TiCDC's
+    messages of it cannot have, in a sentence."""
 
     decode: _Decode
     claims: Claims
@@ -77,6 +78,7 @@ class _Known:
     own_ms: OwnTimes | None = None
     by_schemas: _DecodeBySchemas | None = None
     has_topic_each: bool = False
+    loss: str | None = None
 
 
 def _all_texts(values: pa.Array) -> npt.NDArray[np.bool_]:
@@ -116,6 +118,7 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         texts=messages_of_texts,
         reads_keys=True,
         own_ms=debezium.own_ms,
+        loss=debezium.LOSS,
     ),
     "simple": _Known(
         simple.decode, Claims(simple_claims.MARKER, simple_claims.find, simple_claims.fill)
@@ -144,6 +147,10 @@ class ProtocolDecoder:
     @property
     def reads_keys(self) -> bool:
         return _PROTOCOLS[self.protocol].reads_keys
+
+    @property
+    def loss(self) -> str | None:
+        return _PROTOCOLS[self.protocol].loss
 
     @property
     def own_ms(self) -> OwnTimes | None:

@@ -6,12 +6,14 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any, Final
 
 from streaming.protocols.debezium.envelope import Fields
 
 _DIGITS: Final = Context(prec=80)
+_MS_DIGITS: Final = 16
 _MOST_BYTES: Final = 40  # of a decimal: 65 digits have fewer
 # Kafka Connect's and Debezium's names of types; what a name does not tell is the widest there is.
 _NAMED: Final[Mapping[str, str]] = {
@@ -84,6 +86,8 @@ def reader_of(field: Fields) -> Callable[[str], str] | None:
         return _decimal_reader(int(scale) if scale.isdigit() and len(scale) < 4 else 0)
     if name in _IN_MS:
         return _thousandfold
+    if name == "org.apache.kafka.connect.data.Timestamp":
+        return _moment
     return None
 
 
@@ -94,6 +98,19 @@ def _parameters(field: Fields) -> Mapping[str, Any]:
 
 def _thousandfold(text: str) -> str:
     return f"{text}000" if text.lstrip("-").isdigit() and text.lstrip("-") != "0" else text
+
+
+def _moment(text: str) -> str:
+    """Ms since 1970, whatever the digits of the column."""
+    if not text.lstrip("-").isdigit() or len(text) > _MS_DIGITS:
+        return text
+    try:
+        at = datetime(1970, 1, 1) + timedelta(milliseconds=int(text))  # noqa: DTZ001
+    except (OverflowError, ValueError):
+        return text
+    return f"{at.year:04d}{at:-%m-%d %H:%M:%S}" + (
+        f".{at.microsecond:06d}" if at.microsecond else ""
+    )
 
 
 def _decimal_reader(scale: int) -> Callable[[str], str]:

@@ -189,8 +189,9 @@ class KafkaSource:
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:
         tell_of_strays(self, shape, begin)
         tell_of_cut_rows(self._settings.large)
-        if self.is_numbered:
-            logger.warning("%s", AT_LEAST_ONCE_MEANS)
+        loss = decoder_of(self._settings.protocol).loss
+        if told := AT_LEAST_ONCE_MEANS if self.is_numbered else loss:
+            logger.warning("%s", told)
 
     def end_ts(self) -> None: ...
 

@@ -177,14 +177,15 @@ def test_what_has_no_commit_ts_is_bad_where_one_is_expected() -> None:
     assert (mark.kind, mark.max_ts) == (Kind.WATERMARK, 470_620_744_121_057_280)
 
 
-def test_its_own_time_is_the_databases() -> None:
+def test_its_own_time_is_when_it_was_read_from_the_log() -> None:
     with_schema = {
         "schema": schema(field("ts_ms", "int64")),
         "payload": row("c", after={"ts_ms": 9}),
     }
     values = [text(row("c", after={"ts_ms": 9})), text(with_schema), b"{}", None, b'{"ts_ms":7}']
-    ms = 1_700_000_000_123
-    assert own_ms(pa.array(values, pa.binary())).to_pylist() == [ms, ms, None, None, None]
+    assert own_ms(pa.array(values, pa.binary())).to_pylist() == [1, 1, None, None, None]
+    source_alone = text({"source": SOURCE, "op": "c"})
+    assert own_ms(pa.array([source_alone], pa.binary())).to_pylist() == [SOURCE["ts_ms"]]
 
 
 class Mutated:
