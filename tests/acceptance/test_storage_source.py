@@ -12,14 +12,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
+from sinks.storage.open_storage import open_storage
 from tests.acceptance.one_process import Lives
 from tests.acceptance.processes import JVM_OPTIONS
 from tests.acceptance.test_wire import LABELS, assert_snapshot_is_current
 from tests.services import wire, wire_storage
 from tests.services.kafka_broker import REPOSITORY
+from tests.services.s3_server import KEY_ID, REGION, SECRET, S3Server
 from tests.services.wire_storage import CANAL_JSON, CSV, CSV_OLD_VALUE
 
 PATIENCE_S = 200
+FIRST_STEPS = 14  # then TiCDC's checkpoint is beyond `after_updates`
 # The encoders of these recordings had the columns of `orders` in an order that another encoder had
 # changed: between two DDLs its rows have values under other columns' names, or a text as if it were
 # a number. In a file with quotes that can be told from other texts, without them it cannot.
@@ -57,7 +60,10 @@ def test_a_folder_leads_to_every_recorded_state(
         assert_is(lives, variant, label)
 
 
-@pytest.mark.parametrize("variant", [CANAL_JSON])
+@pytest.mark.parametrize(
+    "variant",
+    [CANAL_JSON, *(pytest.param(each, marks=pytest.mark.soak) for each in (CSV, CSV_OLD_VALUE))],
+)
 def test_a_folder_is_followed_as_it_grows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str
 ) -> None:
@@ -78,6 +84,38 @@ def test_a_folder_is_followed_as_it_grows(
     assert life.stop() is None
     lives.finish(target_ts=wire.state_ts("final"))
     assert_is(lives, variant, "final")
+
+
+@pytest.mark.parametrize("variant", [CSV])
+def test_a_folder_on_an_object_store(
+    spark: SparkSession,
+    s3: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variant: str,
+) -> None:
+    """It grows between two lives, and while the second one reads. Its secret is in no table."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    prefix = f"cdc-{tmp_path.name}"
+    told = (
+        f"&endpoint={s3.url}&region={REGION}&access-key={KEY_ID}&secret-access-key={SECRET}"
+        "&force-path-style=true"
+    )
+    uri = wire_storage.uri(variant, f"s3://{s3.bucket}/{prefix}") + told
+    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri), quiet_s=0.2)
+    storage = open_storage(f"s3://{s3.bucket}/{prefix}", s3.options)
+    steps, life = list(wire_storage.steps(variant)), None
+    for number, step in enumerate(steps):
+        for path, text in step.files.items():
+            storage.replace(path, text)
+        if number == FIRST_STEPS:
+            lives.finish(target_ts=wire.state_ts("after_updates"))
+            assert_is(lives, variant, "after_updates")
+            life = lives.begin(target_ts=wire.state_ts("final"))
+    assert life is not None
+    assert life.join() is None
+    assert_is(lives, variant, "final")
+    assert SECRET not in repr(lives.changefeed())
 
 
 def has_come_to(lives: Lives, ts: int) -> bool:

@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from typing import Final
 
 from conf.sources.storage_uri import Separator
@@ -121,11 +122,22 @@ class Packing:
 
     def data_file(self, path: str) -> DataFile | None:
         """None for another file. Raises ConfigError for a date folder that should not be there."""
-        parts = path.split("/")
-        found = _FILE.fullmatch(parts[-1])
-        if found is None or not 4 <= len(parts) <= 6 or _VERSION.fullmatch(parts[2]) is None:
+        inside, _, name = path.rpartition("/")
+        found = _FILE.fullmatch(name)
+        folder = None if found is None else self._folder(inside)
+        if found is None or folder is None:
             return None
-        folder, day = parts[:-1], 0
+        part, day = folder
+        if found["of"] is not None:
+            part = f"{part}#{found['of']}"
+        return DataFile(part, Place(day, int(found["index"])))
+
+    @lru_cache(maxsize=1 << 16)  # noqa: B019  # of a few objects
+    def _folder(self, path: str) -> tuple[str, int] | None:
+        """The part of a folder's files, and their date. Raises as ``data_file``."""
+        folder, day = path.split("/"), 0
+        if not 3 <= len(folder) <= 5 or _VERSION.fullmatch(folder[2]) is None:
+            return None
         if self.separator == "none":
             if _DATED.fullmatch(folder[-1]) is not None:
                 raise ConfigError(_other_separator(path, folder[-1]))
@@ -136,10 +148,7 @@ class Packing:
             day = number
         if len(folder) > 4 or (len(folder) == 4 and _VERSION.fullmatch(folder[3]) is None):
             return None
-        part = "/".join(folder)
-        if found["of"] is not None:
-            part = f"{part}#{found['of']}"
-        return DataFile(part, Place(day, int(found["index"])))
+        return "/".join(folder), day
 
 
 def schema_file(path: str) -> SchemaFile | None:

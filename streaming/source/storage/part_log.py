@@ -37,12 +37,15 @@ class PartLog:
         self._packing = packing
         self._places: list[Place] = []
         self._files: dict[Place, Known] = {}
+        self._has_gap = False
         self._total: list[int] | None = None  # bytes before each file
         # Where a row of the last file is not whole yet: the file's size then, and its beginning.
         self._tail: tuple[Place, int, int] | None = None
 
-    def __len__(self) -> int:
-        return len(self._places)
+    @property
+    def has_gap(self) -> bool:
+        """Whether a file may be missing between others."""
+        return self._has_gap
 
     def put(self, place: Place, known: Known) -> bool:
         """Whether this is news."""
@@ -51,8 +54,10 @@ class PartLog:
             return False
         if before is None:
             if not self._places or place > self._places[-1]:
+                self._has_gap |= bool(self._places) and not _follows(self._places[-1], place)
                 self._places.append(place)
             else:
+                self._has_gap = True
                 self._places.insert(bisect_left(self._places, place), place)
         self._files[place] = known
         self._total = None
@@ -115,10 +120,8 @@ class PartLog:
         elif offset == 0 and at < len(self._places):
             return place
         for each in self._places[at:]:
-            if each.day == before.day and each.index > before.index + 1:
-                return Place(each.day, before.index + 1)
-            if each.day > before.day and each.index != 1:
-                return Place(each.day, 1)
+            if not _follows(before, each):
+                return Place(each.day, before.index + 1 if each.day == before.day else 1)
             before = each
         return None
 
@@ -136,3 +139,10 @@ class PartLog:
                 is_last = place == self._places[-1]
                 found.append(Slice(place, known.path, low, high, known.size, is_last))
         return found
+
+
+def _follows(before: Place, place: Place) -> bool:
+    """Whether there is no file between them. Numbers begin again with each date."""
+    if place.day == before.day:
+        return place.index <= before.index + 1
+    return place.index == 1

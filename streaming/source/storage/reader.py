@@ -92,6 +92,10 @@ class StorageReader:
         for part in there:
             if part in known and identities.get(part) not in (None, str(known[part])):
                 raise SourceLost(f"{part} was made again while it was read")
+            log = self._survey.logs.get(part)
+            gone = None if log is None or not log.has_gap else log.missing(there[part])
+            if gone is not None:
+                raise SourceLost(f"{part}: file {gone.index} is gone before it was read")
 
     def _works(
         self, there: Positions, ends: Positions, most_rows: int

@@ -55,12 +55,16 @@ class StorageSource:
     def __init__(self, settings: StorageSettings) -> None:
         self._settings = settings
         self.has_end = settings.has_end
+        self._opened: Survey | None = None
         self._kept_to: Identities = {}
         self._far_ts = 0
 
     @property
     def _survey(self) -> Survey:
-        return survey_of(self._settings)
+        """One for the source and its readers."""
+        if self._opened is None:
+            self._opened = survey_of(self._settings)
+        return self._opened
 
     def close(self) -> None: ...
 
@@ -112,6 +116,12 @@ class StorageSource:
 
     def begin_at(self, shape: SourceShape, low_water: Positions) -> dict[str, int]:
         first = self.beginnings(shape.parts - low_water.keys())
+        for part, at in first.items():
+            if part != SCHEMAS and (place := self._survey.packing.place(at)[0]).index > 1:
+                raise SourceLost(
+                    f"{self._settings.folder}/{part} is new and begins with file {place.index} "
+                    "already: the changefeed starts again, and looks whether anything is missing"
+                )
         begin = {part: (low_water if part in low_water else first)[part] for part in shape.parts}
         for part, at in begin.items():
             self._refuse_gap(part, at)

@@ -32,6 +32,7 @@ from streaming.source.contract import SourceAway
 from streaming.source.storage.layout import (
     METADATA,
     SCHEMAS,
+    DataFile,
     Packing,
     Place,
     SchemaFile,
@@ -81,7 +82,8 @@ class Survey:
     """Thread-safe; who reads its other values holds ``lock``. Raises SourceAway where the storage
     does not answer, StorageRefuses where it never will, and ConfigError."""
 
-    def __init__(self, settings: StorageSettings) -> None:
+    def __init__(self, settings: StorageSettings, storage: ReadStorage | None = None) -> None:
+        """``storage``: the folder's, if it is open already."""
         self.settings = settings
         self.packing = Packing(settings.date_separator)
         self.opener = StorageOpener({name: revealed(name, each) for name, each in settings.options})
@@ -89,10 +91,11 @@ class Survey:
         self.logs: dict[str, PartLog] = {}
         self.schema_files: dict[SchemaFile, str] = {}  # and their paths
         self.row_bytes = 200.0  # the average; a guess until rows have been read
-        self.storage: ReadStorage = self.opener(settings.folder)
+        self.storage: ReadStorage = storage or self.opener(settings.folder)
         self.heads = None if settings.csv is None else TableHeads(settings.csv, self._schema_texts)
         self._tables: dict[str, TableFolder] = {}
         self._texts: dict[str, SchemaText] = {}  # of schema files, by path
+        self._gaps: set[tuple[str, Place]] = set()  # files that are known to be gone
         self._identities: dict[str, tuple[Known, Identity]] = {}  # with the first file as it was
         self._last: Look | None = None
 
@@ -110,8 +113,9 @@ class Survey:
             if before is not None and checkpoint_ts == before.checkpoint_ts != 0:
                 return before
             is_below = before is None or checkpoint_ts < before.checkpoint_ts
-            if is_below or not self._list_news():
+            if is_below or not self._list_news() or self._has_new_gaps():
                 self._list_all()
+                self._has_new_gaps()
             for each in self._tables.values():
                 each.close_up_to(checkpoint_ts)
             identities = self._told_identities()
@@ -179,18 +183,38 @@ class Survey:
             if of.folder in self._tables
         )
 
+    def _has_new_gaps(self) -> bool:
+        """Whether files are missing between others. A folder that is listed while files come into
+        it may show a later file and not the one before."""
+        found = set[tuple[str, Place]]()
+        for part, log in self.logs.items():
+            if log.has_gap and (place := log.missing(log.beginning)) is not None:
+                found.add((part, place))
+        news = found - self._gaps
+        self._gaps |= found
+        return bool(news)
+
     def _keep(self, entries: Iterable[Entry]) -> None:
+        """``entries``: by path, so that the last one of a part is its newest file."""
+        last: tuple[DataFile, str] | None = None
         for each in entries:
             if (file := self.packing.data_file(each.path)) is not None:
                 log = self.logs.get(file.part)
                 if log is None:
                     log = self.logs[file.part] = PartLog(self.packing)
                 log.put(file.place, Known(each.path, each.size, each.modified_ms))
-                self._table(each.path).keep_file(file, each.path)
+                if last is not None and (last[0].part, last[0].place.day) != (
+                    file.part,
+                    file.place.day,
+                ):
+                    self._table(last[1]).keep_file(*last)
+                last = file, each.path
             elif (schema := read_schema_name(each.path)) is not None:
                 self.schema_files[schema] = each.path
                 if schema.name.table:
                     self._table(each.path).keep_schema(schema)
+        if last is not None:
+            self._table(last[1]).keep_file(*last)
 
     def _table(self, path: str) -> TableFolder:
         folder = "/".join(path.split("/", 2)[:2])
