@@ -112,14 +112,15 @@ class PartLog:
 
     def missing(self, position: int) -> Place | None:
         """The first file that is gone of those from the position on; None: all are there."""
-        place, offset = self._packing.place(position)
+        place, offset = self._packing.place(position or self.beginning)
         at = bisect_left(self._places, place)
         before = place
         if at < len(self._places) and self._places[at] == place:
             at += 1
         elif offset == 0 and at < len(self._places):
             return place
-        for each in self._places[at:]:
+        until = None if self._has_gap else at + 1
+        for each in self._places[at:until]:
             if not _follows(before, each):
                 return Place(each.day, before.index + 1 if each.day == before.day else 1)
             before = each

@@ -66,7 +66,13 @@ class StorageReader:
         most_rows = min(messages, first_messages) if first_messages else messages
         with self._survey.lock:
             self._check(there, identities)
-            works = self._works(there, ends, most_rows)
+            empty = [part for part in sorted(there) if self._is_empty(part, there, ends)]
+            works = self._works(
+                {p: at for p, at in there.items() if p not in empty}, ends, most_rows
+            )
+        passed = [Block(kind=Kind.DONE, part=p, first=there[p], last=ends[p]) for p in empty]
+        if not works:
+            return passed
         lists = packed(works, self._job.tasks)
         task = SlicesTask(
             opener=self._survey.opener,
@@ -85,17 +91,25 @@ class StorageReader:
                 error = SourceLost if each.is_unreadable else ReadFailed
                 raise error(f"{self._survey.settings.folder} cannot be read: {each.reason}")
             blocks.append(each)
-        return list(self._in_order(works, blocks, most_rows))
+        return [*passed, *self._in_order(works, blocks, most_rows)]
 
     def _check(self, there: Positions, identities: Identities) -> None:
         known = self._survey.last.identities
         for part in there:
-            if part in known and identities.get(part) not in (None, str(known[part])):
+            recorded = identities.get(part)
+            if recorded and part in known and known[part].told(recorded) != recorded:
                 raise SourceLost(f"{part} was made again while it was read")
             log = self._survey.logs.get(part)
-            gone = None if log is None or not log.has_gap else log.missing(there[part])
+            if log is None and part != SCHEMAS:
+                raise SourceLost(f"{part} is gone before it was read")
+            gone = None if log is None else log.missing(there[part])
             if gone is not None:
                 raise SourceLost(f"{part}: file {gone.index} is gone before it was read")
+
+    def _is_empty(self, part: str, there: Positions, ends: Positions) -> bool:
+        """Whether no byte lies between, as before a part's first file."""
+        log = self._survey.logs.get(part)
+        return log is not None and not log.slices(there[part], ends[part])
 
     def _works(
         self, there: Positions, ends: Positions, most_rows: int

@@ -34,7 +34,7 @@ from streaming.source.resolved.limits import Limits, Marks, Stored
 from streaming.source.resolved.watermarks import Watermarks
 from streaming.source.storage.layout import SCHEMAS, schema_version
 from streaming.source.storage.row_decoder import row_decoder, rows_at
-from streaming.source.storage.survey import Identity, Look, Survey, survey_of
+from streaming.source.storage.survey import Look, Survey, survey_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -242,17 +242,8 @@ class StorageSource:
         return StorageReader(spark, self._survey, decode, start_ts=start_ts, name=name)
 
     def _identities(self, look: Look) -> dict[str, str]:
-        return {
-            SCHEMAS: _FOLDERS,
-            **{p: self._identity(p, each) for p, each in look.identities.items()},
-        }
-
-    def _identity(self, part: str, found: Identity) -> str:
-        """The recorded one, where the files at the beginning were deleted since."""
-        recorded = self._kept_to.get(part)
-        if recorded is not None and Identity.parse(recorded).place < found.place:
-            return recorded
-        return str(found)
+        told = {part: each.told(self._kept_to.get(part)) for part, each in look.identities.items()}
+        return {SCHEMAS: _FOLDERS, **told}
 
     def _refuse_gap(self, part: str, at: int) -> None:
         with self._survey.lock:

@@ -61,6 +61,13 @@ class Identity:
     def __str__(self) -> str:
         return f"{self.place.day}.{self.place.index}:{self.row}"
 
+    def told(self, recorded: str | None) -> str:
+        """The identity as it was recorded, where files at the part's beginning were deleted
+        since."""
+        if recorded is not None and Identity.parse(recorded).place < self.place:
+            return recorded
+        return str(self)
+
     @staticmethod
     def parse(text: str) -> Identity:
         at, _, row = text.partition(":")

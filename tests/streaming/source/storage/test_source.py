@@ -259,3 +259,22 @@ def test_schema_files_are_compared_with_their_checksum(folder: Folder) -> None:
     begin = folder.position[SCHEMAS]
     folder.read()
     assert folder.position[SCHEMAS] > begin
+
+
+def test_nothing_lies_before_a_part_s_first_file(folder: Folder) -> None:
+    """A role that has no place in a new part begins at 0."""
+    folder.put(1, "one\r\n")
+    folder.checkpoint(TS)
+    folder.begin()
+    folder.position = dict.fromkeys(folder.position, 0)
+    first = folder.source.beginnings([PART])
+    (done,) = folder.reader.read(
+        {PART: 0},
+        first,
+        {},
+        identities=folder.shape.identities,
+        limits=folder.limits,
+        messages=9,
+    )
+    assert (done.kind, done.last, done.rows) == (Kind.DONE, first[PART], 0)
+    assert folder.read() == ["one"]
