@@ -1,0 +1,169 @@
+"""What each protocol loses of each MySQL type, and the table of docs/types.md that says so:
+``python -m tests.streaming.apply.type_matrix.matrix`` writes it into the page.
+
+A protocol is one entry of PROTOCOLS. What it loses is in LOST, with a rule that each cell which
+differs must keep; all other cells are the database's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.services import wire
+from tests.streaming.apply.type_matrix.readings import (
+    DEAD,
+    LABELS,
+    NAME,
+    Recording,
+    of_csv_files,
+    of_json_files,
+    of_messages,
+    of_untimed_messages,
+)
+
+PAGE = Path(__file__).resolve().parents[4] / "docs/types.md"
+BEGIN = "<!-- made by tests/streaming/apply/type_matrix/matrix.py -->\n"
+END = "<!-- end -->\n"
+EXACT = "exact"
+
+
+def kafka(variant: str, protocol: str, labels: tuple[str, ...] = LABELS) -> Recording:
+    return Recording(variant=variant, protocol=protocol, blocks=of_messages, labels=labels)
+
+
+PROTOCOLS: Mapping[str, Sequence[Recording]] = {
+    "canal-json": (
+        kafka("canal-json", "canal-json"),
+        kafka("canal-json-content-compatible", "canal-json"),
+        Recording(variant="canal-json-noext", protocol="canal-json", blocks=of_untimed_messages),
+        Recording(variant="storage-canal-json", protocol="canal-json", blocks=of_json_files),
+    ),
+    "open-protocol": (kafka("open-protocol", "open-protocol"),),
+    "simple": (kafka("simple-json", "simple"), kafka("simple-avro", "simple")),
+    "csv": (
+        Recording(variant="storage-csv", protocol="csv", blocks=of_csv_files),
+        Recording(variant="storage-csv-old-value-hex", protocol="csv", blocks=of_csv_files),
+    ),
+    "debezium": (kafka("debezium", "debezium"), kafka("debezium-noschema", "debezium")),
+}
+
+# The rows of the page, with the columns of the recorded table.
+ROWS: Mapping[str, str] = {
+    "tinyint … bigint": "id c_tinyint c_utinyint c_bool c_smallint c_usmallint c_mediumint "
+    "c_umediumint c_int c_uint c_zero c_bigint c_nn_int c_gen_s select",
+    "bigint unsigned": "c_ubigint",
+    "bit": "c_bit1 c_bit10 c_bit64",
+    "year": "c_year",
+    "float, double": "c_float c_double c_ufloat c_udouble",
+    "decimal": "c_dec c_dec2 c_udec",
+    "char, varchar, text": "c_char c_varchar c_tinytext c_text c_mediumtext c_longtext "
+    "c_nn_vc 列名",
+    "… in gbk, latin1, ascii": "c_gbk c_gbktext c_latin1 c_ascii",
+    "binary, varbinary, blob": "c_binary c_varbinary c_tinyblob c_blob c_mediumblob c_longblob",
+    "date": "c_date",
+    "datetime": "c_datetime c_datetime6",
+    "timestamp": "c_timestamp c_timestamp6 c_nn_ts",
+    "time": "c_time c_time6",
+    "enum, set": "c_enum c_set",
+    "json": "c_json",
+    "vector": "c_vec",
+}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """``text``: on the page. ``is_it``: whether a value, and what came of it, are this loss."""
+
+    text: str
+    is_it: Callable[[Any, Any], bool]
+
+
+def is_rounded(was: Any, now: Any) -> bool:
+    """As a double has it. A text of a decimal above 38 digits is one here, too."""
+    return bool(now == DEAD or abs(Decimal(was) - Decimal(now)) <= abs(Decimal(was)) * _DOUBLE)
+
+
+_DOUBLE = Decimal(2) ** -52
+_OTHER_YEAR = Loss(
+    "years below 1000 are others",
+    lambda was, now: was.year < 1000 and now == was.replace(year=now.year),
+)
+LOST: Mapping[tuple[str, str], Loss] = {
+    ("debezium", "decimal"): Loss(
+        "rounded to a double; a dead letter if it has no place then", is_rounded
+    ),
+    ("debezium", "date"): _OTHER_YEAR,
+    ("debezium", "datetime"): _OTHER_YEAR,
+    ("debezium", "timestamp"): Loss(
+        "`0000-00-00` is 1970-01-01", lambda was, now: was is None and now.timestamp() == 0
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value that is other than the database's; or a row that is, with the column ``*``."""
+
+    where: str  # recording, state and key
+    column: str
+    was: Any
+    now: Any
+
+
+def differing(recording: Recording) -> Iterator[Cell]:
+    for label in recording.labels:
+        found = recording.values(label)
+        wanted = {row["id"]: row for row in wire.expected(label)[NAME.table].rows}
+        for key in found.keys() | wanted.keys():
+            where = f"{recording.variant} {label} {key}"
+            if key not in found or key not in wanted:
+                yield Cell(where, "*", wanted.get(key), found.get(key))
+                continue
+            for column, was in wanted[key].items():
+                now = found[key][column]
+                if type(now) is not type(was) or now != was:
+                    yield Cell(where, column, was, now)
+
+
+@cache
+def cells_of(protocol: str) -> tuple[Cell, ...]:
+    return tuple(cell for each in PROTOCOLS[protocol] for cell in differing(each))
+
+
+def unexplained(protocol: str) -> list[Cell]:
+    """Cells that differ in another way than LOST says."""
+    row_of = {column: row for row, columns in ROWS.items() for column in columns.split()}
+    found = []
+    for cell in cells_of(protocol):
+        loss = LOST.get((protocol, row_of.get(cell.column, "")))
+        if loss is None or not loss.is_it(cell.was, cell.now):
+            found.append(cell)
+    return found
+
+
+def table() -> str:
+    """A row for each type, a column for each protocol: what was found in the recordings."""
+    lines = [("MySQL", *(f"`{name}`" for name in PROTOCOLS)), ("---",) * (1 + len(PROTOCOLS))]
+    for row, columns in ROWS.items():
+        lines.append((row, *(_told(protocol, row, columns.split()) for protocol in PROTOCOLS)))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _told(protocol: str, row: str, columns: Sequence[str]) -> str:
+    differs = any(cell.column in columns for cell in cells_of(protocol))
+    return LOST[protocol, row].text if differs else EXACT
+
+
+def with_table(page: str) -> str:
+    found = re.search(f"{re.escape(BEGIN)}.*?{re.escape(END)}", page, re.DOTALL)
+    assert found is not None, BEGIN
+    return page[: found.start()] + BEGIN + table() + END + page[found.end() :]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,167 @@
+"""The values of the recorded table `alltypes` as each protocol brings them: its messages, decoded,
+and cast to the types of its CREATE TABLE, without Spark or a broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pyarrow as pa
+
+from conf.sources.csv_format import parse_csv_format
+from coordination.model import SEALED_TS, TableName, Ts
+from sinks.ddl.effects import CreateTable
+from sinks.ddl.statements import read_ddl
+from sinks.target.engine_port import OP_COLUMN, UPSERT
+from sinks.types.table_schema import TableSchema
+from streaming.apply.changes import TableChanges, changes
+from streaming.apply.row_block import RowBlock
+from streaming.apply.table_task import ChangeRules, TableTask
+from streaming.protocols.contract import Block, Kind, Messages, WantedTable, with_key
+from streaming.protocols.csv.decoder import Text, decode_text
+from streaming.protocols.decoders import decoder_of
+from streaming.source.storage.layout import schema_file
+from streaming.source.storage.schema_files import read_schema_text
+from streaming.source.storage.table_heads import TableHeads
+from tests.services import wire, wire_storage
+
+NAME = TableName("shop", "alltypes")
+WANTED = {NAME: WantedTable(above_ts=Ts(0), key=("id",))}
+LOAD, UPDATES = "after_load", "after_updates"
+LABELS = (LOAD, UPDATES)
+DEAD = "dead letter"  # instead of a value: its row is one
+
+Values = dict[int, dict[str, Any]]  # id -> column -> value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """``protocol``: by its name in a source URI. ``blocks``: of the recording and the protocol.
+    ``labels``: the states to which its rows lead."""
+
+    variant: str
+    protocol: str
+    blocks: Callable[[Recording], Iterable[Block]]
+    labels: tuple[str, ...] = LABELS
+
+    def values(self, label: str) -> Values:
+        """The rows of the table then. Where a row is a dead letter, so is each cell without which
+        it would be none."""
+        rows = [
+            RowBlock.of(each)
+            for each in found_in(self)
+            if each.kind is Kind.ROW and each.name == NAME
+        ]
+        found = self._cast(rows, schema(), label)
+        values = by_id(found)
+        if found.errors.num_rows:
+            for column in schema().delivered:
+                if column.name != "id":
+                    for each, cells in self._column(rows, column.name, label).items():
+                        values.setdefault(each, {"id": each})[column.name] = cells[column.name]
+        return values
+
+    def _column(self, rows: list[RowBlock], column: str, label: str) -> Values:
+        whole = schema()
+        kept = tuple(each for each in whole.columns if each.name in ("id", column))
+        found = self._cast(rows, replace(whole, columns=kept), label)
+        values = by_id(found)
+        if found.errors.num_rows:
+            ids = self._cast(rows, replace(whole, columns=kept[:1]), label)
+            values |= {each: {column: DEAD} for each in by_id(ids).keys() - values.keys()}
+        return values
+
+    def _cast(self, rows: list[RowBlock], of: TableSchema, label: str) -> TableChanges:
+        rules = ChangeRules(
+            time_zone="UTC", zero_date="null", protocol=self.protocol, unknown_column="drop"
+        )
+        task = TableTask(name=NAME, schema=of, checkpoint=Ts(0))
+        return changes(task, rows, Ts(wire.state_ts(label)), rules)
+
+
+def by_id(found: TableChanges) -> Values:
+    rows = found.rows.filter(pa.compute.equal(found.rows[OP_COLUMN], UPSERT))
+    return {each["id"]: each for each in rows.drop_columns(OP_COLUMN).to_pylist()}
+
+
+@cache
+def schema() -> TableSchema:
+    """Of the CREATE TABLE as TiCDC sends it."""
+    for each in wire.messages("canal-json"):
+        message = json.loads(each.value or b"{}")
+        if message["type"] == "CREATE" and message["table"] == NAME.table:
+            (effect,) = read_ddl(message["sql"], "CREATE", NAME.schema, NAME.table).effects
+            assert isinstance(effect, CreateTable)
+            return effect.schema
+    raise AssertionError("no CREATE TABLE")
+
+
+@cache
+def found_in(recording: Recording) -> tuple[Block, ...]:
+    return tuple(recording.blocks(recording))
+
+
+def of_messages(recording: Recording) -> Iterator[Block]:
+    """Messages of Kafka. Those without a commit-ts get that of their own time."""
+    decode = decoder_of(recording.protocol)
+    for part, messages in wire.partitions(recording.variant).items():
+        values = [with_key(m.key, m.value) if decode.reads_keys else m.value for m in messages]
+        chunk = Messages(
+            part=f"wire/{part}",
+            positions=pa.array([each.offset for each in messages], pa.int64()),
+            values=pa.array(values, pa.binary()),
+        )
+        yield from decode(chunk, WANTED)
+
+
+def of_untimed_messages(recording: Recording) -> Iterator[Block]:
+    """Messages without a commit-ts, which get that of their own time."""
+    decode = decoder_of(recording.protocol)
+    assert decode.own_ms is not None
+    for part, messages in wire.partitions(recording.variant).items():
+        values = pa.array([each.value for each in messages], pa.binary())
+        times = [(each or 0) << 18 for each in decode.own_ms(values).to_pylist()]
+        chunk = Messages(
+            part=f"wire/{part}",
+            positions=pa.array([each.offset for each in messages], pa.int64()),
+            values=values,
+            commit_ts=pa.array(times, pa.int64()),
+        )
+        yield from decode(chunk, WANTED)
+
+
+def of_csv_files(recording: Recording) -> Iterator[Block]:
+    files = files_of(recording.variant)
+    told = dict(parse_qsl(wire_storage.PARAMETERS[recording.variant], keep_blank_values=True))
+    texts = [read_schema_text(text) for path, text in files.items() if schema_file(path)]
+    heads = TableHeads(parse_csv_format(told), lambda _: texts)
+    for path, text in files.items():
+        if path.endswith(".csv"):
+            head = heads.of(NAME, int(path.split("/")[2]))
+            assert head is not None
+            part = Text(part=path, text=text, position=0, head=head, is_first=True, is_whole=True)
+            yield from decode_text(part, WANTED, latest_ts=SEALED_TS, start_ts=0, most_rows=1 << 30)
+
+
+def of_json_files(recording: Recording) -> Iterator[Block]:
+    decode = decoder_of(recording.protocol)
+    for path, text in files_of(recording.variant).items():
+        if path.endswith(".json") and not schema_file(path):
+            lines = text.splitlines()
+            chunk = Messages(
+                part=path,
+                positions=pa.array(range(len(lines)), pa.int64()),
+                values=pa.array(lines, pa.binary()),
+            )
+            yield from decode(chunk, WANTED)
+
+
+def files_of(variant: str) -> dict[str, bytes]:
+    """Those of the table."""
+    steps = wire_storage.steps(variant)
+    files = {path: text for each in steps for path, text in each.files.items()}
+    return {path: text for path, text in files.items() if path.startswith("shop/alltypes/")}
