@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from streaming.protocols.contract import KEY_LENGTH, NO_KEY
+from streaming.protocols.contract import KEY_LENGTH, NO_KEY, TOMBSTONE
 from streaming.protocols.json_text.strict_json import (
     Malformed,
     Repeating,
@@ -44,15 +44,15 @@ class Schema:
 
 
 def keyed(message: bytes) -> tuple[bytes | None, bytes]:
-    """The key and the value (`contract.with_key`). Raises Malformed."""
+    """The key and the value (`contract.with_key`); of a tombstone it is empty. Raises Malformed."""
     if len(message) < KEY_LENGTH.size:
         raise Malformed
     (length,) = KEY_LENGTH.unpack_from(message)
     if length == NO_KEY:
         return None, message[KEY_LENGTH.size :]
-    if KEY_LENGTH.size + length > len(message):
+    end = KEY_LENGTH.size + (length & ~TOMBSTONE)
+    if end > len(message) or (length & TOMBSTONE and end < len(message)):
         raise Malformed
-    end = KEY_LENGTH.size + length
     return message[KEY_LENGTH.size : end], message[end:]
 
 
