@@ -81,5 +81,5 @@ def test_several_servers_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "task.yaml"
     other = "  - source-id: mysql-02\n    from: {host: db2, user: r}\n"
     file.write_text(TASK + other)
-    with pytest.raises(SettingError, match=r"mysql-instances: 2 of them .* a task reads one server"):
+    with pytest.raises(SettingError, match=r"mysql-instances: 2 of them .* reads one server"):
         read_task(file)
