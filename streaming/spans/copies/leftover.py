@@ -48,6 +48,7 @@ def delete_leftover(
 
 
 def _is_leftover(state: TargetState, name: TableName, row: ChangefeedRow, at_ts: Ts) -> bool:
-    is_ours = (state.changefeed_id, state.incarnation) == (row.changefeed_id, row.incarnation)
+    is_ours = state.changefeed_id == row.changefeed_id
+    is_ours &= (state.incarnation or 0) <= row.incarnation
     identity = state.identity(app_id(row.changefeed_id, row.incarnation, name))
     return is_ours and state.version <= _LOADED and identity != at_ts

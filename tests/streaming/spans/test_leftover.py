@@ -61,8 +61,9 @@ def made(folder: Path, owner: str) -> str:
     return uri
 
 
-def test_a_table_of_another_changefeed_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("incarnation", [1, 2])
+def test_a_table_of_another_changefeed_stays(tmp_path: Path, incarnation: int) -> None:
     for owner in ("b", "a"):
         uri = made(tmp_path / owner, owner)
-        delete_leftover(uri, NAME, FEED, Ts(70), {})
+        delete_leftover(uri, NAME, replace(FEED, incarnation=incarnation), Ts(70), {})
         assert (inspect(uri, {}) is None) is (owner == "a")
