@@ -126,7 +126,7 @@ def test_each_change_is_applied_once_whenever_the_program_is_killed(
     dice, shop = random.Random(2), Shop(broker, "numbered")
     life = run(broker, "numbered", tmp_path)
     try:
-        for _ in range(3):
+        for _ in range(2):
             before = len(rows(tmp_path, "log"))
             await_more(life, tmp_path, before)
             time.sleep(dice.uniform(0.0, 1.5))
