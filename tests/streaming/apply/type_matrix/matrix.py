@@ -7,19 +7,29 @@ differs must keep; all other cells are the database's."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tests.services import wire
+from streaming.protocols.contract import Block
+from tests.streaming.apply.type_matrix.extremes import (
+    Notation,
+    exchanged,
+    exchanged_events,
+    go_json,
+    go_shortest,
+    packed,
+    plain,
+)
 from tests.streaming.apply.type_matrix.readings import (
     DEAD,
     LABELS,
-    NAME,
+    LOAD,
     Recording,
+    of_avro_messages,
     of_csv_files,
     of_json_files,
     of_messages,
@@ -32,24 +42,53 @@ END = "<!-- end -->\n"
 EXACT = "exact"
 
 
-def kafka(variant: str, protocol: str, labels: tuple[str, ...] = LABELS) -> Recording:
-    return Recording(variant=variant, protocol=protocol, blocks=of_messages, labels=labels)
+def recorded(
+    variant: str,
+    protocol: str,
+    notation: Notation,
+    blocks: Callable[[Recording], Iterable[Block]] = of_messages,
+    *,
+    labels: tuple[str, ...] = LABELS,
+    exchange: Callable[[bytes, Notation], bytes] = exchanged,
+) -> Iterator[Recording]:
+    """As it is, and with the extremes that it lacks. ``notation``: of its numbers."""
+    for has_extremes in (False, True):
+        yield Recording(
+            variant=variant,
+            protocol=protocol,
+            blocks=blocks,
+            labels=labels,
+            exchange=partial(exchange, notation=notation),
+            has_extremes=has_extremes,
+        )
 
 
 PROTOCOLS: Mapping[str, Sequence[Recording]] = {
     "canal-json": (
-        kafka("canal-json", "canal-json"),
-        kafka("canal-json-content-compatible", "canal-json"),
-        Recording(variant="canal-json-noext", protocol="canal-json", blocks=of_untimed_messages),
-        Recording(variant="storage-canal-json", protocol="canal-json", blocks=of_json_files),
+        *recorded("canal-json", "canal-json", plain),
+        *recorded("canal-json-content-compatible", "canal-json", plain),
+        *recorded("canal-json-noext", "canal-json", plain, of_untimed_messages),
+        *recorded("storage-canal-json", "canal-json", plain, of_json_files),
     ),
-    "open-protocol": (kafka("open-protocol", "open-protocol"),),
-    "simple": (kafka("simple-json", "simple"), kafka("simple-avro", "simple")),
+    "open-protocol": tuple(
+        recorded("open-protocol", "open-protocol", go_json, exchange=exchanged_events)
+    ),
+    "simple": (
+        *recorded("simple-json", "simple", plain),
+        *recorded("simple-avro", "simple", packed),
+    ),
+    "avro": (
+        *recorded("avro-watermark", "avro", packed, of_avro_messages),
+        *recorded("avro-string-modes", "avro", packed, of_avro_messages, labels=(LOAD,)),
+    ),
     "csv": (
-        Recording(variant="storage-csv", protocol="csv", blocks=of_csv_files),
-        Recording(variant="storage-csv-old-value-hex", protocol="csv", blocks=of_csv_files),
+        *recorded("storage-csv", "csv", go_shortest, of_csv_files),
+        *recorded("storage-csv-old-value-hex", "csv", go_shortest, of_csv_files),
     ),
-    "debezium": (kafka("debezium", "debezium"), kafka("debezium-noschema", "debezium")),
+    "debezium": (
+        *recorded("debezium", "debezium", go_json),
+        *recorded("debezium-noschema", "debezium", go_json),
+    ),
 }
 
 # The rows of the page, with the columns of the recorded table.
@@ -118,9 +157,9 @@ class Cell:
 def differing(recording: Recording) -> Iterator[Cell]:
     for label in recording.labels:
         found = recording.values(label)
-        wanted = {row["id"]: row for row in wire.expected(label)[NAME.table].rows}
+        wanted = {row["id"]: row for row in recording.truth(label).rows}
         for key in found.keys() | wanted.keys():
-            where = f"{recording.variant} {label} {key}"
+            where = f"{recording.name} {label} {key}"
             if key not in found or key not in wanted:
                 yield Cell(where, "*", wanted.get(key), found.get(key))
                 continue

@@ -24,10 +24,13 @@ from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.protocols.contract import Block, Kind, Messages, WantedTable, with_key
 from streaming.protocols.csv.decoder import Text, decode_text
 from streaming.protocols.decoders import decoder_of
+from streaming.source.outside.delete_times import timed
 from streaming.source.storage.layout import schema_file
 from streaming.source.storage.schema_files import read_schema_text
 from streaming.source.storage.table_heads import TableHeads
 from tests.services import wire, wire_storage
+from tests.services.wire import ExpectedTable
+from tests.streaming.apply.type_matrix.extremes import with_extremes
 
 NAME = TableName("shop", "alltypes")
 WANTED = {NAME: WantedTable(above_ts=Ts(0), key=("id",))}
@@ -41,12 +44,26 @@ Values = dict[int, dict[str, Any]]  # id -> column -> value
 @dataclass(frozen=True, kw_only=True)
 class Recording:
     """``protocol``: by its name in a source URI. ``blocks``: of the recording and the protocol.
-    ``labels``: the states to which its rows lead."""
+    ``labels``: the states to which its rows lead. ``exchange``: exchanges some values, in all bytes
+    of a message or file (`extremes.py`); ``has_extremes``: so that it has these."""
 
     variant: str
     protocol: str
     blocks: Callable[[Recording], Iterable[Block]]
     labels: tuple[str, ...] = LABELS
+    exchange: Callable[[bytes], bytes]
+    has_extremes: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant}{' with extremes' if self.has_extremes else ''}"
+
+    def sent(self, data: bytes | None) -> bytes | None:
+        return data if data is None or not self.has_extremes else self.exchange(data)
+
+    def truth(self, label: str) -> ExpectedTable:
+        table = wire.expected(label)[NAME.table]
+        return with_extremes(table) if self.has_extremes else table
 
     def values(self, label: str) -> Values:
         """The rows of the table then. Where a row is a dead letter, so is each cell without which
@@ -109,7 +126,9 @@ def of_messages(recording: Recording) -> Iterator[Block]:
     """Messages of Kafka. Those without a commit-ts get that of their own time."""
     decode = decoder_of(recording.protocol)
     for part, messages in wire.partitions(recording.variant).items():
-        values = [with_key(m.key, m.value) if decode.reads_keys else m.value for m in messages]
+        values = [recording.sent(each.value) for each in messages]
+        if decode.reads_keys:
+            values = [with_key(m.key, v) for m, v in zip(messages, values, strict=True)]
         chunk = Messages(
             part=f"wire/{part}",
             positions=pa.array([each.offset for each in messages], pa.int64()),
@@ -123,7 +142,7 @@ def of_untimed_messages(recording: Recording) -> Iterator[Block]:
     decode = decoder_of(recording.protocol)
     assert decode.own_ms is not None
     for part, messages in wire.partitions(recording.variant).items():
-        values = pa.array([each.value for each in messages], pa.binary())
+        values = pa.array([recording.sent(each.value) for each in messages], pa.binary())
         times = [(each or 0) << 18 for each in decode.own_ms(values).to_pylist()]
         chunk = Messages(
             part=f"wire/{part}",
@@ -134,8 +153,26 @@ def of_untimed_messages(recording: Recording) -> Iterator[Block]:
         yield from decode(chunk, WANTED)
 
 
+def of_avro_messages(recording: Recording) -> Iterator[Block]:
+    """Messages of the table's topic, with the schemas of the registry. Where there is no watermark
+    at which DELETEs can be told from later ones, there are none."""
+    decode = replace(decoder_of(recording.protocol), schemas=wire.schemas(recording.variant))
+    for part, messages in wire.partitions(recording.variant).items():
+        ours = [each for each in messages if each.topic == f"{NAME.schema}_{NAME.table}"]
+        if recording.labels != LABELS:
+            ours = [each for each in ours if each.value is not None]
+        chunk = Messages(
+            part=f"wire/{part}",
+            positions=pa.array([each.offset for each in ours], pa.int64()),
+            values=pa.array(
+                [with_key(each.key, recording.sent(each.value)) for each in ours], pa.binary()
+            ),
+        )
+        yield from timed(list(decode(chunk, WANTED)), {}, WANTED)
+
+
 def of_csv_files(recording: Recording) -> Iterator[Block]:
-    files = files_of(recording.variant)
+    files = files_of(recording)
     told = dict(parse_qsl(wire_storage.PARAMETERS[recording.variant], keep_blank_values=True))
     texts = [read_schema_text(text) for path, text in files.items() if schema_file(path)]
     heads = TableHeads(parse_csv_format(told), lambda _: texts)
@@ -149,7 +186,7 @@ def of_csv_files(recording: Recording) -> Iterator[Block]:
 
 def of_json_files(recording: Recording) -> Iterator[Block]:
     decode = decoder_of(recording.protocol)
-    for path, text in files_of(recording.variant).items():
+    for path, text in files_of(recording).items():
         if path.endswith(".json") and not schema_file(path):
             lines = text.splitlines()
             chunk = Messages(
@@ -160,8 +197,9 @@ def of_json_files(recording: Recording) -> Iterator[Block]:
             yield from decode(chunk, WANTED)
 
 
-def files_of(variant: str) -> dict[str, bytes]:
+def files_of(recording: Recording) -> dict[str, bytes]:
     """Those of the table."""
-    steps = wire_storage.steps(variant)
+    steps = wire_storage.steps(recording.variant)
     files = {path: text for each in steps for path, text in each.files.items()}
-    return {path: text for path, text in files.items() if path.startswith("shop/alltypes/")}
+    ours = {path: text for path, text in files.items() if path.startswith("shop/alltypes/")}
+    return {path: recording.sent(text) or b"" for path, text in ours.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 from tests.services import wire
 from tests.services.delta_rows import first_difference, read_rows
+from tests.streaming.apply.type_matrix.extremes import with_extremes
 from tests.streaming.apply.type_matrix.matrix import (
     LOST,
     PAGE,
@@ -57,11 +59,25 @@ def test_each_column_is_in_one_row() -> None:
     assert sorted(named) == sorted(wire.expected(LOAD)[NAME.table].columns)
 
 
+def test_extremes_are_exchanged_for_others() -> None:
+    before = wire.expected(LOAD)[NAME.table]
+    pairs = zip(before.rows, with_extremes(before).rows, strict=True)
+    found = {(name, row[name]) for old, row in pairs for name in row if row[name] != old[name]}
+    assert found == {
+        *(("c_float", sign * (2 - 2.0**-23) * 2.0**127) for sign in (-1, 1)),
+        ("c_ufloat", 2.0**-149),
+        *(("c_double", sign * 2.0**-1022) for sign in (-1, 1)),
+        ("c_udouble", 2.0**-1074),
+        ("c_timestamp", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+        ("c_timestamp6", datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC)),
+    }
+
+
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
     """Of all recordings, as they are to be in one table. A cell of a dead letter is NULL."""
     return [
-        {"recording": recording.variant, "state": label}
+        {"recording": recording.name, "state": label}
         | {column: None if value is DEAD else value for column, value in row.items()}
         for recordings in PROTOCOLS.values()
         for recording in recordings
@@ -74,7 +90,7 @@ def rows() -> list[dict[str, Any]]:
 def delta(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The rows in a Delta table, as the product makes and writes one."""
     uri = tmp_path_factory.mktemp("types") / "values"
-    named = [Column(name=each, type=MySQLType.parse("varchar(40)")) for each in KEY[:2]]
+    named = [Column(name=each, type=MySQLType.parse("varchar(80)")) for each in KEY[:2]]
     of = TableSchema(columns=(*named, *schema().columns), key=KEY)
     target = Target(name=ALL, uri=str(uri), schema=of, app_id=app_id("types", 1, ALL))
     create(target, properties={})
