@@ -73,23 +73,18 @@ class Recording:
             for each in found_in(self)
             if each.kind is Kind.ROW and each.name == NAME
         ]
-        found = self._cast(rows, schema(), label)
+        whole, failing = schema(), list[str]()
+        while (found := self._cast(rows, whole, label)).errors.num_rows:
+            failing.append(found.errors["message"][0].as_py().split()[1].rstrip(":"))
+            columns = tuple(each for each in whole.columns if each.name != failing[-1])
+            assert len(columns) < len(whole.columns), failing
+            whole = replace(whole, columns=columns)
         values = by_id(found)
-        if found.errors.num_rows:
-            for column in schema().delivered:
-                if column.name != "id":
-                    for each, cells in self._column(rows, column.name, label).items():
-                        values.setdefault(each, {"id": each})[column.name] = cells[column.name]
-        return values
-
-    def _column(self, rows: list[RowBlock], column: str, label: str) -> Values:
-        whole = schema()
-        kept = tuple(each for each in whole.columns if each.name in ("id", column))
-        found = self._cast(rows, replace(whole, columns=kept), label)
-        values = by_id(found)
-        if found.errors.num_rows:
-            ids = self._cast(rows, replace(whole, columns=kept[:1]), label)
-            values |= {each: {column: DEAD} for each in by_id(ids).keys() - values.keys()}
+        for name in failing:
+            columns = tuple(each for each in schema().columns if each.name in ("id", name))
+            good = by_id(self._cast(rows, replace(whole, columns=columns), label))
+            for key, cells in values.items():
+                cells[name] = good[key][name] if key in good else DEAD
         return values
 
     def _cast(self, rows: list[RowBlock], of: TableSchema, label: str) -> TableChanges:
