@@ -31,6 +31,7 @@ from streaming.protocols.contract import (
 )
 from streaming.protocols.csv.cells import Fields, fields_of
 from streaming.protocols.csv.fields import Indexes, Mask, Rows, rows_of
+from streaming.protocols.csv.plain_rows import PlainRows, plain_rows
 from streaming.protocols.csv.table_head import MAGIC, TableHead
 from streaming.protocols.rows.blocks import Collector, key_of, with_clocks
 from streaming.protocols.rows.parsed_message import Bad, Error, Shape
@@ -146,13 +147,13 @@ def _behind_changes(rows: Rows, head: TableHead, count: int) -> int:
     """``count``, or one more where the last row is the old half of an UPDATE."""
     if not head.csv.has_old or not count:
         return count
-    field = rows.first_fields(count - 1, 5, len(head.csv.delimiter.encode()))
+    field = rows.first_fields(count - 1, 5)
     is_half = len(field) == 5 and field[0].strip(head.csv.quote.encode() or b" ") == b"D"
     return count + (is_half and field[4] == _TRUE)
 
 
 def _is_header(rows: Rows, head: TableHead) -> bool:
-    field = rows.first_fields(0, 1, len(head.csv.delimiter.encode()))
+    field = rows.first_fields(0, 1)
     return bool(field) and field[0].strip(head.csv.quote.encode() or b" ") == _HEADER
 
 
@@ -160,42 +161,68 @@ def _blocks(
     messages: Messages, rows: Rows, head: TableHead, wanted: Wanted, start_ts: int
 ) -> Iterator[Block]:
     messages = with_clocks(messages, start_ts)
-    collector = Collector(messages, wanted)
-    width = len(head.csv.delimiter.encode())
-    fits, begins, ends = rows.fields(head.before + len(head.columns), width)
-    fields = fields_of(rows.data, begins, ends, head.csv)
-    at = np.flatnonzero(fits)
-    op, commit_ts = _ops(fields), _commit_ts(fields)
-    is_update = fields.are(4, _TRUE) if head.csv.has_old else np.zeros(len(at), np.bool_)
-    is_ours = (op >= 0) & (commit_ts > 0)
-    is_ours &= fields.are(1, head.name.table.encode()) & fields.are(2, head.name.schema.encode())
-    name = head.name
-    good = is_ours
+    collector, name = Collector(messages, wanted), head.name
+    plain = plain_rows(rows, head)
+    read = _read_plain(plain) if plain is not None else _read(rows, head, is_wanted=name in wanted)
+    at, good = read.at, read.good
     if name in wanted:
         shape = _shape(head)
-        cells = [
-            fields.binary(column) if each in head.binary else fields.text(column)
-            for column, (each, _) in enumerate(head.columns, head.before)
-        ]
-        good = is_ours & ~fields.is_bad
-        data = struct(shape.columns, cells, len(at))
-        rows_ = _row_arrays(at, op, commit_ts, is_update, data, good)
+        data = struct(shape.columns, read.cells, len(at))
+        taken = _row_arrays(at, read.op, read.commit_ts, read.is_update, data, good)
         if key := key_of(shape, wanted[name]):
             kept = [each for each in key if each in shape.columns]
-            old = struct(kept, [rows_.old.field(each) for each in kept], len(rows_.old))
-            rows_ = replace(rows_, old=old)
-        collector.take(name, shape, rows_)
-    else:
-        kept_at = at[is_ours]
-        if len(kept_at):
-            collector.count(name, kept_at, commit_ts[is_ours])
+            old = struct(kept, [taken.old.field(each) for each in kept], len(taken.old))
+            taken = replace(taken, old=old)
+        collector.take(name, shape, taken)
+    elif good.any():
+        collector.count(name, at[good], read.commit_ts[good])
     is_bad = np.ones(len(rows), np.bool_)
     is_bad[at[good]] = False
+    fits = np.zeros(len(rows), np.bool_)
+    fits[at] = True
     others = np.flatnonzero(is_bad)
     errors = [Bad(name, _error(head, bool(fits[each])), is_row=True) for each in others.tolist()]
     collector.keep_each(others, errors)
     for block in collector.blocks():
         yield _with_heads(block, head) if block.kind is Kind.BAD else block
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """``at``: the rows that have their fields; ``good``: which of these can be read; the others
+    are by ``at``. ``cells``: of each column, if they are wanted."""
+
+    at: Indexes
+    good: Mask
+    op: npt.NDArray[np.int8]
+    commit_ts: Indexes
+    is_update: Mask
+    cells: list[pa.Array]
+
+
+def _read_plain(plain: PlainRows) -> _Read:
+    count = len(plain.op)
+    good = np.ones(count, np.bool_)
+    at = np.arange(count)
+    return _Read(at, good, plain.op, plain.commit_ts, plain.is_update, plain.cells)
+
+
+def _read(rows: Rows, head: TableHead, *, is_wanted: bool) -> _Read:
+    width = len(head.csv.delimiter.encode())
+    fits, begins, ends = rows.fields(head.before + len(head.columns), width)
+    fields = fields_of(rows.data, begins, ends, head.csv)
+    op, commit_ts = _ops(fields), _commit_ts(fields)
+    is_update = fields.are(4, _TRUE) if head.csv.has_old else np.zeros(len(op), np.bool_)
+    good = (op >= 0) & (commit_ts > 0)
+    good &= fields.are(1, head.name.table.encode()) & fields.are(2, head.name.schema.encode())
+    cells = []
+    if is_wanted:
+        cells = [
+            fields.binary(column) if each in head.binary else fields.text(column)
+            for column, (each, _) in enumerate(head.columns, head.before)
+        ]
+        good &= ~fields.is_bad
+    return _Read(np.flatnonzero(fits), good, op, commit_ts, is_update, cells)
 
 
 def _row_arrays(  # noqa: PLR0917

@@ -8,6 +8,7 @@ at by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -20,41 +21,57 @@ _LF, _CR, BACKSLASH = b"\n\r\\"
 _NONE: Final = np.zeros(0, np.int64)
 
 
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """The delimiters that count, of a whole text: they are looked for where somebody asks."""
+
+    data: Bytes
+    delimiter: bytes
+    quote: int | None
+
+    @cached_property
+    def delimiters(self) -> Indexes:
+        found = self.data == self.delimiter[0]
+        if self.quote is not None:
+            found &= (np.cumsum(self.data == self.quote, dtype=np.uint8) & 1) == 0
+        at = np.flatnonzero(found).astype(np.int64)
+        if self.quote is None:
+            at = at[~np.isin(at, escapes_in(self.data) + 1, assume_unique=True)]
+        return _whole(self.data, at, self.delimiter)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """``begins``, ``ends``: of each row, without its line's end; ``nexts``: where the next one
-    begins. ``delimiters``: all that count, of all rows, in their order. ``escapes``: of the format
-    without a quote the backslashes that stand before a character."""
+    begins."""
 
-    data: Bytes
+    marks: Marks
     begins: Indexes
     ends: Indexes
     nexts: Indexes
-    delimiters: Indexes
-    escapes: Indexes
+
+    @property
+    def data(self) -> Bytes:
+        return self.marks.data
+
+    @property
+    def delimiters(self) -> Indexes:
+        return self.marks.delimiters
 
     def __len__(self) -> int:
         return len(self.begins)
 
     def part(self, first: int, last: int) -> Rows:
-        return Rows(
-            self.data,
-            self.begins[first:last],
-            self.ends[first:last],
-            self.nexts[first:last],
-            self.delimiters,
-            self.escapes,
-        )
+        of = slice(first, last)
+        return Rows(self.marks, self.begins[of], self.ends[of], self.nexts[of])
 
-    def first_fields(self, row: int, count: int, width: int) -> list[bytes]:
+    def first_fields(self, row: int, count: int) -> list[bytes]:
         """So many fields of one row, as they stand; fewer if it has no more."""
-        first = int(np.searchsorted(self.delimiters, self.begins[row]))
-        inner = self.delimiters[first : first + count]
-        inner = inner[inner < self.ends[row]].tolist()
-        bounds = [int(self.begins[row]), *(each + width for each in inner)]
-        ends = [*inner, int(self.ends[row])]
-        pairs = zip(bounds, ends, strict=True)
-        return [self.data[low:high].tobytes() for low, high in pairs][:count]
+        text = self.data[self.begins[row] : self.ends[row]]
+        inner = Marks(text, self.marks.delimiter, self.marks.quote).delimiters[:count].tolist()
+        begins = [0, *(each + len(self.marks.delimiter) for each in inner)]
+        pairs = zip(begins, [*inner, len(text)], strict=True)
+        return [text[low:high].tobytes() for low, high in pairs][:count]
 
     def fields(self, count: int, width: int) -> tuple[Mask, Indexes, Indexes]:
         """Which rows have so many fields, and where the fields of those begin and end, by row and
@@ -72,27 +89,18 @@ class Rows:
 def rows_of(data: Bytes, delimiter: bytes, quote: int | None, *, is_whole: bool) -> Rows:
     """The rows of a text that begins with one. ``is_whole``: what stands behind the last line's end
     is a row too."""
-    lines = data == _LF
-    if quote is not None:
-        outside = (np.cumsum(data == quote, dtype=np.uint8) & 1) == 0
-        lines &= outside
-    nexts = np.flatnonzero(lines).astype(np.int64) + 1
+    nexts = np.flatnonzero(data == _LF).astype(np.int64) + 1
+    if quote is not None and len(nexts):
+        begins = np.concatenate([[0], nexts[:-1]])
+        odd = np.bitwise_xor.reduceat((data == quote).view(np.uint8), begins)
+        nexts = nexts[np.bitwise_xor.accumulate(odd) == 0]
     if is_whole and len(data) and (not len(nexts) or nexts[-1] < len(data)):
         nexts = np.append(nexts, len(data))
     begins = np.concatenate([[0], nexts[:-1]]).astype(np.int64) if len(nexts) else _NONE
     ends = nexts.copy()
     for end_of_line in (_LF, _CR):
         ends -= (data[np.maximum(ends - 1, 0)] == end_of_line) & (ends > begins)
-    found = data == delimiter[0]
-    if quote is not None:
-        found &= outside
-    delimiters = np.flatnonzero(found).astype(np.int64)
-    escapes = _NONE
-    if quote is None:
-        escapes = escapes_in(data)
-        delimiters = delimiters[~np.isin(delimiters, escapes + 1, assume_unique=True)]
-    delimiters = _whole(data, delimiters, delimiter)
-    return Rows(data, begins, ends, nexts, delimiters, escapes)
+    return Rows(Marks(data, delimiter, quote), begins, ends, nexts)
 
 
 def escapes_in(data: Bytes) -> Indexes:
