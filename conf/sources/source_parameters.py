@@ -155,7 +155,8 @@ def _protocol(parameters: Mapping[str, str]) -> tuple[str, bool]:
         each: parameters.get(each, "false") for each in ("enable-tidb-extension", AT_LEAST_ONCE)
     }
     has_extension, may_double = (boolean(name, text) for name, text in told.items())
-    _check_avro(protocol, parameters)
+    if protocol == "avro":
+        return protocol, not _has_avro_watermarks(parameters, may_double=may_double)
     require(
         protocol not in WITHOUT_WATERMARKS or has_extension or may_double,
         "enable-tidb-extension=true is needed: without it the messages carry no commit-ts and no "
@@ -167,20 +168,21 @@ def _protocol(parameters: Mapping[str, str]) -> tuple[str, bool]:
     return protocol, protocol in WITHOUT_WATERMARKS and not has_extension
 
 
-def _check_avro(protocol: str, parameters: Mapping[str, str]) -> None:
-    if protocol != "avro":
-        return
+def _has_avro_watermarks(parameters: Mapping[str, str], *, may_double: bool) -> bool:
+    """Whether messages of avro have a commit-ts and watermarks. Raises SettingError where they do
+    not, and must."""
     option = parameters.get(OPTION, "").lower()
     require(option in ("", "none"), f"{OPTION}={option}: TiCDC has no such option for avro")
-    for name, lacks in (
-        ("enable-tidb-extension", "rows have no commit-ts"),
-        ("avro-enable-watermark", "there are no watermarks, and such topics are not read yet"),
-    ):
-        require(
-            boolean(name, parameters.get(name, "false")),
-            f"{name}=true is needed for protocol=avro: without it {lacks}; set it in the TiCDC "
-            "changefeed and here",
-        )
+    for name in ("enable-tidb-extension", "avro-enable-watermark"):
+        if not boolean(name, parameters.get(name, "false")):
+            require(
+                may_double,
+                f"{name}=true is needed for protocol=avro: without it there are no watermarks; set "
+                f"it in the TiCDC changefeed and here. {AT_LEAST_ONCE}=true reads such topics all "
+                "the same: tables come to the same in the end, but no DDL comes",
+            )
+            return False
+    return True
 
 
 def _time_zone(name: str) -> str:

@@ -107,6 +107,7 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         _NO_CLAIMS,
         are_texts=_all_texts,
         reads_keys=True,
+        own_ms=avro.own_ms,
         by_schemas=avro.decode,
         has_topic_each=True,
     ),

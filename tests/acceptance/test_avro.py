@@ -3,15 +3,23 @@ schemas."""
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
+from streaming.source.sources import open_source
 from tests.acceptance.one_process import Lives
 from tests.acceptance.test_protocols import LABELS
 from tests.services import wire
+from tests.services.delta_rows import read_rows
+from tests.services.kafka_broker import KafkaBroker
 from tests.services.schema_registry import SchemaRegistry, serving
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
@@ -31,3 +39,61 @@ def test_recorded_bytes_lead_to_every_recorded_state(
             letters = {each["error_class"] for each in lives.dead_letters()}
             assert (label, wire.differences(lives.warehouse, label)) == (label, [])
             assert letters <= {"delete-without-key", "no-key"}
+
+
+def test_each_table_has_a_topic_in_kafka(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics of tables that are gone get no watermarks; a restart at a state in between."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    sent: dict[str, list[wire.WireMessage]] = {}
+    for each in wire.messages("avro-watermark"):
+        sent.setdefault(each.topic, []).append(each)
+    for topic, messages in sent.items():
+        broker.create_topic(f"avro-{topic}", partitions=3)
+        broker.produce(f"avro-{topic}", ((m.partition, m.key, m.value) for m in messages))
+    topics = ",".join(f"avro-{topic}" for topic in sent)
+    with serving(SchemaRegistry(wire.schemas("avro-watermark"))) as registry:
+        uri = f"kafka://{broker.bootstrap}/avro-wire?{NEEDED}&topics={topics}"
+        source = parse_source_uri(f"{uri}&schema-registry={registry.url}")
+        lives = Lives(spark, broker, tmp_path, source=source)
+        for label in ("after_first_ddls", "final"):
+            lives.finish(target_ts=wire.state_ts(label))
+            assert (label, wire.differences(lives.warehouse, label)) == (label, [])
+
+
+@pytest.mark.parametrize("variant", ["avro", "avro-string-modes"])
+def test_without_watermarks_tables_come_to_the_same_in_the_end(
+    variant: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sent before the first DDL that no message tells, sent twice in part."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path, last = tmp_path / "part.jsonl", wire.state_ts("after_updates")
+    with gzip.open(wire.DATA / variant / "messages.jsonl.gz", "rt") as lines:
+        kept = [each for each in lines if sent_at(each) <= last]
+    path.write_text("".join(kept))
+    with serving(SchemaRegistry(wire.schemas(variant))) as registry:
+        needed = "protocol=avro&at-least-once=true&enable-tidb-extension=true"
+        uri = f"file://{path}?{needed}&schema-registry={registry.url}"
+        source = parse_source_uri(uri)
+        lives = Lives(spark, None, tmp_path, source=source)
+        lives.finish(target_ts=open_source(source).end_ts())
+    differences = []
+    for table in wire.expected("after_updates").values():
+        if table.key is not None:
+            rows = read_rows(Path(lives.warehouse, "shop", table.name))
+            named = [{("列名" if n == "__" else n): v for n, v in row.items()} for row in rows]
+            differences.append(table.difference([decimals_of(table, row) for row in named]))
+    assert [each for each in differences if each] == []
+
+
+def decimals_of(table: wire.ExpectedTable, row: dict[str, Any]) -> dict[str, Any]:
+    """A decimal whose digits no message tells is a text."""
+    are_decimals = {name for name, read in table.readers.items() if read is Decimal}
+    return {n: Decimal(v) if n in are_decimals and v is not None else v for n, v in row.items()}
+
+
+def sent_at(line: str) -> int:
+    found = re.search(r"commitTs=(\d+)", json.loads(line)["note"])
+    assert found is not None
+    return int(found[1])

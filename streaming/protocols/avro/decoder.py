@@ -3,6 +3,8 @@
 A message has the id of its writer's schema, which the driver fetches from the registry and sends
 with the task. Rows whose schema it has not fetched yet are named by a STATE block, and read again.
 
+If the messages are numbered by their reader, these numbers are the commit-ts of all.
+
 Up to TiCDC 8.5 a DELETE has neither a value nor a commit-ts. It is known to be later than the row
 of its table that is before it in its partition, and than the watermark before it. Where the chunk
 has no such row, its block is UNTIMED, and whoever reads knows the row from an earlier chunk.
@@ -71,6 +73,8 @@ class _Chunk:
         self.collector = collector
         self.schemas = schemas
         self.frames = Frames.read(values)
+        told = collector.messages.commit_ts
+        self.numbers = None if told is None else told.to_numpy()[places]
         self.lacks: set[int] = set()
         self.lacking: list[Indexes] = []
         self.times: dict[TableName, list[tuple[Indexes, Indexes]]] = defaultdict(list)
@@ -88,6 +92,9 @@ class _Chunk:
         self.collector.keep_each(self.places[marks], events)
         self._ddls(np.flatnonzero(is_ddl))
         self._rows(np.flatnonzero(is_row))
+        if self.numbers is not None:
+            is_timed |= is_gone
+            is_gone = np.zeros(len(first), np.bool_)
         self._deletes(np.flatnonzero(is_timed))
         marks = marks[frames.ts[marks] <= self.collector.messages.latest_ts]
         self._untimed(np.flatnonzero(is_gone), marks, start_ts)
@@ -113,7 +120,8 @@ class _Chunk:
                     continue
                 key = self._key_names(key_id)
                 begins, ends = (each[some_rows] for each in frames.values)
-                found = read_rows(frames.of, begins + HEAD, ends, schema, key)
+                given = None if self.numbers is None else self.numbers[some_rows]
+                found = read_rows(frames.of, begins + HEAD, ends, schema, key, given_ts=given)
                 self._keep(schema.name, found, some_rows)
 
     def _deletes(self, rows: Indexes) -> None:
@@ -123,7 +131,7 @@ class _Chunk:
             schema = self._schema(key_id, some_rows)
             if schema is not None:
                 begins, ends = (each[some_rows] for each in frames.keys)
-                told = frames.ts[some_rows]
+                told = (frames.ts if self.numbers is None else self.numbers)[some_rows]
                 found = read_rows(frames.of, begins + HEAD, ends, schema, None, deleted_ts=told)
                 self._keep(schema.name, found, some_rows)
 
@@ -265,9 +273,17 @@ class _Chunk:
             watermark=int(self.frames.ts[marks[-1]]) if len(marks) else None,
             tables=tuple(last),
         )
+        if self.numbers is not None:
+            state = ChunkState(lacks=state.lacks)
         if state != ChunkState():
             lacking = np.concatenate(self.lacking) if self.lacking else self.places[:0]
             self.collector.tell(self.places[lacking], state)
+
+
+def own_ms(messages: pa.Array) -> pa.Int64Array:
+    """When each was made, if it has neither a commit-ts nor watermarks: its bytes do not tell
+    without their schema."""
+    return pa.nulls(len(messages), pa.int64())
 
 
 def _groups(ids: Indexes, rows: Indexes) -> Iterator[tuple[int, Indexes]]:

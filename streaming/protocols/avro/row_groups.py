@@ -100,8 +100,10 @@ def read_rows(
     key: tuple[str, ...] | None,
     *,
     deleted_ts: Indexes | None = None,
+    given_ts: Indexes | None = None,
 ) -> Rows:
-    """``deleted_ts``: they are keys of DELETEs at these commit-ts."""
+    """``deleted_ts``: they are keys of DELETEs at these commit-ts. ``given_ts``: the commit-ts of
+    rows, if their own do not count."""
     walk = Walk(of, begins, ends)
     fields = read_fields(walk, schema.fields)
     walk.is_right &= walk.at == ends
@@ -109,7 +111,7 @@ def read_rows(
     place = schema.place(BEFORE)
     before = fields[place] if place is not None else []
     assert isinstance(before, list), "an old row is a record"
-    op = np.zeros(len(begins), np.int8)
+    op = np.full(len(begins), OP_DELETE if deleted_ts is not None else OP_INSERT, np.int8)
     times = np.zeros(len(begins), np.int64)
     if deleted_ts is not None:
         times = deleted_ts
@@ -119,7 +121,9 @@ def read_rows(
             assert isinstance(told, Column), "an op is a text"
             op = _OPS[of.data[np.minimum(told.begins, ends)]]
             walk.is_right &= (op >= 0) & (told.ends - told.begins == 1)
-        if (at := schema.place(COMMIT_TS)) is not None:
+        if given_ts is not None:
+            times = given_ts
+        elif (at := schema.place(COMMIT_TS)) is not None:
             told = fields[at]
             assert isinstance(told, Column), "a commit-ts is a number"
             times = told.numbers

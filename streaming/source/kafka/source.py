@@ -84,7 +84,7 @@ class KafkaSource:
     def _of_tables(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Those of tables' own topics: TiCDC sends watermarks there only while the table is there,
         and to the default topic always."""
-        if not decoder_of(self._settings.protocol).has_topic_each:
+        if self.is_numbered or not decoder_of(self._settings.protocol).has_topic_each:
             return frozenset()
         return frozenset(each for each in partitions if each.topic != self._settings.topic)
 
@@ -202,7 +202,7 @@ class KafkaSource:
         whole = with_claimed_rows(decode, self._settings.large, self._storage_options)
         own_ms = decode.own_ms if self.is_numbered else None
         reader = SparkReader(spark, self._settings, whole, name=name, own_ms=own_ms)
-        return with_schemas(reader, decode, self._registry)
+        return with_schemas(reader, decode, self._registry, is_numbered=self.is_numbered)
 
 
 def topic_ids_of(identities: Identities) -> dict[str, str]:

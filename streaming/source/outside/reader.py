@@ -34,9 +34,16 @@ class AvroReader:
     watermark: a DELETE there may be above it."""
 
     def __init__(
-        self, reader: UsingReader, decode: ProtocolDecoder, registry: RegistryClient
+        self,
+        reader: UsingReader,
+        decode: ProtocolDecoder,
+        registry: RegistryClient,
+        *,
+        is_numbered: bool = False,
     ) -> None:
+        """``is_numbered``: the reader gives all messages their commit-ts."""
         self._reader = reader
+        self._is_numbered = is_numbered
         self._decode = decode
         self._registry = registry
         self._parts: dict[str, PartTimes] = {}
@@ -64,7 +71,7 @@ class AvroReader:
             for part, at in begin.items()
             if at < ends.get(part, at) and not self._is_known(part, at)
         }
-        if unknown:
+        if unknown and not self._is_numbered:
             self._look_back(unknown, identities, limits)
         blocks = self._whole(
             begin,
@@ -127,9 +134,13 @@ class AvroReader:
 
 
 def with_schemas(
-    reader: UsingReader, decode: ProtocolDecoder, registry: RegistryClient | None
+    reader: UsingReader,
+    decode: ProtocolDecoder,
+    registry: RegistryClient | None,
+    *,
+    is_numbered: bool = False,
 ) -> Reader:
     """The reader for a protocol that may need schemas."""
     if registry is None or not decode.needs_schemas:
         return reader
-    return AvroReader(reader, decode, registry)
+    return AvroReader(reader, decode, registry, is_numbered=is_numbered)

@@ -229,7 +229,7 @@ class RecordingSource:
         whole = with_claimed_rows(decode, self._settings.large, self._storage_options)
         own_ms = decode.own_ms if self.is_numbered else None
         reader = RecordingReader(spark, self._settings.path, whole, name=name, own_ms=own_ms)
-        return with_schemas(reader, decode, self._registry)
+        return with_schemas(reader, decode, self._registry, is_numbered=self.is_numbered)
 
     def _strays(self, file: RecordingFile) -> frozenset[str]:
         """Partitions that TiCDC may not use: those beyond ``partition-num``."""
@@ -240,7 +240,7 @@ class RecordingSource:
     def _ended(self, file: RecordingFile) -> set[str]:
         """Parts of tables' own topics that got no more watermarks while others did: TiCDC sends
         none to a topic whose table is gone."""
-        if not decoder_of(self._settings.protocol).has_topic_each:
+        if self.is_numbered or not decoder_of(self._settings.protocol).has_topic_each:
             return set()
         if file.identity not in self._ended_of:
             last = _last_ts(file, self._settings.protocol)
