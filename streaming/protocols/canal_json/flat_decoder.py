@@ -5,20 +5,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordination.model import TableName
 from streaming.protocols.canal_json.flat_parser import read
+from streaming.protocols.canal_json.plain_rows import read_plain
 from streaming.protocols.compressed import begin_as_texts, texts_of
 from streaming.protocols.contract import Block, Messages, Wanted
 from streaming.protocols.json_text.own_times import numbers_in
+from streaming.protocols.json_text.plain_text import some
+from streaming.protocols.json_text.quote_scanner import Indexes
 from streaming.protocols.rows.blocks import Collector, Parts, with_clocks
+from streaming.protocols.rows.parsed_message import Shape
+from streaming.protocols.rows.row_arrays import RowArrays
 
 _ES = r'"es":(?P<ms>[0-9]{1,15})'
 _CREATE = r'"isDdl":true,(?:.*,)?"type":"CREATE"'
 _SECOND = 1_000
+_EXTENSION: Final = b',"_tidb":{"commitTs":'
 _ES_OF = re.compile(_ES.encode())
 
 
@@ -47,11 +56,48 @@ def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator
         return iter(())
     messages = with_clocks(messages, start_ts)
     assert messages.commit_ts is not None
-    numbers = messages.commit_ts.to_pylist()
-    found = [read(each.as_py(), ts) for each, ts in zip(messages.values, numbers, strict=True)]
-    counts = np.array([len(each) for each in found], np.int64)
-    sizes = pc.fill_null(pc.binary_length(messages.values), 0).to_numpy().astype(np.int64)
+    values, kept = messages.values, _Kept(wanted)
+    rest = read_plain(_with_extension(values, messages.commit_ts), kept)
+    numbers = messages.commit_ts.to_numpy()
+    found = [
+        read(value.as_py(), int(numbers[at]))
+        for at, value in zip(rest.tolist(), some(values, rest), strict=True)
+    ]
+    counts = np.ones(len(messages), np.int64)
+    counts[rest] = [len(each) for each in found]
+    sizes = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
     collector = Collector(messages, wanted, Parts.of(counts, sizes))
+    first = np.cumsum(counts) - counts  # the place of each message's first event
+    for name, shape, rows in kept.rows:
+        collector.take(name, shape, replace(rows, positions=first[rows.positions]))
+    for name, positions, commit_ts in kept.counted:
+        collector.count(name, first[positions], commit_ts)
+    places = [first[at] + n for at, each in zip(rest, found, strict=True) for n in range(len(each))]
     events = [event for each in found for event in each]
-    collector.keep_each(np.arange(len(events)), events)
+    collector.keep_each(np.array(places, np.int64), events)
     return collector.blocks()
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Plain rows, until it is known how many rows the messages before them have."""
+
+    wanted: Wanted
+    rows: list[tuple[TableName, Shape, RowArrays]] = field(default_factory=list)
+    counted: list[tuple[TableName, Indexes, Indexes]] = field(default_factory=list)
+
+    def take(self, name: TableName, shape: Shape, rows: RowArrays) -> None:
+        self.rows.append((name, shape, rows))
+
+    def count(self, name: TableName, positions: Indexes, commit_ts: Indexes) -> None:
+        self.counted.append((name, positions, commit_ts))
+
+
+def _with_extension(values: pa.BinaryArray, commit_ts: pa.Int64Array) -> pa.BinaryArray:
+    """As TiCDC would have written them with its extension. What is no such message, or has an
+    extension already, is none then either, and is read as it is."""
+    numbers = commit_ts.cast(pa.string()).cast(pa.binary())
+    heads = pc.binary_slice(values, 0, -1)
+    return pc.binary_join_element_wise(
+        heads, pa.scalar(_EXTENSION, pa.binary()), numbers, pa.scalar(b"}}", pa.binary()), b""
+    )

@@ -6,10 +6,13 @@ import json
 import random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from streaming.protocols.canal_json import flat_decoder
 from streaming.protocols.canal_json.flat_decoder import own_ms
+from streaming.protocols.canal_json.plain_rows import read_plain
 from streaming.protocols.contract import Block, Kind, Messages, Order, key_names, order_of
 from streaming.protocols.decoders import decoder_of
 from tests.services import wire
@@ -102,6 +105,40 @@ def test_a_table_is_older_than_the_rows_of_the_same_second() -> None:
     second = 1_700_000_000_000
     found = own_ms(pa.array(values, pa.binary())).to_pylist()
     assert found == [second - 1_000, second + 1, second]
+
+
+def rows_of(blocks: list[Block]) -> dict[int, list[Any]]:
+    found: dict[int, list[Any]] = {}
+    for block in blocks:
+        told = (block.kind, block.name, block.part)
+        for each in block.table().to_pylist() if block.body is not None else ():
+            found.setdefault(each["position"], []).append((told, each))
+    return found
+
+
+def test_plain_rows_are_read_side_by_side_and_mean_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """TiCDC's messages many times over, with some of several rows, and some of no use, between."""
+    dice = random.Random(5)
+    sent = [each.value for each in wire.messages("canal-json-noext")]
+    values = [dice.choice(sent) for _ in range(6_000)]
+    for at in range(0, 6_000, 50):
+        values[at] = dice.choice(
+            (flat("INSERT", [{"id": "1", "v": "a"}, {"id": "2", "v": None}]), b"{", None, b"")
+        )
+    left: list[int] = []
+
+    def counted(values: pa.Array, taking: Any) -> Any:
+        rest = read_plain(values, taking)
+        left.append(len(rest))
+        return rest
+
+    monkeypatch.setattr(flat_decoder, "read_plain", counted)
+    plain = rows_of(decoded(values))
+    assert left[0] < len(values) / 4
+    monkeypatch.setattr(flat_decoder, "read_plain", lambda values, _: np.arange(len(values)))
+    assert plain == rows_of(decoded(values))
 
 
 def mutated(dice: random.Random, good: list[bytes]) -> bytes:
