@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -161,3 +162,27 @@ def test_the_program_reads_a_folder_to_its_end(tmp_path: Path) -> None:
     nowhere = run(folder, tmp_path / "other", CANAL_JSON, "&read-to-end=true")
     assert nowhere.returncode == 2
     assert "has no file `metadata`" in nowhere.stderr
+
+
+def test_a_row_that_cannot_be_applied_is_a_letter_that_stands_for_itself(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose value is none of its column's type, and one that has other fields."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = wire_storage.folder(CSV, tmp_path / "cdc")
+    (file,) = (folder / "shop" / "coupon").glob("*44144125953/*/CDC*0001.csv")
+    first, second, *rest = file.read_bytes().splitlines(keepends=True)
+    bad = first.replace(b'"C-001",1,', b'"C-001",one,'), second.replace(b",", b"", 1)
+    assert bad[0] != first
+    file.write_bytes(b"".join([*bad, *rest]))
+    lives = lives_of(spark, CSV, folder, tmp_path)
+    lives.finish(target_ts=wire.state_ts("after_load"))
+    letters = [each for each in lives.dead_letters() if each["table_name"] == "coupon"]
+    assert {each["error_class"] for each in letters} == {"cast", "malformed"}
+    for letter in letters:
+        line = bad[0] if letter["error_class"] == "cast" else bad[1]
+        magic, head, row = letter["value"].split(b"\n", 2)
+        assert magic == b"tidelake csv row"
+        assert row.startswith(line.rstrip(b"\r\n")), "it goes on behind a line's end in a value"
+        assert json.loads(head)["columns"][0] == ["code", "varchar(20)"]
+    assert len(wire.differences(lives.warehouse, "after_load")) == 1

@@ -24,6 +24,7 @@ from tests.benchmarks import (
     backlogs,
     bulk,
     captures,
+    csv_files,
     ddl,
     dead_letters,
     failover,
@@ -59,6 +60,7 @@ PARTS = {
     "scaling": Part(scaling.run, scaling.tables),
     "backlogs": Part(backlogs.run, backlogs.tables),
     "idle": Part(idle.run, idle.tables),
+    "csv": Part(csv_files.run, csv_files.tables),
     "garbage": Part(dead_letters.run, dead_letters.tables),
     "ddl": Part(ddl.run, ddl.tables),
 }
