@@ -119,6 +119,12 @@ def expected(label: str) -> dict[str, ExpectedTable]:
     return {name: _table(name, table) for name, table in _state(label)["tables"].items()}
 
 
+def shown_rows(label: str, table: str) -> list[dict[str, Any]]:
+    """The rows as SELECT shows them: texts, and in dicts bytes and names."""
+    rows: list[dict[str, Any]] = _state(label)["tables"][table]["rows"]
+    return rows
+
+
 def changes() -> list[dict[str, Any]]:
     """Every change of a row: ``table``, ``commitTs`` and ``op`` (insert, update or delete)."""
     found: list[dict[str, Any]] = _truth()["changes"]

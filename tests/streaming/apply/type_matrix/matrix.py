@@ -40,6 +40,8 @@ PAGE = Path(__file__).resolve().parents[4] / "docs/types.md"
 BEGIN = "<!-- made by tests/streaming/apply/type_matrix/matrix.py -->\n"
 END = "<!-- end -->\n"
 EXACT = "exact"
+VECTORS = f"{EXACT}; of MariaDB [binary](#what-a-binlog-tells)"
+BINLOG = "MySQL's and MariaDB's binlog"  # `test_types_of_binlogs.py` reads those of servers
 
 
 def recorded(
@@ -187,9 +189,17 @@ def unexplained(protocol: str) -> list[Cell]:
 
 def table() -> str:
     """A row for each type, a column for each protocol: what was found in the recordings."""
-    lines = [("MySQL", *(f"`{name}`" for name in PROTOCOLS)), ("---",) * (1 + len(PROTOCOLS))]
+    names = (*(f"`{name}`" for name in PROTOCOLS), BINLOG)
+    lines = [("MySQL", *names), ("---",) * (1 + len(names))]
     for row, columns in ROWS.items():
-        lines.append((row, *(_told(protocol, row, columns.split()) for protocol in PROTOCOLS)))
+        told = [_told(protocol, row, columns.split()) for protocol in PROTOCOLS]
+        lines.append(
+            (
+                row,
+                *told,
+                EXACT if row != "vector" else "exact; of MariaDB [binary](#what-a-binlog-tells)",
+            )
+        )
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

@@ -101,15 +101,20 @@ def by_id(found: TableChanges) -> Values:
 
 
 @cache
-def schema() -> TableSchema:
-    """Of the CREATE TABLE as TiCDC sends it."""
+def create_table() -> str:
+    """As TiCDC sends it."""
     for each in wire.messages("canal-json"):
         message = json.loads(each.value or b"{}")
         if message["type"] == "CREATE" and message["table"] == NAME.table:
-            (effect,) = read_ddl(message["sql"], "CREATE", NAME.schema, NAME.table).effects
-            assert isinstance(effect, CreateTable)
-            return effect.schema
+            return str(message["sql"])
     raise AssertionError("no CREATE TABLE")
+
+
+@cache
+def schema() -> TableSchema:
+    (effect,) = read_ddl(create_table(), "CREATE", NAME.schema, NAME.table).effects
+    assert isinstance(effect, CreateTable)
+    return effect.schema
 
 
 @cache
