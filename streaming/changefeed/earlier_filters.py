@@ -15,9 +15,12 @@ from typing import Any, cast
 
 from conf.route_rules import told_routes
 from conf.settings import Changefeed, FilterSettings
+from conf.sources.source_parameters import AT_LEAST_ONCE
+from conf.sources.source_uri import is_at_least_once
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
+from streaming.changefeed.awaited import delivery
 from streaming.changefeed.filter import TableFilter
 from streaming.changefeed.routes import Routes, routes_of
 
@@ -37,6 +40,21 @@ def refuse_other_routes(stored: ChangefeedRow, changefeed: Changefeed) -> None:
             "sink.routes: they are others than those with which this changefeed has begun, and "
             "tables would go on in other targets. Set them as they were, or give the new ones to a "
             "changefeed and a sink-uri of their own"
+        )
+
+
+def refuse_other_numbers(stored: ChangefeedRow, changefeed: Changefeed) -> None:
+    """Raise ConfigError where a changefeed that has read messages would go on with commit-ts of
+    another kind, TiCDC's or its reader's. An idle partition is resolved up to the time of a look,
+    and what TiCDC sends later may have an earlier commit-ts, so that it would be passed over."""
+    was, will_be = delivery(stored) is not None, is_at_least_once(changefeed.source)
+    if stored.source_positions and stored.row_rules is not None and was != will_be:
+        raise ConfigError(
+            f"source-uri: this changefeed has begun {'with' if was else 'without'} "
+            f"{AT_LEAST_ONCE}=true, and cannot go on {'without' if was else 'with'} it: its tables "
+            "were written by commit-ts of another kind, and changes would be passed over. Set it "
+            "as it was, or give another changefeed-id and another sink-uri to a changefeed that "
+            "begins anew"
         )
 
 

@@ -25,7 +25,7 @@ from sinks.storage.local_storage import LocalStorage
 from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_choice import LOCAL, engine_choice, scheme_of
-from streaming.changefeed.earlier_filters import refuse_other_routes
+from streaming.changefeed.earlier_filters import refuse_other_numbers, refuse_other_routes
 from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
@@ -84,6 +84,7 @@ def _check_routes(changefeed: Changefeed) -> None:
         _refuse_amid_a_copy(changefeed)
     if stored is not None and stored.has_begun:
         refuse_other_routes(stored, changefeed)
+        refuse_other_numbers(stored, changefeed)
 
 
 def _refuse_amid_a_copy(changefeed: Changefeed) -> None:

@@ -28,7 +28,12 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.earlier_owner import ChangefeedState
-from streaming.changefeed.earlier_filters import filters_after, filters_of, refuse_other_routes
+from streaming.changefeed.earlier_filters import (
+    filters_after,
+    filters_of,
+    refuse_other_numbers,
+    refuse_other_routes,
+)
 from streaming.changefeed.preflight import refuse_far_ahead
 from streaming.source.contract import RecordedPlace, Source, SourceShape
 from streaming.stream.role_context import RoleContext
@@ -208,6 +213,7 @@ def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) 
     if not stored.has_begun:
         return _begun_first(stored, changefeed, start_id)
     refuse_other_routes(stored, changefeed)
+    refuse_other_numbers(stored, changefeed)
     wanted = fingerprint(changefeed)
     rewind = _rewind_ts(stored, changefeed, start_id)
     if rewind is not None:

@@ -44,8 +44,9 @@ _OLDS: Final = Error("malformed", "an UPDATE has another number of rows before t
 _WATERMARK: Final = "TIDB_WATERMARK"
 WITH_EXTENSION: Final = Error(
     "with-extension",
-    "a watermark of TiCDC's TiDB extension: set enable-tidb-extension=true in the source URI, and "
-    "leave at-least-once out. Then the changefeed is exact",
+    "a watermark of TiCDC's TiDB extension, which a changefeed with at-least-once=true does not "
+    "read. Another changefeed, with another changefeed-id and sink-uri, is exact with it: set "
+    "enable-tidb-extension=true there, leave at-least-once out, and let TiCDC begin a new topic",
 )
 
 

@@ -58,8 +58,9 @@ _NO_COMMIT_TS: Final = Error(
 _NO_ROW: Final = Error("malformed", "a row message must name its table and hold its row")
 _WATERMARK: Final = Error(
     "with-extension",
-    "a watermark of TiCDC's: set enable-tidb-extension=true in the source URI, and leave "
-    "at-least-once out. Then the order is TiCDC's own",
+    "a watermark of TiCDC's TiDB extension, which a changefeed with at-least-once=true does not "
+    "read. Another changefeed, with another changefeed-id and sink-uri, has TiCDC's own order: set "
+    "enable-tidb-extension=true there, leave at-least-once out, and let TiCDC begin a new topic",
 )
 _DDL_TYPES: Final = (
     (re.compile(r"\s*CREATE\s+(OR\s+REPLACE\s+)?TABLE\b", re.IGNORECASE), "CREATE"),
