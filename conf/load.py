@@ -28,6 +28,7 @@ from conf.files.reading import (
 from conf.files.sink_table import (
     as_parameters,
     check_dispatchers,
+    folder_parameters,
     kafka_config,
     sink_parameters,
     static_topics,
@@ -59,6 +60,7 @@ from conf.sources.source_uri import (
     SourceSettings,
     check_parameters,
     is_binlog_uri,
+    is_folder_uri,
     is_tidb_uri,
     parse_source_uri,
 )
@@ -355,6 +357,8 @@ def _parameters(document: Document, uri: str) -> dict[str, str]:
         return {}  # the file is that of the changefeed which goes on from Kafka
     if is_binlog_uri(uri):
         return as_parameters(document.get("mysql", {}))
+    if is_folder_uri(uri):
+        return folder_parameters(document.get("sink", {}))
     return sink_parameters(document.get("sink", {}))
 
 

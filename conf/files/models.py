@@ -178,6 +178,9 @@ _Sink = _table(
         "dispatchers": _used(list[_Dispatcher], "TiCDC's dispatchers: their topics are read"),  # type: ignore[valid-type]
         "tables": _used(list[_TableRule], "how tables are written; the first that matches counts"),  # type: ignore[valid-type]
         "routes": _used(list[_Route], "which target each table goes into"),  # type: ignore[valid-type]
+        "date_separator": _used(str, "as the parameter of a folder's source URI"),
+        "terminator": _used(str, "as the parameter of a folder's source URI"),
+        "csv": _used(dict[str, Any], "parameters of a folder's source URI by the same names"),
         "kafka_config": _used(_kafka_config(), "parameters of the source URI by the same names"),
         "column_selectors": _used(
             list[_ColumnSelector],  # type: ignore[valid-type]
@@ -194,10 +197,10 @@ _Sink = _table(
     _ignored("transaction-atomicity", "encoder-concurrency", "enable-kafka-sink-v2"),
     _ignored("advance-timeout-in-sec"),
     # About other kinds of TiCDC's sinks.
-    _ignored("terminator", "date-separator", "enable-partition-separator", "file-index-digit"),
+    _ignored("enable-partition-separator", "file-index-digit"),
     _ignored("safe-mode", "pulsar-config", "mysql-config", "cloud-storage-config"),
     # About other protocols: simple, debezium, csv, open-protocol.
-    _ignored("debezium-disable-schema", "csv", "open", "debezium"),
+    _ignored("debezium-disable-schema", "open", "debezium"),
     _ignored("send-bootstrap-interval-in-sec", "send-bootstrap-in-msg-count"),
     _ignored("send-bootstrap-to-all-partition", "send-all-bootstrap-at-start"),
     # With or without these, the messages carry all that is needed here.

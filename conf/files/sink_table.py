@@ -39,6 +39,15 @@ def sink_parameters(sink: Document) -> dict[str, str]:
     return {**as_parameters(sink.get("kafka-config", {})), **more}
 
 
+def folder_parameters(sink: Document) -> dict[str, str]:
+    """The same of a storage sink's folder: ``[sink]`` says its dates, and ``[sink.csv]`` its
+    rows."""
+    told = {
+        name: sink[name] for name in ("protocol", "date-separator", "terminator") if name in sink
+    }
+    return {**as_parameters(sink.get("csv") or {}), **as_parameters(told)}
+
+
 def static_topics(sink: Document) -> tuple[str, ...]:
     """The topics that dispatchers name, and those that the user lists."""
     dispatched = (rule.get("topic", "") for rule in sink.get("dispatchers", ()))

@@ -60,6 +60,11 @@ def is_tidb_uri(uri: str) -> bool:
     return split_uri(uri).scheme == tidb_uri.SCHEME
 
 
+def is_folder_uri(uri: str) -> bool:
+    """Whether it names a folder of TiCDC's storage sink. Raises as ``is_binlog_uri``."""
+    return storage_uri.is_storage_uri(split_uri(uri))
+
+
 def check_parameters(uri: str) -> None:
     """Raise one SettingError for all parameters of the URI that are unknown or not built."""
     if is_binlog_uri(uri):

@@ -10,6 +10,7 @@ from typing import Final
 
 from pyspark import SparkContext
 
+from sinks.storage.open_storage import StorageOpener, store_variables
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.protocols.csv.table_head import TableHead
 from streaming.source.block_job import BlockJob, ReadFailed
@@ -26,6 +27,7 @@ from streaming.source.storage.layout import (
 from streaming.source.storage.slices_task import RowDecoder, RowWork, SchemaWork, SlicesTask
 from streaming.source.storage.survey import Survey
 from streaming.source.task_results import ReadFailure
+from streaming.spark.spark_conf import is_within
 
 TASK_BYTES: Final = 64 << 20  # of files
 FEW_BYTES: Final = 1 << 20  # one task reads so few as fast as several tasks would
@@ -41,6 +43,9 @@ class StorageReader:
         self._survey = survey
         self._decode = decode
         self._start_ts = start_ts
+        self._opener = survey.opener
+        if not is_within(spark.master or ""):  # executors elsewhere have no environment of ours
+            self._opener = StorageOpener({**store_variables(), **survey.opener.options})
         self._job = BlockJob(spark, name=name, source=survey.settings.folder)
 
     def close(self) -> None:
@@ -75,7 +80,7 @@ class StorageReader:
             return passed
         lists = packed(works, self._job.tasks)
         task = SlicesTask(
-            opener=self._survey.opener,
+            opener=self._opener,
             folder=self._survey.settings.folder,
             lists=lists,
             decode=self._decode,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from conf.load import load_settings
@@ -96,6 +98,23 @@ def test_what_cannot_be_read_is_one_clear_line(uri: str, says: str):
     assert says in str(raised.value)
     assert "\n" not in str(raised.value)
     assert "secret@" not in str(raised.value)
+
+
+def test_the_changefeed_file_of_ticdc_tells_how_rows_are_written(tmp_path: Path):
+    file = tmp_path / "changefeed.toml"
+    file.write_text(
+        '[sink]\nprotocol = "csv"\ndate-separator = "none"\n'
+        '[sink.csv]\ndelimiter = "|"\nquote = ""\ninclude-commit-ts = true\n'
+        "output-old-value = true\n"
+    )
+    given = {"source-uri": "s3://b/shop?delimiter=%3B", "sink-uri": "delta:///lake"}
+    source = load_settings(config=file, environment={}, arguments=given).changefeed.source
+    assert source == StorageSettings(
+        folder="s3://b/shop",
+        protocol="csv",
+        csv=CsvFormat(delimiter=";", quote="", has_old=True),
+        date_separator="none",
+    )
 
 
 def test_a_changefeed_is_named_after_the_folder():

@@ -15,8 +15,8 @@ import pytest
 from coordination.errors import ConfigError, TidelakeError
 from sinks.merge_on_write.log.commit import prove_put_if_absent
 from sinks.storage.local_storage import LocalStorage
-from sinks.storage.open_storage import open_storage
-from sinks.storage.table_storage import TableStorage
+from sinks.storage.open_storage import Storage, open_storage
+from sinks.storage.table_storage import Inside, TableStorage
 from tests.services.s3_server import S3Server
 
 FIRST = "_delta_log/00000000000000000000.json"
@@ -30,6 +30,19 @@ def test_what_was_written_is_read(storage: TableStorage):
     assert storage.size("x=a b/part ~1 é.parquet") == 10
     assert storage.size("nothing") is None
     assert storage.read("empty") == b""
+
+
+def test_a_folder_of_another_writer_is_read(storage: Storage):
+    for path in ("shop/a b/1", "shop/a b/2", "shop/x", "metadata"):
+        storage.write(path, b"0123456789")
+    assert storage.inside("") == Inside(("shop",), ("metadata",))
+    assert storage.inside("shop") == Inside(("a b",), ("x",))
+    assert storage.inside("nothing") == Inside((), ())
+    assert storage.read_range("shop/x", 3, 6) == b"345"
+    assert storage.read_range("shop/x", 8, 99) == b"89"
+    with pytest.raises(FileNotFoundError):
+        storage.read_range("shop/y", 0, 1)
+    assert [each.path for each in storage.list("shop/", "shop/a b/1")] == ["shop/a b/2", "shop/x"]
 
 
 def test_what_is_not_there_is_said_in_one_way(storage: TableStorage):
