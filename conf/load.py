@@ -28,7 +28,6 @@ from conf.files.reading import (
 from conf.files.sink_table import (
     as_parameters,
     check_dispatchers,
-    folder_parameters,
     kafka_config,
     sink_parameters,
     static_topics,
@@ -357,9 +356,7 @@ def _parameters(document: Document, uri: str) -> dict[str, str]:
         return {}  # the file is that of the changefeed which goes on from Kafka
     if is_binlog_uri(uri):
         return as_parameters(document.get("mysql", {}))
-    if is_folder_uri(uri):
-        return folder_parameters(document.get("sink", {}))
-    return sink_parameters(document.get("sink", {}))
+    return sink_parameters(document.get("sink", {}), is_folder=is_folder_uri(uri))
 
 
 def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:

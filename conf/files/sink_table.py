@@ -33,15 +33,16 @@ def as_parameters(table: Document) -> dict[str, str]:
     return flat
 
 
-def sink_parameters(sink: Document) -> dict[str, str]:
-    """The parameters of a source URI of messages that stand in ``[sink]``."""
+def sink_parameters(sink: Document, *, is_folder: bool) -> dict[str, str]:
+    """The parameters of a source URI of messages, or of a folder, that stand in ``[sink]``."""
+    if is_folder:
+        return _folder_parameters(sink)
     more = {name: sink[name] for name in ("protocol", REGISTRY) if name in sink}
     return {**as_parameters(sink.get("kafka-config", {})), **more}
 
 
-def folder_parameters(sink: Document) -> dict[str, str]:
-    """The same of a storage sink's folder: ``[sink]`` says its dates, and ``[sink.csv]`` its
-    rows."""
+def _folder_parameters(sink: Document) -> dict[str, str]:
+    """``[sink]`` says the folder's dates, and ``[sink.csv]`` its rows."""
     told = {
         name: sink[name] for name in ("protocol", "date-separator", "terminator") if name in sink
     }
