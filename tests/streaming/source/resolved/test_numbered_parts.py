@@ -81,7 +81,7 @@ class Life:
         limits = PinnedLimits.of(parts, row.marks, above_ts=above_ts)
         self.limits = limits.advance({}, self.position)
         self.idle = IdleParts()
-        self.taken: Marks = {}  # as the owner has it: a report may be newer
+        self.taken: Marks = self.limits.to_record()  # the owner's: a report may be newer
         self.carry: dict[str, dict[Change, int]] = {table: {} for table in TABLES}
         self.progress = dict(row.progress)
         self.applied = dict(world.identity)  # what the table's own log says
