@@ -40,6 +40,7 @@ PAGE = Path(__file__).resolve().parents[4] / "docs/types.md"
 BEGIN = "<!-- made by tests/streaming/apply/type_matrix/matrix.py -->\n"
 END = "<!-- end -->\n"
 EXACT = "exact"
+MANY = 50  # `rows/alike.py`: FEW
 VECTORS = f"{EXACT}; of MariaDB [binary](#what-a-binlog-tells)"
 BINLOG = "MySQL's and MariaDB's binlog"  # `test_types_of_binlogs.py` reads those of servers
 
@@ -53,7 +54,8 @@ def recorded(
     labels: tuple[str, ...] = LABELS,
     exchange: Callable[[bytes, Notation], bytes] = exchanged,
 ) -> Iterator[Recording]:
-    """As it is, and with the extremes that it lacks. ``notation``: of its numbers."""
+    """As it is, and with the extremes that it lacks: there in so many messages that they are read
+    side by side. ``notation``: of its numbers."""
     for has_extremes in (False, True):
         yield Recording(
             variant=variant,
@@ -62,6 +64,7 @@ def recorded(
             labels=labels,
             exchange=partial(exchange, notation=notation),
             has_extremes=has_extremes,
+            copies=MANY if has_extremes else 1,
         )
 
 

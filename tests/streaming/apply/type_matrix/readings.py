@@ -4,7 +4,7 @@ and cast to the types of its CREATE TABLE, without Spark or a broker."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -29,7 +29,7 @@ from streaming.source.storage.layout import schema_file
 from streaming.source.storage.schema_files import read_schema_text
 from streaming.source.storage.table_heads import TableHeads
 from tests.services import wire, wire_storage
-from tests.services.wire import ExpectedTable
+from tests.services.wire import ExpectedTable, WireMessage
 from tests.streaming.apply.type_matrix.extremes import with_extremes
 
 NAME = TableName("shop", "alltypes")
@@ -45,7 +45,8 @@ Values = dict[int, dict[str, Any]]  # id -> column -> value
 class Recording:
     """``protocol``: by its name in a source URI. ``blocks``: of the recording and the protocol.
     ``labels``: the states to which its rows lead. ``exchange``: exchanges some values, in all bytes
-    of a message or file (`extremes.py`); ``has_extremes``: so that it has these."""
+    of a message or file (`extremes.py`); ``has_extremes``: so that it has these. ``copies``: how
+    often each message comes."""
 
     variant: str
     protocol: str
@@ -53,6 +54,7 @@ class Recording:
     labels: tuple[str, ...] = LABELS
     exchange: Callable[[bytes], bytes]
     has_extremes: bool = False
+    copies: int = 1
 
     @property
     def name(self) -> str:
@@ -122,52 +124,51 @@ def found_in(recording: Recording) -> tuple[Block, ...]:
     return tuple(recording.blocks(recording))
 
 
-def of_messages(recording: Recording) -> Iterator[Block]:
-    """Messages of Kafka. Those without a commit-ts get that of their own time."""
-    decode = decoder_of(recording.protocol)
+def messages_of(recording: Recording) -> Iterator[tuple[str, list[WireMessage]]]:
+    """By part, those that name the table."""
+    name = NAME.table.encode()
     for part, messages in wire.partitions(recording.variant).items():
-        values = [recording.sent(each.value) for each in messages]
+        ours = (each for each in messages if name in (each.key or b"") + (each.value or b""))
+        sent = (replace(each, value=recording.sent(each.value)) for each in ours)
+        yield f"wire/{part}", [each for each in sent for _ in range(recording.copies)]
+
+
+def chunk_of(part: str, values: Sequence[bytes | None], **more: pa.Array) -> Messages:
+    positions = pa.array(range(len(values)), pa.int64())
+    return Messages(part=part, positions=positions, values=pa.array(values, pa.binary()), **more)
+
+
+def of_messages(recording: Recording) -> Iterator[Block]:
+    decode = decoder_of(recording.protocol)
+    for part, messages in messages_of(recording):
+        values = [each.value for each in messages]
         if decode.reads_keys:
-            values = [with_key(m.key, v) for m, v in zip(messages, values, strict=True)]
-        chunk = Messages(
-            part=f"wire/{part}",
-            positions=pa.array([each.offset for each in messages], pa.int64()),
-            values=pa.array(values, pa.binary()),
-        )
-        yield from decode(chunk, WANTED)
+            values = [with_key(each.key, each.value) for each in messages]
+        yield from decode(chunk_of(part, values), WANTED)
 
 
 def of_untimed_messages(recording: Recording) -> Iterator[Block]:
     """Messages without a commit-ts, which get that of their own time."""
     decode = decoder_of(recording.protocol)
     assert decode.own_ms is not None
-    for part, messages in wire.partitions(recording.variant).items():
-        values = pa.array([recording.sent(each.value) for each in messages], pa.binary())
-        times = [(each or 0) << 18 for each in decode.own_ms(values).to_pylist()]
-        chunk = Messages(
-            part=f"wire/{part}",
-            positions=pa.array([each.offset for each in messages], pa.int64()),
-            values=values,
-            commit_ts=pa.array(times, pa.int64()),
-        )
-        yield from decode(chunk, WANTED)
+    for part, messages in messages_of(recording):
+        values = [each.value for each in messages]
+        times = decode.own_ms(pa.array(values, pa.binary())).to_pylist()
+        commit_ts = pa.array([(each or 0) << 18 for each in times], pa.int64())
+        yield from decode(chunk_of(part, values, commit_ts=commit_ts), WANTED)
 
 
 def of_avro_messages(recording: Recording) -> Iterator[Block]:
-    """Messages of the table's topic, with the schemas of the registry. Where there is no watermark
-    at which DELETEs can be told from later ones, there are none."""
+    """With the schemas of the registry. The key of a DELETE does not name the table: its topic
+    does. Where there is no watermark at which DELETEs can be told from later ones, there are
+    none."""
     decode = replace(decoder_of(recording.protocol), schemas=wire.schemas(recording.variant))
     for part, messages in wire.partitions(recording.variant).items():
         ours = [each for each in messages if each.topic == f"{NAME.schema}_{NAME.table}"]
         if recording.labels != LABELS:
             ours = [each for each in ours if each.value is not None]
-        chunk = Messages(
-            part=f"wire/{part}",
-            positions=pa.array([each.offset for each in ours], pa.int64()),
-            values=pa.array(
-                [with_key(each.key, recording.sent(each.value)) for each in ours], pa.binary()
-            ),
-        )
+        values = [with_key(each.key, recording.sent(each.value)) for each in ours]
+        chunk = chunk_of(f"wire/{part}", [each for each in values for _ in range(recording.copies)])
         yield from timed(list(decode(chunk, WANTED)), {}, WANTED)
 
 
@@ -188,13 +189,7 @@ def of_json_files(recording: Recording) -> Iterator[Block]:
     decode = decoder_of(recording.protocol)
     for path, text in files_of(recording).items():
         if path.endswith(".json") and not schema_file(path):
-            lines = text.splitlines()
-            chunk = Messages(
-                part=path,
-                positions=pa.array(range(len(lines)), pa.int64()),
-                values=pa.array(lines, pa.binary()),
-            )
-            yield from decode(chunk, WANTED)
+            yield from decode(chunk_of(path, text.splitlines()), WANTED)
 
 
 def files_of(recording: Recording) -> dict[str, bytes]:
@@ -202,4 +197,7 @@ def files_of(recording: Recording) -> dict[str, bytes]:
     steps = wire_storage.steps(recording.variant)
     files = {path: text for each in steps for path, text in each.files.items()}
     ours = {path: text for path, text in files.items() if path.startswith("shop/alltypes/")}
-    return {path: recording.sent(text) or b"" for path, text in ours.items()}
+    return {
+        path: text if schema_file(path) else (recording.sent(text) or b"") * recording.copies
+        for path, text in ours.items()
+    }
