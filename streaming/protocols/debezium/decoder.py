@@ -10,13 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.protocols.contract import Block, Messages, Wanted
+from streaming.protocols.debezium.envelope import keyed
 from streaming.protocols.debezium.strict_parser import read
 from streaming.protocols.json_text.own_times import numbers_in
+from streaming.protocols.json_text.strict_json import Malformed
 from streaming.protocols.rows.blocks import Collector, with_clocks
 
 # When the connector has read it: later than the database's own time, but in the order of the log
-# over all topics, and finer than a binlog's seconds. It stands behind an object or ``op``.
-_READ_MS = r'(?:\}|"op":"[a-z]"),"ts_ms":(?P<ms>[0-9]{1,15})'
+# over all topics, and finer than a binlog's seconds. It stands behind ``source``, which is found as
+# a whole: a row's columns may have any names.
+_READ_MS = (
+    r'(?s)"source":\{(?:[^{}"]|"(?:[^"\\]|\\.)*")*\},'
+    r'(?:"transaction":(?:null|\{[^{}]*\}),)?(?:"op":"[a-z]",)?"ts_ms":(?P<ms>[0-9]{1,15})'
+)
 # Else the database's time, behind the connector's name.
 _SOURCE_MS = r'"source":\{(?:"(?:version|connector|name)":"[^"\\]*",)*"ts_ms":(?P<ms>[0-9]{1,15})'
 
@@ -30,8 +36,24 @@ LOSS: Final = (
 
 def own_ms(values: pa.Array) -> pa.Int64Array:
     """When each change was read from its log, or made. Part of what numbers depend on: it must stay
-    as it is."""
-    return pc.coalesce(numbers_in(values, _READ_MS), numbers_in(values, _SOURCE_MS))
+    as it is.
+
+    A tombstone goes on from the DELETE before it: by the later time that Kafka has for it, it would
+    bring the rows behind it above a DDL of another topic."""
+    found = pc.coalesce(numbers_in(values, _READ_MS), numbers_in(values, _SOURCE_MS))
+    untold = pc.indices_nonzero(found.is_null())
+    if not len(untold):
+        return found
+    is_none = np.zeros(len(values), np.bool_)
+    is_none[untold] = list(map(_is_tombstone, values.take(untold).to_pylist()))
+    return pc.if_else(pa.array(is_none), 0, found)
+
+
+def _is_tombstone(message: bytes | None) -> bool:
+    try:
+        return message is None or not keyed(message)[1]
+    except Malformed:
+        return False
 
 
 def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator[Block]:

@@ -183,7 +183,13 @@ def test_its_own_time_is_when_it_was_read_from_the_log() -> None:
         "payload": row("c", after={"ts_ms": 9}),
     }
     values = [text(row("c", after={"ts_ms": 9})), text(with_schema), b"{}", None, b'{"ts_ms":7}']
-    assert own_ms(pa.array(values, pa.binary())).to_pylist() == [1, 1, None, None, None]
+    assert own_ms(pa.array(values, pa.binary())).to_pylist() == [1, 1, None, 0, None]
+    tombstones = [with_key(b'{"id":1}', None), with_key(b'{"id":1}', b""), with_key(None, b"")]
+    assert own_ms(pa.array([*tombstones, b"\1\0"], pa.binary())).to_pylist() == [0, 0, 0, None]
+    of_columns = row("c", after={"op": "c", "ts_ms": 9}, query='a } " b')
+    ticdcs = {name: of_columns[name] for name in ("source", "ts_ms", "op", "before", "after")}
+    with_both = pa.array([text(of_columns), text(ticdcs)], pa.binary())
+    assert own_ms(with_both).to_pylist() == [1, 1]
     source_alone = text({"source": SOURCE, "op": "c"})
     assert own_ms(pa.array([source_alone], pa.binary())).to_pylist() == [SOURCE["ts_ms"]]
 
