@@ -92,7 +92,8 @@ def rows_of(data: Bytes, delimiter: bytes, quote: int | None, *, is_whole: bool)
     nexts = np.flatnonzero(data == _LF).astype(np.int64) + 1
     if quote is not None and len(nexts):
         begins = np.concatenate([[0], nexts[:-1]])
-        odd = np.bitwise_xor.reduceat((data == quote).view(np.uint8), begins)
+        lines = data[: nexts[-1]]  # what stands behind them is no line yet
+        odd = np.bitwise_xor.reduceat((lines == quote).view(np.uint8), begins)
         nexts = nexts[np.bitwise_xor.accumulate(odd) == 0]
     if is_whole and len(data) and (not len(nexts) or nexts[-1] < len(data)):
         nexts = np.append(nexts, len(data))
