@@ -350,7 +350,7 @@ class DeltaControlWriter(RoleWorker):
         published = rows.write(
             advance,
             reading=reading,
-            marks=self._stream.watermarks.to_record(),
+            marks=self._stream.marks(term.reader),
             backlog=self._meter.look(now_s),
             source_left_s=term.retention.left_s,
             blocked={each.name: f"{each.why}: {each.event.query}" for each in self._held},

@@ -71,7 +71,7 @@ class Handover:
 
 
 class Applying:
-    """For the applying thread; ``position`` and ``watermarks`` may be read by any."""
+    """For the applying thread; ``position``, ``watermarks`` and ``owner`` may be read by any."""
 
     def __init__(
         self,
@@ -91,6 +91,7 @@ class Applying:
         self._backlog = backlog
         self.position: Positions = dict(position)
         self.watermarks = watermarks
+        self.owner: object | None = None  # see `Read`; of the last one
         self.step = context.watch(f"applying of {context.name}")
 
     def run(self, handover: Handover, fail: Callable[[BaseException], None]) -> None:
@@ -113,6 +114,7 @@ class Applying:
         if read is not None:
             self._backlog.batch_begins()
             self.position, self.watermarks = read.position, read.watermarks
+            self.owner = read.owner
         for role in roles:
             try:
                 if read is not None:

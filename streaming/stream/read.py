@@ -28,6 +28,7 @@ class Read:
     rows_wait: bool  # whether there was more to read than this
     job_ms: float
     ends_ms: float = 0.0  # time to ask the source for the ends, before the job
+    owner: object | None = None  # whose limits number it; None: those that are stored
 
     @property
     def has_more_than_watermarks(self) -> bool:

@@ -15,9 +15,10 @@ from pyspark import SparkContext
 
 from streaming.protocols.clocks import beyond_ts
 from streaming.protocols.contract import Wanted
-from streaming.source.contract import Reader, Source, SourceShape
+from streaming.source.contract import Reader, Source, SourceMoved, SourceShape
 from streaming.source.positions import NO_POSITIONS, Positions
 from streaming.source.resolved.limits import Limits, Marks, Stored
+from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.stream.idle_time import IdleTime
 from streaming.stream.read import Read, marks_of, nothing_read, reached
 from streaming.stream.role import StreamContext
@@ -48,8 +49,10 @@ class Reading:
         self._idle = IdleTime()
         self.place = begin
         self._looks_at_s = 0.0
-        # The watermarks and the low water in the changefeed's row. Any thread sets it.
+        # The watermarks and the low water in the row, as its owner knows them. Any thread sets it.
         self.stored: tuple[Marks, Positions] = {}, NO_POSITIONS
+        self._looked_at: Marks = {}  # the row's watermarks, where the owner is elsewhere
+        self._owner: object | None = None  # for whom the last read was numbered
 
     def connect(self, jobs: SparkContext) -> None:
         """Spark can run jobs now."""
@@ -67,16 +70,19 @@ class Reading:
             if self._beside_reader is not None:
                 self._beside_reader.close()
 
-    def next(self, wanted: Wanted, *, is_owners: bool) -> Read | None:
-        """Read on, and be behind that; None where nothing has come. ``is_owners``: for the owner
-        too. Raises SourceChanged, and what reading raises: then the place stays."""
-        begun_s, place = time.monotonic(), self.place
-        if not is_owners and self._source.is_numbered:
-            self._look_at_the_row()
-        marks, low_water = self.stored
-        stored = Stored(marks, is_owners, low_water)
-        known = place
-        if not is_owners:  # what is read is numbered by what is stored
+    def next(self, wanted: Wanted, *, owner: object | None) -> Read | None:
+        """Read on, and be behind that; None where nothing has come. ``owner``: the owner's role, if
+        it reads here. Raises SourceChanged, SourceMoved, and what reading raises: then the place
+        stays."""
+        begun_s = time.monotonic()
+        if self._source.is_numbered:
+            self._number_for(owner)
+        known = place = self.place
+        if owner is not None:
+            marks, low_water = self.stored
+            stored = Stored(marks, is_ours=True, low_water=low_water)
+        else:  # what is read is numbered by what is stored
+            stored = Stored(self._looked_at, is_ours=False)
             told = self._source.settled(place.shape, place.limits, place.position, stored)
             known = replace(place, limits=told)
         ends = self._source.reach(self._source.ends(place.shape.parts), stored)
@@ -93,7 +99,7 @@ class Reading:
         self._source.check_unchanged(place.shape)
         self._idle.came(read)
         self.place = replace(place, position=dict(read.position), limits=read.watermarks)
-        return replace(read, ends_ms=ends_ms)
+        return replace(read, ends_ms=ends_ms, owner=owner)
 
     def reshape(self) -> None:
         """Parts were added to the source: they are read from their beginning, and all others from
@@ -165,9 +171,25 @@ class Reading:
             job_ms=(time.monotonic() - begun_s) * 1e3,
         )
 
-    def _look_at_the_row(self) -> None:
-        if time.monotonic() >= self._looks_at_s:
-            self.stored = self._context.recorded(), NO_POSITIONS
+    def _number_for(self, owner: object | None) -> None:
+        """Before a read of a numbered source. An owner that comes numbers what is behind this place
+        as a start here would: by the row. What was numbered above pins of an owner that went, and
+        that it has not stored, others number otherwise."""
+        if owner is not self._owner:
+            limits = self.place.limits
+            assert isinstance(limits, PinnedLimits)
+            if self._owner is not None and limits.has_unstored:
+                raise SourceMoved(
+                    f"stream {self._context.name} has numbered changes for an owner that is gone, "
+                    "and has not stored how: they are read and numbered anew"
+                )
+            if owner is not None:
+                shape, at = self.place.shape, self.place.position
+                told = self._source.limits(shape, self.stored[0]).advance({}, at)
+                self.place = replace(self.place, limits=told)
+            self._owner = owner
+        if owner is None and time.monotonic() >= self._looks_at_s:
+            self._looked_at = self._context.recorded()
             self._looks_at_s = time.monotonic() + ROW_EVERY_S
 
     def _settled(self, read: Read | None, stored: Stored) -> Read | None:

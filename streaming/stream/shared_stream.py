@@ -92,6 +92,12 @@ class SharedStream:
         run = self._run
         return run.taken_watermarks if run else NOTHING_READ
 
+    def marks(self, owner: StreamRole) -> Marks:
+        """The watermarks that ``owner`` stores, as far as the roles have the reads; {} while
+        idle."""
+        run = self._run
+        return run.marks(owner) if run else {}
+
     def resolved_ts(self) -> Ts:
         """L = W - 1, as far as the roles have the reads; at most the target-ts. A feed that ended
         at the target-ts itself, and is quiet since, has resolved it (rule 2); a source that has
@@ -120,7 +126,8 @@ class SharedStream:
         first ``submit`` are its own to read, by ``read_between``.
 
         Returns the low water with all parts of the source. ``recorded``: watermarks with the
-        positions where they were seen; they count if the stream begins with this role.
+        positions where they were seen; they count if the stream begins with this role, or if it is
+        the owner's.
         ``identities``: to which the positions belong. Raises SourceMoved where a numbered source
         has others, SourceLost where the source cannot go on from the low water, Fenced without
         trust, and TryAgain where the stream has failed and its roles have not left it yet."""
@@ -145,6 +152,8 @@ class SharedStream:
             self._shape = shape
             self._source.check(begin)
             self.context.trust.check()
+            if self._run is not None and role.is_owners:  # before a read is made for it
+                self._run.stored(recorded, low_water)
             self._roles = (*self._roles, role)
             if self._run is None:
                 limits = self._source.limits(shape, recorded)
@@ -155,6 +164,7 @@ class SharedStream:
                     busy=self.busy,
                     begin=Place(shape=shape, position=begin, limits=limits.advance({}, begin)),
                 )
+                self._run.stored(recorded, low_water)
                 try:
                     self._run.start()
                 except BaseException:

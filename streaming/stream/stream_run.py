@@ -141,6 +141,12 @@ class StreamRun:
     def taken_watermarks(self) -> Limits:
         return self._applying.watermarks
 
+    def marks(self, owner: StreamRole) -> Marks:
+        """What ``owner`` may store: where readers give the commit-ts, none before it has a read
+        that was numbered for it."""
+        numbered_for, limits = self._applying.owner, self._applying.watermarks
+        return limits.to_record() if numbered_for is owner or not self._source.is_numbered else {}
+
     @property
     def quiet_s(self) -> float:
         """For how long there has been nothing beyond the reads that the roles have taken."""
@@ -236,7 +242,8 @@ class StreamRun:
             self._handover.pause(BUSY_WAIT_S)  # a table that joins behind a read needs one more
             return
         failpoint(Failpoint.BATCH_START)
-        read = self._reading.next(wanted, is_owners=any(role.is_owners for role in self._roles()))
+        owner = next((role for role in self._roles() if role.is_owners), None)
+        read = self._reading.next(wanted, owner=owner)
         self._backoff.reset()  # the source answers, be it that nothing has come
         self._context.concerns.say(STREAM, None)
         if read is None:

@@ -145,6 +145,10 @@ class PinnedLimits:
         return min((each.global_ts for each in self.by_part.values()), default=0)
 
     @property
+    def has_unstored(self) -> bool:
+        return any(each.unstored for each in self.by_part.values())
+
+    @property
     def holding_back(self) -> list[str]:
         least = self.global_ts
         return [part for part, each in self.by_part.items() if each.global_ts == least]

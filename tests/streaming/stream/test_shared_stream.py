@@ -24,6 +24,8 @@ class NoRun:
     def __init__(self, *_: Any, begin: Any, **__: Any) -> None:
         self.shape = begin.shape
 
+    def stored(self, *_: Any) -> None: ...
+
     def start(self) -> None:
         NoRun.begun += 1
         if NoRun.begun == 1:
@@ -61,7 +63,7 @@ def test_what_did_not_begin_is_not_waited_for(
     stream: SharedStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NoRun, "begun", 0)
-    role = object()
+    role = SimpleNamespace(is_owners=False)
     with pytest.raises(RuntimeError):
         stream.join(role, {}, {})  # type: ignore[arg-type]
     assert not stream.is_running
@@ -77,7 +79,7 @@ def test_a_stream_that_has_failed_is_not_joined(
 ) -> None:
     """Its roles have been told. Who comes then would wait for its reads for ever."""
     monkeypatch.setattr(NoRun, "begun", 1)
-    before, late = object(), object()
+    before, late = SimpleNamespace(is_owners=False), SimpleNamespace(is_owners=False)
     stream.join(before, {}, {})  # type: ignore[arg-type]
     monkeypatch.setattr(NoRun, "has_ended", True)
     with pytest.raises(TryAgain):
@@ -94,7 +96,7 @@ def test_identities_are_those_of_the_run_and_stay_after_it(
 ) -> None:
     """A part is added while it runs, and what is under way at the end may name it in a letter."""
     monkeypatch.setattr(NoRun, "begun", 1)
-    role: Any = object()
+    role: Any = SimpleNamespace(is_owners=False)
     stream.join(role, {}, {})
     run: Any = stream._run
     run.shape = SourceShape({"t/0": "a", "t/1": "a"})
@@ -108,7 +110,7 @@ def test_a_stream_that_still_reads_another_server_is_not_joined(
 ) -> None:
     """Positions of one server's log say nothing in that of another."""
     monkeypatch.setattr(NoRun, "begun", 1)
-    before, late = object(), object()
+    before, late = SimpleNamespace(is_owners=False), SimpleNamespace(is_owners=False)
     stream.join(before, {}, {})  # type: ignore[arg-type]
     run: Any = stream._run
     run.shape = SourceShape({"t/0": "of another server"})

@@ -136,7 +136,7 @@ def test_a_capture_that_is_not_the_owner_numbers_by_what_the_owner_has_stored(
             owner.turn()
             stored.append(owner.store())
             other._looks_at_s = 0.0
-            read = other.next(owner.wanted, is_owners=False)
+            read = other.next(owner.wanted, owner=None)
             assert read is not None
             for block in read.blocks:
                 found._take(block, 0)
