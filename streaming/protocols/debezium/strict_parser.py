@@ -7,7 +7,7 @@ latter is that of their topic."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -20,7 +20,7 @@ from streaming.protocols.contract import (
     OP_UPDATE,
     Cells,
 )
-from streaming.protocols.debezium.columns import mysql_type, reader_of
+from streaming.protocols.debezium.columns import Cell, NotRead, cell_of, mysql_type, reader_of
 from streaming.protocols.debezium.envelope import (
     Fields,
     Schema,
@@ -88,10 +88,12 @@ def read(message: bytes, commit_ts: int | None) -> Event | None:
         envelope = opened(value)
     except Malformed:
         return Bad(NO_TABLE, unreadable(value, _MALFORMED))
+    payload = envelope.payload
     try:
-        return _event(key, envelope.payload, envelope.schema, commit_ts)
+        return _event(key, payload, envelope.schema, commit_ts)
     except Malformed:
-        return Bad(_name_in(envelope.payload), _MALFORMED)
+        is_row = payload.get("op") in OPS and "ddl" not in payload
+        return Bad(_name_in(payload), _MALFORMED, is_row=is_row)
 
 
 def _event(
@@ -135,23 +137,15 @@ def _row(message: _Told, name: TableName, op: int, commit_ts: int) -> Event:
     told = payload.get("before" if op == OP_DELETE else "after")
     if not isinstance(told, dict) or not told or not name.table:
         return Bad(name, _NO_ROW, is_row=True)
-    row = _row_of(told)
-    before = payload.get("before") if op == OP_UPDATE else None
-    old = None if before is None else _row_of(before)
-    columns = tuple(row)
-    only_old = () if old is None else tuple(each for each in old if each not in row)
+    told_old = payload.get("before") if op == OP_UPDATE else None
+    before = None if told_old is None else as_object(told_old)
+    columns = tuple(told)
+    only_old = () if before is None else tuple(each for each in before if each not in told)
     rows = () if schema is None else schema.rows
     shape, readers = _shape(columns, only_old, key_names(message.key), _Rows(rows))
-    values = tuple(row.values())
-    if readers:
-        values = tuple(
-            value if value is None or name not in readers else readers[name](value)
-            for name, value in row.items()
-        )
-        old = old and {
-            name: value if value is None or name not in readers else readers[name](value)
-            for name, value in old.items()
-        }
+    not_read: dict[str, str] = {}
+    values = tuple(_cells(as_object(told), readers, not_read).values())
+    old = None if before is None else _cells(before, readers, not_read)
     return ParsedRow(
         name=name,
         op=op,
@@ -159,7 +153,7 @@ def _row(message: _Told, name: TableName, op: int, commit_ts: int) -> Event:
         shape=shape,
         values=values,
         old=old,
-        error=None,
+        error=_not_read(not_read) if not_read else None,
     )
 
 
@@ -184,7 +178,7 @@ def _shape(
     only_old: tuple[str, ...],
     keys: tuple[str, ...] | None,
     rows: _Rows,
-) -> tuple[Shape, Mapping[str, Callable[[str], str]]]:
+) -> tuple[Shape, Mapping[str, Cell]]:
     """One object for many rows, and how some columns' cells are read."""
     told = dict(rows.fields)
     types = {name: mysql_type(told[name]) for name in columns if name in told}
@@ -194,9 +188,25 @@ def _shape(
     return Shape(columns, known, keys, only_old, cells=Cells.CONNECT), readers
 
 
-def _row_of(value: Any) -> Mapping[str, str | None]:
-    fields = as_object(value)
-    return {name: as_text(each) for name, each in fields.items()}
+def _cells(
+    values: Fields, readers: Mapping[str, Cell], not_read: dict[str, str]
+) -> Mapping[str, str | None]:
+    """``not_read`` gets why a column has no cell."""
+    found: dict[str, str | None] = {}
+    for name, value in values.items():
+        try:
+            found[name] = None if value is None else readers.get(name, cell_of)(value)
+        except NotRead as error:
+            found[name], not_read[name] = None, str(error)
+    return found
+
+
+def _not_read(columns: Mapping[str, str]) -> Error:
+    why = "; ".join(f"column {name}: {text}" for name, text in columns.items())
+    return Error(
+        "malformed",
+        f"{why}: that is not read. docs/protocols.md says which settings of the connector are",
+    )
 
 
 def _ddl(payload: Fields, source: Fields, name: TableName, commit_ts: int) -> Event | None:

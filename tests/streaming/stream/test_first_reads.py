@@ -41,14 +41,14 @@ class Ground:
         self.error: BaseException | None = None  # of Spark's start
         self.context_errors: list[BaseException] = []  # of earlier starts
         self.reading = threading.Lock()
-        monkeypatch.setattr(stream_run, "open_source", lambda _: self)
+        monkeypatch.setattr(stream_run, "open_source", lambda *_: self)
         monkeypatch.setattr(stream_run, "ticking_query", self.ticking_query)
         monkeypatch.setattr(stream_run, "LOOK_EVERY_S", 0.01)
         monkeypatch.setattr(idle_time, "BUSY_WAIT_S", 0.01)
         watchdog = Watchdog(FakeClock())
         context: Any = SimpleNamespace(
             name="a",
-            changefeed=SimpleNamespace(source=None),
+            changefeed=SimpleNamespace(source=None, sink=SimpleNamespace(storage_options={})),
             batch=SimpleNamespace(max_messages=10, first_messages=0),
             watch=lambda what: watchdog.watch(what, 60.0),
             trust=SimpleNamespace(check=lambda: None),
