@@ -163,7 +163,7 @@ def test_version(program: Program, asked: str):
             ["run", "--source-uri", "delta:///a", "--sink-uri", "delta:///a"],
             "source-uri: that is --sink-uri here",
         ),
-        (["run", "--source-uri", "s3://b/x", "--sink-uri", "delta:///a"], "not built yet"),
+        (["run", "--source-uri", "s3://b/x", "--sink-uri", "delta:///a"], "protocol is missing"),
         (
             ["run", "--source-uri", SOURCE, "--sink-uri", "delta:///a", "--etcd", "h"],
             "etcd: 'h' must be http://host:2379",
