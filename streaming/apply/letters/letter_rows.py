@@ -43,7 +43,7 @@ NO_NUMBER = (
 )
 NO_BYTES = (
     "nobody has its bytes: the source had deleted the message before it was put here, or columns "
-    "are masked ([[sink.column-masks]])"
+    "are masked ([[sink.column-masks]]). After a mend and a rewind, resolve it"
 )
 
 

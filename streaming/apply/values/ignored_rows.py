@@ -160,10 +160,14 @@ class _Asked:
         if missing := [each.name for each in columns if each.name not in self._shape]:
             self._refuse(no_column_errors(rows, missing, expression.key))
             return answer
-        typed = typed_values(piece, rows, columns, self._rules, side)
+        # Conditions are on the source's values; an error quotes none that is masked.
+        typed = typed_values(piece, rows, columns, self._rules, side, in_clear=True)
         for errors in typed.errors:
             self._refuse(errors)
-        found = {each.name.lower(): TypedColumn(each, typed.columns[each.name]) for each in columns}
+        found = {
+            each.name.lower(): TypedColumn(replace(each, mask=""), typed.columns[each.name])
+            for each in columns
+        }
         answer[rows] = self._evaluated(expression, expression.condition, found, rows)
         return answer & self._is_open
 
@@ -192,7 +196,7 @@ class _Asked:
                     f"{self._about(expression)}: the table has no column {name}: name others, or "
                     "leave the table out of the matcher"
                 )
-            found.append(replace(column, mask=""))  # conditions are on the source's values
+            found.append(column)
         return found
 
     def _refuse(self, errors: RowErrors) -> None:

@@ -86,14 +86,16 @@ def cast_errors(
     rows: RowNumbers, text: pa.Array, column: Column, rule: str = NO_DAY_MESSAGE
 ) -> RowErrors:
     """The errors of rows whose ``text`` in a column cannot be cast, or is NULL in a key column.
-    ``rule``: why a date that Delta does not have is one. A value that is masked is not shown."""
-    if column.mask:
+    ``rule``: why a date that Delta does not have is one. A value that the target does not have in
+    clear is not shown."""
+    is_hidden = bool(column.mask) or column.left_out
+    if is_hidden:
         text = pc.if_else(text.is_valid(), HIDDEN, pa.scalar(None, pa.string()))
     quoted = pc.utf8_slice_codeunits(text, 0, QUOTED_CHARS)
     cannot_read = pc.binary_join_element_wise(
         f"column {column.name}: cannot read '", quoted, f"' as {delta_type(column.type)}", ""
     )
-    if column.type.name in MOMENTS and not column.mask:
+    if column.type.name in MOMENTS and not is_hidden:
         no_day = pc.binary_join_element_wise(f"column {column.name}: '", quoted, f"' is {rule}", "")
         cannot_read = pc.if_else(pa.array(is_storable(text)), no_day, cannot_read)
     message = pc.fill_null(cannot_read, f"column {column.name}: a key column has no value")

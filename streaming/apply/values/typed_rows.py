@@ -174,13 +174,15 @@ def typed_values(
     side: str = DATA,
     *,
     verifies: bool = False,
+    in_clear: bool = False,
 ) -> TypedValues:
     """Cast the values of some rows, which rise, in these columns. A column that the piece lacks is
     NULL. ``side``: DATA or OLD. ``verifies``: rows of ``data`` are compared with their
-    checksums."""
+    checksums. ``in_clear``: no value is masked, but in the errors."""
+    kept = {each.name: replace(each, mask="") if in_clear else each for each in columns}
     verifies = verifies and piece.checksum is not None
     if not len(rows) or not (columns or verifies):
-        nothing = {column.name: pa.nulls(0, arrow_type(column.stored)) for column in columns}
+        nothing = {name: pa.nulls(0, arrow_type(each.stored)) for name, each in kept.items()}
         return TypedValues(rows=rows, columns=nothing, is_bad=None, errors=())
     data = piece.values(rows, side)
     places = {each.name: number for number, each in enumerate(piece.shape)}
@@ -192,9 +194,10 @@ def typed_values(
         cells = pa.nulls(len(rows), pa.string()) if place is None else data.field(place)
         cells, by = _plain(piece, column, cells, rules)
         are_typed, are_names = piece.cells in _WITH_NAMES, piece.cells in _NAMES_ALONE
-        cast = target_values(cells, column, by, are_typed=are_typed, are_names=are_names)
+        to = kept[column.name]
+        cast = target_values(cells, to, by, are_typed=are_typed, are_names=are_names)
         typed[column.name] = cast.values
-        is_nulled = None if column.mask == "null" else _nulled(cells, cast)
+        is_nulled = None if to.mask == "null" else _nulled(cells, cast)
         if is_nulled is not None:
             nulled[column.name] = is_nulled
         if cast.failed is not None:

@@ -13,12 +13,22 @@ from conf.settings import FilterSettings
 from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
 from sinks.target.write_mode import COMMIT_TS, EVENT, WriteMode
+from sinks.types.column_choice import ColumnChoice
 from streaming.apply import rows_to_apply
 from streaming.apply.change_log import change_log_rows
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.filter import TableFilter
 from tests.streaming.apply.blocks import A, Row, blocks_of
-from tests.streaming.apply.resolved import PLAIN, RULES, by_key, errors, numbered, resolved, row
+from tests.streaming.apply.resolved import (
+    PLAIN,
+    RULES,
+    by_key,
+    errors,
+    numbered,
+    resolved,
+    row,
+    schema,
+)
 
 
 def taken(**expressions: str) -> dict[TableName, RowFilter]:
@@ -128,6 +138,28 @@ def test_a_value_that_cannot_be_read_is_an_error_where_it_is_asked_about() -> No
     found = resolved(numbered(rows), filters=taken(delete_value_expr="id = 1"))
     assert by_key(found) == {2: None}
     assert set(errors(found)) == {2}
+
+
+@pytest.mark.parametrize("mask", ["sha256", "null", "left-out"])
+def test_an_error_quotes_no_value_that_the_target_hides(mask: str) -> None:
+    """The condition is on the value in clear all the same."""
+    choice = ColumnChoice(
+        lambda name: mask != "left-out" or name not in ("born", "card"),
+        lambda name: "" if name not in ("born", "card") else "null" if mask == "null" else "sha256",
+        is_all=False,
+    )
+    of = choice.chosen(schema(id="bigint", born="date", card="bigint"))
+    rules = replace(RULES, zero_date="fail", mask_salt=b"s")
+    bad = {"id": "1", "born": "1975-02-31", "card": "4111-1111"}
+    rows = numbered([row("INSERT", 10, bad), row("INSERT", 10, {**bad, "id": "2"})])
+    for condition in ("born < '1900-01-01'", "card = 5"):
+        found = resolved(rows, of, rules=rules, filters=taken(insert_value_expr=condition))
+        told = errors(found)
+        assert len(told) == 2
+        assert not any("1975" in why or "4111" in why for _, why in told.values())
+    good = [row("INSERT", 10, {**bad, "born": "1975-02-03", "card": "5"})]
+    filters = taken(insert_value_expr="card = 5 AND born < '2000-01-01'")
+    assert resolved(numbered(good), of, rules=rules, filters=filters).rows.num_rows == 0
 
 
 def test_a_condition_on_a_column_that_the_table_lacks_stops_the_changefeed() -> None:
