@@ -7,8 +7,10 @@ log shows no more than those two commits: no stream has written it, and no snaps
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from coordination.model import TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow
@@ -31,13 +33,24 @@ def was_never_followed(table: ProgressRow, feed: ChangefeedRow) -> bool:
 
 
 def delete_leftover(
-    uri: str, name: TableName, row: ChangefeedRow, at_ts: Ts, options: Mapping[str, str]
+    uri: str,
+    name: TableName,
+    row: ChangefeedRow,
+    at_ts: Ts,
+    *,
+    loads: str,
+    options: Mapping[str, str],
 ) -> None:
-    """Unless it was loaded with rows of ``at_ts``: then it stays. ``row``: of the changefeed, which
-    has no progress of the table, or none that it has followed. Blocks; raises StorageAway."""
+    """Unless the rows of ``at_ts`` that are to be loaded are there: then it stays. ``loads``: names
+    these rows, as ``load_note`` does. ``row``: of the changefeed, which has no progress of the
+    table, or none that it has followed. Blocks; raises StorageAway."""
     state = inspect(uri, options)
-    if state is None or not _is_leftover(state, name, row, at_ts):
+    if state is None or not _is_ours_alone(state, row):
         return
+    identity = state.identity(app_id(row.changefeed_id, row.incarnation, name))
+    with one_sentence("read the Delta log of", uri):
+        if identity == at_ts and _loaded(state) == loads:
+            return
     logger.info("an earlier try of a copy has left the table, which is made anew table=%s", name)
     with one_sentence(f"delete table {name} at", uri):
         storage = open_storage(uri, options)
@@ -47,8 +60,18 @@ def delete_leftover(
         storage.delete(each.path for each in storage.list(""))
 
 
-def _is_leftover(state: TargetState, name: TableName, row: ChangefeedRow, at_ts: Ts) -> bool:
+def load_note(rows: int, at_ts: Ts, loads: str) -> str:
+    """The user metadata of a load. ``loads``: names what it loads."""
+    return json.dumps({"load": True, "checkpoint": int(at_ts), "rows": rows, "loads": loads})
+
+
+def _is_ours_alone(state: TargetState, row: ChangefeedRow) -> bool:
+    """Whether no stream has written it."""
     is_ours = state.changefeed_id == row.changefeed_id
-    is_ours &= (state.incarnation or 0) <= row.incarnation
-    identity = state.identity(app_id(row.changefeed_id, row.incarnation, name))
-    return is_ours and state.version <= _LOADED and identity != at_ts
+    return is_ours and (state.incarnation or 0) <= row.incarnation and state.version <= _LOADED
+
+
+def _loaded(state: TargetState) -> str | None:
+    """What its last commit has loaded; None: it is no load."""
+    told: Any = json.loads(state.handle.history(1)[0].get("userMetadata") or "{}")
+    return told.get("loads") if isinstance(told, dict) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +27,9 @@ from streaming.changefeed.schema_file import read_definitions, routed_definition
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.changefeed.target_forms import write_modes
 from streaming.owner.progress_rows import first_progress
+from streaming.owner.start_point import row_rules
 from streaming.source.dump.copy_tables import CopyProgress
+from streaming.source.dump.manifest import described
 from streaming.spans.copies.leftover import delete_leftover
 from streaming.spans.copies.load_table import load_table, loading
 from streaming.spans.copies.moments import Moment
@@ -97,6 +101,7 @@ class _Load:
         self._options = revealed_options(sink.storage_options)
         self.engine = MergeOnWriteEngine(self._options, keeps_up=False)
         self._rules = change_rules(changefeed)
+        self._row_rules = row_rules(changefeed)
         self._part = part
         self._progress = progress
         self._check = check
@@ -110,8 +115,11 @@ class _Load:
         shards = Shards().joined(*(each.name for each in copies))
         also = shards.properties if self.routes else {}
         last_ts = max(each.begin.ts for each in copies)
+        loads = self._named(copies)
         self._check()
-        delete_leftover(registry.uri(name), name, self._row, begin.ts, self._options)
+        delete_leftover(
+            *(registry.uri(name), name, self._row, begin.ts), loads=loads, options=self._options
+        )
         registry.create(name, schema, _NOT_BY_A_DDL, begin.ts, shape_ts=last_ts, also=also)
         target = registry[name].target
         if target is None:
@@ -126,6 +134,7 @@ class _Load:
             added={each.name: self.routes.of(each.name).columns for each in copies},
             part=self._part,
             position=begin.position,
+            loads=loads,
             on_progress=self._progress,
             check=self._check,
         )
@@ -137,3 +146,10 @@ class _Load:
             *(name, sum(each.copied.rows for each in copies), loaded.version),
             time.monotonic() - began_s,
         )
+
+    def _named(self, copies: Sequence[CopiedFrom]) -> str:
+        """Other rows, or other values of them, have another name: which tables go into a target is
+        told by a filter, and that may have changed since an earlier try."""
+        tables = [(described(each.copied.table), each.copied.rows, each.begin) for each in copies]
+        told = json.dumps([self._row_rules, tables], sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()

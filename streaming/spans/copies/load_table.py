@@ -8,7 +8,6 @@ so values, write modes and errors are the same.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +38,7 @@ from streaming.protocols.contract import (
     wire_metadata,
 )
 from streaming.source.dump.copy_tables import CopiedTable, CopyProgress
+from streaming.spans.copies.leftover import load_note
 
 PIECE_ROWS: Final = 500_000
 _INDEX: Final = (1 << 31) - 1  # of a row, within its piece
@@ -62,12 +62,13 @@ def load_table(
     added: Mapping[TableName, tuple[tuple[str, str], ...]],
     part: str,
     position: int,
+    loads: str = "",
     on_progress: Callable[[CopyProgress], None] = lambda _: None,
     check: Callable[[], None] = lambda: None,
 ) -> Loaded:
     """Fill ``target`` with the copied rows of its upstream tables, as they were at ``at_ts``; once.
-    ``added``: the columns that tell each of these. Raises ConfigError for a value that the target
-    cannot have, and what `TableLoad` raises."""
+    ``added``: the columns that tell each of these. ``loads``: see ``load_note``. Raises
+    ConfigError for a value that the target cannot have, and what `TableLoad` raises."""
     nulled: Counter[str] = Counter()
     task = TableTask(
         name=target.name, schema=target.schema, checkpoint=Ts(at_ts - 1), form=target.form
@@ -94,12 +95,11 @@ def load_table(
             for block in _blocks(copied, target.name, at_ts, part, position):
                 yield partial(rows_of, replace(block, added=added[copied.table.name]))
 
-    told = {"load": True, "checkpoint": int(at_ts), "rows": sum(each.rows for each in copies)}
     order = TableLoad(
         target=target,
         limit=at_ts,
         pieces=pieces(),
-        user_metadata=json.dumps(told),
+        user_metadata=load_note(sum(each.rows for each in copies), at_ts, loads),
         before_commit=check,
     )
     return Loaded(version=engine.load(order).version, nulled=nulled)

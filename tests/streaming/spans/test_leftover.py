@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from conf.route_rules import Extract, RouteRule
+from conf.settings import Changefeed, DeltaSink, FilterSettings
+from conf.sources.tidb_uri import TidbSettings
+from coordination import failpoint
 from coordination.model import TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import DROPPED, ProgressRow
@@ -16,7 +23,13 @@ from sinks.target.table_properties import DdlIdentity, ownership
 from sinks.target.target_table import inspect, table_uri
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
+from streaming.source.dump.copy_tables import CopiedTable
+from streaming.source.dump.source_table import SourceColumn, SourceTable
 from streaming.spans.copies.leftover import delete_leftover, was_never_followed
+from streaming.spans.copies.moments import Moment
+from streaming.spans.copies.settled_copy import CopiedFrom, SettledCopy, chosen_by
+from streaming.spans.copies.tidb_copy import TidbCopy
+from tests.services.delta_rows import read_rows
 
 NAME = TableName("shop", "new")
 FEED = ChangefeedRow(changefeed_id="a", start_ts=1, checkpoint_ts=100, resolved_ts=100)
@@ -65,5 +78,102 @@ def made(folder: Path, owner: str) -> str:
 def test_a_table_of_another_changefeed_stays(tmp_path: Path, incarnation: int) -> None:
     for owner in ("b", "a"):
         uri = made(tmp_path / owner, owner)
-        delete_leftover(uri, NAME, replace(FEED, incarnation=incarnation), Ts(70), {})
+        feed = replace(FEED, incarnation=incarnation)
+        delete_leftover(uri, NAME, feed, Ts(70), loads="", options={})
         assert (inspect(uri, {}) is None) is (owner == "a")
+
+
+# A copy of which a first try was killed, and which is begun once more with other settings.
+
+TSO = Ts(452654700134990849)
+
+
+def feed_of(folder: Path, *rules: str) -> Changefeed:
+    extract = Extract(regexp="(.*)", target_column="of")
+    shards = RouteRule(
+        matcher=("shop.s*",), target_schema="shop", target_table="all", extract_table=extract
+    )
+    return Changefeed(
+        id="c",
+        source=TidbSettings(host="h", user="u", password=None),
+        sink=DeltaSink(warehouse=str(folder / "lake"), routes=(shards,)),
+        filter=FilterSettings(rules=rules),
+    )
+
+
+def settled_copy(changefeed: Changefeed, folder: Path, **rows: list[str]) -> SettledCopy:
+    """Tables of shop, with one row for each value."""
+    copies, at = [], Moment(0, TSO)
+    for name, values in rows.items():
+        file = folder / f"{name}.parquet"
+        pq.write_table(pa.table({"id": pa.array(range(len(values))), "v": pa.array(values)}), file)
+        number, text = MySQLType.parse("bigint"), MySQLType.parse("varchar(9)")
+        table = SourceTable(
+            name=TableName("shop", name),
+            columns=(
+                SourceColumn(name="id", type=number, nullable=False),
+                SourceColumn(name="v", type=text, nullable=True, charset="utf8mb4"),
+            ),
+            key=("id",),
+            index="PRIMARY",
+            rows=len(values),
+            bytes=1,
+        )
+        copied = CopiedTable(table=table, files=(file,), rows=len(values), bytes=1, position=None)
+        copies.append(CopiedFrom(copied=copied, begin=at))
+    defined = "(id bigint NOT NULL PRIMARY KEY, v varchar(9))"
+    return SettledCopy(
+        server="",
+        chosen=chosen_by(changefeed),
+        begin=at,
+        end=at,
+        pins=(),
+        definitions="".join(f"USE shop;\nCREATE TABLE {name} {defined};\n" for name in rows),
+        tables=tuple(copies),
+    )
+
+
+Tried = Callable[..., list[str]]
+
+
+@pytest.fixture
+def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tried:
+    def run(rules: list[str], dies_at: str = "", **rows: list[str]) -> list[str]:
+        changefeed = feed_of(tmp_path, *rules)
+        settled = settled_copy(changefeed, tmp_path, **rows)
+        monkeypatch.setattr(TidbCopy, "_settled", lambda _: settled)
+        failpoint.configure(f"{dies_at}=raise:1" if dies_at else "")
+        try:
+            TidbCopy(changefeed, tmp_path / "staging").run()
+        except failpoint.FailpointHit:
+            assert dies_at
+        finally:
+            failpoint.configure("")
+        return sorted(row["of"] + row["v"] for row in read_rows(tmp_path / "lake/shop/all"))
+
+    return run
+
+
+KILLS = pytest.mark.parametrize("dies_at", ["before-first-rows", "after-first-progress"])
+
+
+@KILLS
+def test_a_wider_filter_brings_its_shard_though_the_moment_is_the_same(
+    tried: Tried, dies_at: str
+) -> None:
+    assert tried(["shop.s1"], dies_at, s1=["a", "b"]) == ["s1a", "s1b"]
+    assert tried(["shop.s*"], s1=["a", "b"], s2=["c"]) == ["s1a", "s1b", "s2c"]
+
+
+@KILLS
+def test_a_narrower_filter_leaves_no_row_of_a_shard(tried: Tried, dies_at: str) -> None:
+    assert tried(["shop.s*"], dies_at, s1=["a"], s2=["c"]) == ["s1a", "s2c"]
+    assert tried(["shop.s1"], s1=["a"]) == ["s1a"]
+
+
+def test_what_is_loaded_already_stays(tried: Tried, tmp_path: Path) -> None:
+    tried(["shop.s1"], "before-first-rows", s1=["a"])
+    (before,) = (tmp_path / "lake/shop/all").glob("*.parquet")
+    assert tried(["shop.s1"], s1=["a"]) == ["s1a"]
+    (after,) = (tmp_path / "lake/shop/all").glob("*.parquet")
+    assert after == before
