@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -27,7 +26,7 @@ from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, JobID, TaskID
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.settings_in_etcd import DELTA_URI, changefeed_settings
-from streaming.spans.copies.settled_copy import SettledCopy
+from streaming.spans.copies.settled_copy import SettledCopy, end_copy
 
 Staging = Callable[[Changefeed], Path]
 
@@ -159,5 +158,5 @@ class TaskCheckpoints:
                 operator.remove(place.info.name)
             if not place.source.dump_dir:
                 self._check()
-                shutil.rmtree(place.folder, ignore_errors=True)
+                end_copy(place.folder)
         return True

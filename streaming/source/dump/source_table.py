@@ -127,14 +127,19 @@ def key_of(
 
     ``indexes``: (index, column, bytes of a prefix) of unique ones, the primary key first. One
     with NULLs, with an expression or with a part of a column does not tell all rows apart in an
-    order that a WHERE can name.
+    order that a WHERE can name. An expression has no column: MySQL tells NULL then, and TiDB the
+    text "NULL".
     """
     nullable = {column.name: column.nullable for column in columns}
     parts: dict[str, list[tuple[str | None, int | None]]] = defaultdict(list)
     for index, name, prefix in indexes:
         parts[index].append((name, prefix))
     for index, named in parts.items():
-        names = tuple(name for name, prefix in named if name is not None and prefix is None)
+        names = tuple(
+            name
+            for name, prefix in named
+            if name in nullable and prefix is None and (name != "NULL" or index == "PRIMARY")
+        )
         if len(names) == len(named) and not any(nullable[name] for name in names):
             return index, names
     return "", ()

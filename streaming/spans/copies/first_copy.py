@@ -15,7 +15,6 @@ A pin says which commit-ts each position has: what lies before it is at or below
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -42,9 +41,15 @@ from streaming.source.resolved.gtid_sets import Trail
 from streaming.spans.copies.copied_server import is_there
 from streaming.spans.copies.joining import new_tables, refuse_beside_an_owner
 from streaming.spans.copies.load_all import load_all
-from streaming.spans.copies.settled_copy import SettledCopy, chosen_by, only_one
+from streaming.spans.copies.settled_copy import (
+    SettledCopy,
+    chosen_by,
+    end_copy,
+    forget_copy,
+    only_one,
+)
 from streaming.spans.copies.shown_row import show_in_row
-from streaming.spans.copies.table_copies import Standing, TableCopies, forget_copy
+from streaming.spans.copies.table_copies import Standing, TableCopies
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +97,7 @@ class FirstCopy:
     def clean_up(self) -> None:
         """Delete the staged files of a copy that is done."""
         if not self._settings.dump_dir:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            end_copy(self._folder)
 
     def show(self, state: ChangefeedState, fresh_for_s: float | None) -> None:
         """See `shown_row`."""

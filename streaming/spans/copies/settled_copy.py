@@ -7,8 +7,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from coordination.model import TableName, Ts
 from streaming.owner.start_point import columns_told
 from streaming.source.dump.copy_tables import CopiedTable, copied_table
 from streaming.source.dump.manifest import described, table_from_json
+from streaming.source.dump.staging import is_of_a_table
 from streaming.source.resolved.commit_clock import Pin, from_token, to_token
 from streaming.spans.copies.moments import Moment
 
@@ -146,3 +148,21 @@ def only_one(folder: Path) -> Iterator[None]:
                 "end, or stop it"
             ) from error
         yield
+
+
+def forget_copy(folder: Path) -> None:
+    """Delete what a copy has left in the folder; the folder itself, and files of others, stay."""
+    for name in (SETTLED, f"{SETTLED}.part"):
+        (folder / name).unlink(missing_ok=True)  # first: it says that all tables are whole
+    for path in folder.iterdir():
+        if path.is_dir() and is_of_a_table(path):
+            shutil.rmtree(path)
+    (folder / BEGINS).unlink(missing_ok=True)  # last: without it the folder is nobody's
+
+
+def end_copy(folder: Path) -> None:
+    """Delete the folder of a copy that is done, if it is there. Whenever that is killed, the next
+    copy may have the folder."""
+    with suppress(OSError):  # it is in nobody's way
+        forget_copy(folder)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -13,7 +13,6 @@ copied again. Where a table was renamed, or has exchanged a partition, all begin
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -44,11 +43,11 @@ from streaming.source.dump.manifest import described
 from streaming.source.dump.moment import SnapshotPosition, settled_position
 from streaming.source.dump.session import Connection, Session, TableChanged
 from streaming.source.dump.source_table import Query, SourceTable, read_tables
-from streaming.source.dump.staging import StagedTable, is_of_a_table
+from streaming.source.dump.staging import StagedTable
 from streaming.source.resolved.commit_clock import Pin, pin_at
 from streaming.spans.copies.copied_server import connection_to, is_there
 from streaming.spans.copies.moments import Begins, Moment
-from streaming.spans.copies.settled_copy import BEGINS, SETTLED, CopiedFrom, SettledCopy
+from streaming.spans.copies.settled_copy import BEGINS, CopiedFrom, SettledCopy, forget_copy
 
 logger = logging.getLogger(__name__)
 
@@ -305,16 +304,6 @@ class TableCopies:
             return self._joins.begin
         position = self._shown()
         return Moment(position, Ts(int(time.time() * 1e3) << TSO_LOGICAL_BITS))
-
-
-def forget_copy(folder: Path) -> None:
-    """Delete what a copy has left in the folder; the folder itself, and files of others, stay."""
-    for path in folder.iterdir():
-        if path.is_dir() and is_of_a_table(path):
-            shutil.rmtree(path)
-        elif path.name in (SETTLED, f"{SETTLED}.part"):
-            path.unlink()
-    (folder / BEGINS).unlink(missing_ok=True)  # last: without it the folder is nobody's
 
 
 def may_be_copied(table: SourceTable, form: WriteMode, *, is_told: bool = False) -> bool:

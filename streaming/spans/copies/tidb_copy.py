@@ -14,7 +14,6 @@ beginning, and what is at or below the checkpoint is old (rule 2).
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -47,12 +46,13 @@ from streaming.spans.copies.settled_copy import (
     CopiedFrom,
     SettledCopy,
     chosen_by,
+    end_copy,
+    forget_copy,
     only_one,
 )
 from streaming.spans.copies.shown_row import show_in_row
 from streaming.spans.copies.table_copies import (
     create_statement,
-    forget_copy,
     may_be_copied,
 )
 
@@ -125,7 +125,7 @@ class TidbCopy:
             else:
                 logger.info("the tables were copied before, as of the TSO %d", copied_ts)
                 self._publish(copied_ts)
-            shutil.rmtree(self._folder, ignore_errors=True)
+            end_copy(self._folder)
 
     # Tables that a wider filter takes in.
 

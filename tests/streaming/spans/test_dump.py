@@ -14,8 +14,7 @@ from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings, TaskMode
 from coordination.errors import ConfigError, TidelakeError
 from streaming.spans.copies.first_copy import FirstCopy, TableProgress
-from streaming.spans.copies.settled_copy import SettledCopy
-from streaming.spans.copies.table_copies import forget_copy
+from streaming.spans.copies.settled_copy import SettledCopy, forget_copy
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 from tests.streaming.spans.test_first_copy import NAME, changefeed_of, tables_of

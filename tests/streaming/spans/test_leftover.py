@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +31,15 @@ from streaming.source.dump.copy_tables import CopiedTable
 from streaming.source.dump.source_table import SourceColumn, SourceTable
 from streaming.spans.copies.leftover import delete_leftover, was_never_followed
 from streaming.spans.copies.moments import Moment
-from streaming.spans.copies.settled_copy import CopiedFrom, SettledCopy, chosen_by
+from streaming.spans.copies.settled_copy import (
+    BEGINS,
+    SETTLED,
+    CopiedFrom,
+    SettledCopy,
+    chosen_by,
+    end_copy,
+    only_one,
+)
 from streaming.spans.copies.tidb_copy import TidbCopy
 from tests.services.delta_rows import read_rows
 
@@ -177,3 +189,37 @@ def test_what_is_loaded_already_stays(tried: Tried, tmp_path: Path) -> None:
     assert tried(["shop.s1"], s1=["a"]) == ["s1a"]
     (after,) = (tmp_path / "lake/shop/all").glob("*.parquet")
     assert after == before
+
+
+def dies_after(steps: int, patched: pytest.MonkeyPatch) -> None:
+    """Where so many files and folders are deleted."""
+    left = itertools.count(steps, -1)
+
+    def counted(delete: Callable[..., None]) -> Callable[..., None]:
+        def run(*given: Any, **more: Any) -> None:
+            if next(left) <= 0:
+                raise KeyboardInterrupt
+            delete(*given, **more)
+
+        return run
+
+    for name in ("unlink", "rmdir"):
+        patched.setattr(os, name, counted(getattr(os, name)))
+
+
+def test_a_copy_that_was_killed_while_it_cleans_up_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for steps in range(12):
+        folder = tmp_path / str(steps)
+        table = folder / "shop.s1"
+        table.mkdir(parents=True)
+        files = [table / "manifest.jsonl", table / "000001-0.parquet"]
+        for each in (*files, folder / "lock", folder / BEGINS, folder / SETTLED):
+            each.touch()
+        with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+            dies_after(steps, patched)
+            end_copy(folder)
+        assert steps < 11 or not folder.exists()
+        with only_one(folder):
+            assert all(each.exists() for each in files) or not (folder / SETTLED).exists()

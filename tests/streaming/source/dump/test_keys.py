@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sinks.types.mysql_type import MySQLType
+from streaming.source.dump.source_table import SourceColumn, key_of
 from tests.services.database_server import DatabaseServer
 from tests.streaming.source.dump.copied import one_copy, rows_of, table_of
 from tests.streaming.source.dump.keyed_table import DIGITS, KEYS, ROWS, make
@@ -42,3 +44,13 @@ def test_the_first_unique_key_without_nulls_orders_a_table(
     assert (table.key, table.index) == (("b",), "by_b")
     copied = one_copy(server, table, tmp_path, rows_per_chunk=10)
     assert sorted(rows_of(copied).column("b").to_pylist()) == list(range(89))
+
+
+@pytest.mark.parametrize("told", [None, "NULL"])  # by MySQL and by TiDB
+def test_an_index_by_an_expression_is_passed_by(told: str | None):
+    number = SourceColumn(name="id", type=MySQLType.parse("int"), nullable=False)
+    odd = SourceColumn(name="NULL", type=MySQLType.parse("int"), nullable=False)
+    by_expression = [("by_sum", told, None), ("by_sum", "id", None)]
+    assert key_of(by_expression, [number, odd]) == ("", ())
+    assert key_of([*by_expression, ("z", "id", None)], [number]) == ("z", ("id",))
+    assert key_of([("PRIMARY", "NULL", None)], [odd]) == ("PRIMARY", ("NULL",))
