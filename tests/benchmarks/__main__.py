@@ -32,6 +32,7 @@ from tests.benchmarks import (
     freshness,
     idle,
     many_tables,
+    protocols,
     report,
     scaling,
 )
@@ -63,6 +64,7 @@ PARTS = {
     "csv": Part(csv_files.run, csv_files.tables),
     "garbage": Part(dead_letters.run, dead_letters.tables),
     "ddl": Part(ddl.run, ddl.tables),
+    "protocols": Part(protocols.run, protocols.tables),
 }
 
 
