@@ -106,13 +106,13 @@ def decoded(csv: CsvFormat, text: bytes, count: int) -> None:
     assert sum(block.rows for block in blocks if block.kind is Kind.ROW) == count
 
 
-def read_by_arrow(text: bytes, count: int) -> None:
+def read_by_arrow(text: bytes, count: int, *, fields: int = 11) -> None:
     found = arrow_csv.read_csv(
         pa.BufferReader(text),
         arrow_csv.ReadOptions(use_threads=False, autogenerate_column_names=True),
         arrow_csv.ParseOptions(newlines_in_values=True),
         arrow_csv.ConvertOptions(
-            column_types={f"f{at}": pa.string() for at in range(11)},
+            column_types={f"f{at}": pa.string() for at in range(fields)},
             null_values=["\\N"],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.json
 from confluent_kafka import Consumer, TopicPartition
 from rich.table import Table
@@ -35,6 +34,7 @@ from streaming.source.storage.json_rows import JsonRows
 from streaming.source.storage.slices_task import SliceText
 from tests.benchmarks import protocol_messages as made
 from tests.benchmarks.bench import Bench
+from tests.benchmarks.csv_files import read_by_arrow
 from tests.benchmarks.printing import grouped, middle, new_table, number
 from tests.benchmarks.protocol_messages import NAME, Change, Sent
 from tests.benchmarks.workload import DELETE, make_changes
@@ -306,15 +306,8 @@ def _fast_simple(avro: Any) -> Peer:
 
 
 def _csv(text: bytes) -> int:
-    names = [f"c{n}" for n in range(len(made.CSV_HEAD.columns) + made.CSV_HEAD.before)]
-    convert = pa.csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()),
-        null_values=["\\N"],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    read = pa.csv.ReadOptions(column_names=names, use_threads=False)
-    return int(pa.csv.read_csv(io.BytesIO(text), read, convert_options=convert).num_rows)
+    read_by_arrow(text, CHANGES, fields=made.CSV_HEAD.before + len(made.CSV_HEAD.columns))
+    return CHANGES
 
 
 def _json(text: bytes) -> int:

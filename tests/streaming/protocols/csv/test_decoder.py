@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -27,7 +28,9 @@ from streaming.protocols.contract import (
     WantedTable,
     with_head,
 )
+from streaming.protocols.csv import plain_rows
 from streaming.protocols.csv.decoder import Text, decode, decode_text, first_row
+from streaming.protocols.csv.fields import rows_of
 from streaming.protocols.csv.table_head import TableHead
 
 NAME = TableName("sh,op", 'o"rders')
@@ -256,3 +259,22 @@ def test_rows_of_other_tables_are_counted_alone() -> None:
     other = replace(head_of(csv), name=TableName("shop", "other"))
     bad, _ = decode_text(replace(of, head=other), {}, latest_ts=1 << 62, start_ts=0, most_rows=99)
     assert (bad.kind, bad.rows) == (Kind.BAD, 5)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 64, 1_000])
+def test_a_chunk_is_several_of_arrows_blocks(
+    block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines' ends and quotes lie on the blocks' borders; the longest row is a block."""
+    csv, rng = FORMATS["plain"], random.Random(block_bytes)
+    texts = ['a\r\n"b', "", "é" * 40, '""', ",", "x" * 300, None]
+    found = [
+        (OP_INSERT, 470_000_000_000_000_000 + n, (n, rng.choice(texts), b"\0", None), None)
+        for n in range(400)
+    ]
+    lines = text_of(csv, found)
+    monkeypatch.setattr(plain_rows, "_BLOCK_BYTES", block_bytes)
+    text = b"".join(lines)
+    whole_rows = rows_of(np.frombuffer(text, np.uint8), b",", ord('"'), is_whole=True)
+    assert plain_rows.plain_rows(whole_rows, head_of(csv)) is not None
+    assert [*rows(read(csv, text)).values()] == found
