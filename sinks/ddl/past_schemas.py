@@ -69,13 +69,30 @@ class PastSchema:
     """The shape of rows at and below ``last_ts``, down to the ``last_ts`` of the shape before.
 
     ``schema`` casts them. ``steps``: the DDLs since. ``is_known`` False: the present shape stands
-    in for it.
+    in for it. ``passed``: DDLs between the rows and ``schema``, where a later shape casts them.
     """
 
     last_ts: Ts
     schema: TableSchema
     steps: tuple[SchemaStep, ...] = ()
     is_known: bool = True
+    passed: tuple[SchemaStep, ...] = ()
+
+    def cast_by(self, later: PastSchema) -> PastSchema:
+        """The same rows, cast by a later shape."""
+        passed = self.steps[: len(self.steps) - len(later.steps)]
+        return replace(later, last_ts=self.last_ts, passed=passed)
+
+    @property
+    def renames_next(self) -> bool:
+        """Whether the first DDL since gives a column another name."""
+        origins = (origin for origin, _ in (self.steps[0].origins if self.steps else ()))
+        return any(origin.source not in (None, origin.name) for origin in origins)
+
+    def added(self, rules: CastRules, *, rows: int) -> dict[str, pa.Array]:
+        """The columns of ``schema`` that the rows' own shape had not, with what their DDLs gave old
+        rows; ``rows``: how many."""
+        return replace(self, steps=self.passed).carried({}, rules, rows=rows).columns
 
     def carried(
         self,

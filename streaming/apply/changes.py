@@ -210,6 +210,10 @@ class _PieceChanges:
         """The table's own columns of the last changes."""
         assert self.values is not None
         values = self.values.of(self.last, self.is_written[self.last])
+        if self.piece.of.passed:  # what its row had not, has what the DDL gave it
+            here = {field.name for field in self.piece.shape}
+            added = self.piece.of.added(rules, rows=len(self.last))
+            values |= {name: of for name, of in added.items() if name not in here}
         keys = self._present_key
         if len(self.last) < len(self.key_numbers):
             at = pa.array(self.last)

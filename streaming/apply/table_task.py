@@ -49,12 +49,14 @@ class TableTask:
 
     def by_later_shapes(self, later: int) -> TableTask:
         """The same rows, cast by the shape that came so many DDLs after theirs, at most by the
-        present one: a value without a place in one shape may have a place in a later one."""
+        present one: a value without a place in one shape may have a place in a later one. No shape
+        behind a new name of a column casts them: the value would not be found."""
         shapes = [*self.older, PastSchema(last_ts=self.checkpoint, schema=self.schema)]
-        older = [
-            replace(shapes[min(at + later, len(self.older))], last_ts=each.last_ts)
-            for at, each in enumerate(self.older)
-        ]
+        older = []
+        for at, each in enumerate(self.older):
+            last = min(at + later, len(self.older))
+            renaming = (n for n in range(at, last) if shapes[n].renames_next)
+            older.append(each.cast_by(shapes[next(renaming, last)]))
         return replace(self, older=tuple(older))
 
     @property

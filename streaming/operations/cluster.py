@@ -201,6 +201,8 @@ class Operator(CaptureOperations):
             raise ConfigError(
                 f"nothing is changed: all that is given is so already in changefeed {changefeed_id}"
             )
+        if changed.sink_uri != stored.sink_uri:
+            _refuse_to_copy(changefeed_settings(changed))
         found_wrong = findings(changed, is_new=False, is_checked=is_checked)
         if changed.target_ts != stored.target_ts:
             _check_target(changed, found)
