@@ -1,4 +1,4 @@
-"""`changefeed update` gives no changefeed a source that begins with a copy: nobody would make it."""
+"""`changefeed update` gives no changefeed a source that begins with a copy."""
 
 from __future__ import annotations
 
