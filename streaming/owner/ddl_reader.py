@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 
+from conf.sources.source_uri import is_at_least_once
 from coordination.errors import Stop
 from coordination.model import TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
@@ -79,6 +80,7 @@ class DdlReader(StreamRole):
         self._far = FarWatermarks(context.concerns, context.source.place)
         self._awaited = AwaitedSchemas(context.concerns)
         self._context = context
+        self._is_at_least_once = is_at_least_once(context.changefeed.source)
         self.since: Positions | None = None  # from there on the stream's reads are ours too
         self._is_caught_up = False  # what lies before has been read
         self._closing = threading.Event()
@@ -323,7 +325,10 @@ class DdlReader(StreamRole):
             self._trust.check()
             event = creation.event
             also = Shards().joined(event.upstream).properties if self._routes else {}
-            self._spans.create(name, schema, event.identity, event.commit_ts, also=also)
+            # Readers that number each partition may have numbered its first rows below it.
+            begin = self._rows.row.checkpoint_ts if self._is_at_least_once else event.commit_ts
+            start = Ts(max(begin, self._spans.ended.get(name, 0)))
+            self._spans.create(name, schema, event.identity, start, also=also)
             logger.info("table made table=%s commit_ts=%d", name, creation.event.commit_ts)
             self._unreported.append(self._made(name))
 

@@ -25,25 +25,13 @@ from streaming.protocols.rows.parsed_message import Shape
 from streaming.protocols.rows.row_arrays import RowArrays
 
 _ES = r'"es":(?P<ms>[0-9]{1,15})'
-_CREATE = r'"isDdl":true,(?:.*,)?"type":"CREATE"'
-_SECOND = 1_000
 _EXTENSION: Final = b',"_tidb":{"commitTs":'
 _ES_OF = re.compile(_ES.encode())
 
 
 def own_ms(values: pa.Array) -> pa.Int64Array:
-    """When each change was made, by ``es``. Part of what numbers depend on: it must stay as it is.
-
-    Canal has whole seconds. Rows of the second of their CREATE TABLE would be older than the table
-    where they are in another partition: so that comes a second before."""
-    found = _es(values)
-    is_create = pc.fill_null(pc.match_substring_regex(values, _CREATE), False)
-    is_whole = pc.equal(pc.multiply(pc.divide(found, _SECOND), _SECOND), found)
-    earlier = pc.and_(is_create, pc.fill_null(is_whole, False))
-    return pc.if_else(earlier, pc.subtract(found, _SECOND), found)
-
-
-def _es(values: pa.Array) -> pa.Int64Array:
+    """When each change was made, by ``es``. Part of what numbers depend on: it must stay as it
+    is."""
     if begin_as_texts(values).all():
         return numbers_in(values, _ES)
     found = (each and _ES_OF.search(each) for each in texts_of(values.to_pylist()))

@@ -66,14 +66,15 @@ class Numbered:
 
 
 def numbered(
-    begins: Numbers, own_ms: Numbers, *, after: int, pins: Sequence[Pin], latest: Ts
+    begins: Numbers, own_ms: Numbers, *, after: int, pins: Sequence[Pin], latest: Ts, early: int = 0
 ) -> Numbered:
     """Number the transactions that begin at these positions, in order.
 
     ``own_ms``: their own times, in ms since 1970. ``after``: the commit-ts before the first.
-    ``pins``: the known ones. ``latest``: no own time above it is believed.
+    ``pins``: the known ones. ``latest``: no own time above it is believed. ``early``: by how
+    much they may be below their own times.
     """
-    own = np.maximum(own_ms, 0) << TSO_LOGICAL_BITS
+    own = (np.maximum(own_ms, 0) << TSO_LOGICAL_BITS) - early
     found: list[Numbers] = []
     at = 0
     for pin in pins:
@@ -88,7 +89,9 @@ def numbered(
     return Numbered(np.concatenate(found), at + np.flatnonzero(own[at:] > latest))
 
 
-def needed_pins(ends: Numbers, made: Numbered, own_ms: Numbers, open_end: int) -> tuple[Pin, ...]:
+def needed_pins(
+    ends: Numbers, made: Numbered, own_ms: Numbers, open_end: int, early: int = 0
+) -> tuple[Pin, ...]:
     """The pins without which a later reading would believe some of these times. ``ends``: where
     each transaction ends; from ``open_end`` on it has not ended yet. One pin stands for all before
     it whose own times are above its ts."""
@@ -96,7 +99,7 @@ def needed_pins(ends: Numbers, made: Numbered, own_ms: Numbers, open_end: int) -
     if not len(ended):
         return ()
     last = int(ended[-1])
-    is_below = (own_ms[ended] << TSO_LOGICAL_BITS) <= made.commit_ts[last]
+    is_below = (own_ms[ended] << TSO_LOGICAL_BITS) - early <= made.commit_ts[last]
     chosen = dict.fromkeys([*ended[is_below].tolist(), last])
     return tuple(Pin(int(ends[i]), int(made.commit_ts[i]), is_needed=True) for i in chosen)
 

@@ -143,8 +143,8 @@ class Ground:
         self.marks: list[tuple[TableName, Ts]] = []
         self.begun: list[TableName] = []
         self.storage_is_away = False
-        told = {"check": lambda: None, "add_messages": self.buried.extend, "place": str}
-        nothing: Any = SimpleNamespace(**told)
+        told = {"add_messages": self.buried.extend, "place": str, "source": None}
+        nothing: Any = SimpleNamespace(check=lambda: None, **told)
         rows: Any = SimpleNamespace(
             spans=self.spans,
             dead_letters=nothing,
@@ -153,12 +153,12 @@ class Ground:
             end=self.end,
             add=self.add,
         )
-        told = {"trust": nothing, "stream": self, "concerns": LastingWarnings(), "source": nothing}
-        context: Any = SimpleNamespace(routes=Routes((), FilterSettings()), **told)
+        same: Any = dict.fromkeys(("trust", "source", "changefeed"), nothing)
+        same |= {"routes": Routes((), FilterSettings()), "concerns": LastingWarnings()}
+        context: Any = SimpleNamespace(stream=self, **same)
         self.blocked: Any = SimpleNamespace(orders={}, failed={})
-        self.reader = DdlReader(
-            context, rows, self.blocked, on_known=self.known.append, on_failed=self.failures.append
-        )
+        news: Any = {"on_known": self.known.append, "on_failed": self.failures.append}
+        self.reader = DdlReader(context, rows, self.blocked, **news)
 
     def wake(self) -> None:
         pass

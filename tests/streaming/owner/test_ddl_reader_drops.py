@@ -145,3 +145,30 @@ def test_a_table_that_rows_tell_of_is_made_before_its_drop(ground: Ground) -> No
     assert [each.table.name for each in known.made] == [A]
     assert known.plan.runs is not None
     assert (known.blocked_at, known.plan.runs.ends) == (199, (A,))
+
+
+def at_least_once() -> Ground:
+    ground = Ground()
+    ground.reader._is_at_least_once = True
+    return ground
+
+
+def test_a_table_that_its_own_rows_may_be_below_begins_where_they_do() -> None:
+    """Readers number each partition by itself: rows at or below a table's checkpoint are passed
+    over, so that is not the number of the CREATE TABLE; but those of the table before it are."""
+    ground = at_least_once()
+    ground.reader._rows.row.checkpoint_ts = 50
+    ground.reader.submit(dict.fromkeys(PARTITIONS, 0))
+    ground.reader.catch_up(dict.fromkeys(PARTITIONS, 0), STEP)
+    take_row(ground, 0, 299)
+    ground.reader.take(ddl_read(0, 300, "CREATE TABLE `a` (`id` INT PRIMARY KEY)"))
+    (made,) = ground.resolve().made
+    assert made.table.checkpoint == 50
+    assert made.low_water[PARTITIONS[1]] == 0
+
+    again = at_least_once()
+    drop_and_create(again)
+    again.resolve()
+    again.reader.ran(EndedSpan(table=again.spans[A], at_ts=Ts(200)))
+    again.reader.apply_due()
+    assert again.known[-1].made[0].table.checkpoint == 200

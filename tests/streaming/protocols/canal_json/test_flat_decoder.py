@@ -95,18 +95,6 @@ def test_its_own_time_is_es() -> None:
     assert found == [1_700_000_000_000, None, None, 7]
 
 
-def test_a_table_is_older_than_the_rows_of_the_same_second() -> None:
-    made = {"isDdl": True, "pkNames": None, "mysqlType": None}
-    values = [
-        flat("CREATE", None, sql="CREATE TABLE t (id INT)", **made),
-        flat("CREATE", None, sql="CREATE TABLE t (id INT)", es=1_700_000_000_001, **made),
-        flat("ALTER", None, sql="ALTER TABLE t ADD c INT", **made),
-    ]
-    second = 1_700_000_000_000
-    found = own_ms(pa.array(values, pa.binary())).to_pylist()
-    assert found == [second - 1_000, second + 1, second]
-
-
 def rows_of(blocks: list[Block]) -> dict[int, list[Any]]:
     found: dict[int, list[Any]] = {}
     for block in blocks:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.resolved.commit_clock import Pin, numbered
 from streaming.source.resolved.idle_parts import IdleParts
 from streaming.source.resolved.limits import Marks, Stored
-from streaming.source.resolved.numbering import NumberedDecoder, lead
+from streaming.source.resolved.numbering import NumberedDecoder, early_of, lead
 from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.stream.read import marks_of
 
@@ -281,7 +282,8 @@ def test_a_reading_from_between_two_pins_numbers_from_the_one_before() -> None:
 
 def test_numbers_do_not_depend_on_where_chunks_end() -> None:
     own = np.array([5, 3, 9, 0, 2, 9, 9, 1], np.int64)
-    whole = numbered(np.arange(8), own, after=0, pins=[Pin(0, 0)], latest=Ts(1 << 60)).commit_ts
+    told: Any = {"after": 0, "pins": [Pin(0, 0)], "latest": Ts(1 << 60), "early": early_of("t/0")}
+    whole = numbered(np.arange(8), own, **told).commit_ts
     for cut in range(9):
         taken = Taken()
         numbers = NumberedDecoder(taken, own_ms, {"t/0": (Pin(0, 0),)}, {"t/0": 0}).started()
@@ -290,3 +292,15 @@ def test_numbers_do_not_depend_on_where_chunks_end() -> None:
             chunk = Messages(part="t/0", positions=pa.array(some, pa.int64()), values=values)
             numbers(chunk, {})
         assert [taken.commit_ts["t/0", at] for at in range(8)] == whole.tolist()
+
+
+def test_a_ddl_is_below_the_rows_that_other_partitions_have_of_its_second() -> None:
+    """DDLs are in partition 0, behind other messages of the second."""
+    taken, parts = Taken(), ("t/0", "t/1")
+    pins = {part: (Pin(0, 0),) for part in parts}
+    numbers = NumberedDecoder(taken, own_ms, pins, dict.fromkeys(parts, 0)).started()
+    for part in parts:
+        values = pa.array([b"5"] * 3, pa.binary())
+        numbers(Messages(part=part, positions=pa.array(range(3), pa.int64()), values=values), {})
+    assert taken.commit_ts["t/0", 2] < taken.commit_ts["t/1", 0]
+    assert taken.commit_ts["t/1", 0] == 5 << TSO_LOGICAL_BITS
