@@ -307,6 +307,7 @@ class DdlReader(StreamRole):
                 reached={name: table.checkpoint for name, table in spans.items()},
                 shards={n: each.shards for n, each in spans.items()} if self._routes else {},
                 unlike=self._unlike,
+                comes_again=self._is_at_least_once,
             ),
             checkpoint=self._unplanned.checkpoint_ts,
             start_ts=self._start_ts,

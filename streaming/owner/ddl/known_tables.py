@@ -28,7 +28,7 @@ class KnownTables:
     ``defined``: the schema file's definitions of tables that do not exist yet. ``unmade``: where
     the rows begin of tables that nobody has defined. ``forms``: how each is written. ``reached``:
     up to where each is. ``shards``: the upstream tables of targets, and ``unlike``: how one of them
-    differs from its target."""
+    differs from its target. ``comes_again``: a DDL may come once more, with another commit-ts."""
 
     schemas: Mapping[TableName, TableSchema | None]
     last_ddls: Mapping[TableName, Ts]
@@ -39,6 +39,7 @@ class KnownTables:
     reached: Mapping[TableName, Ts] = field(default_factory=dict)
     shards: Mapping[TableName, Shards] = field(default_factory=dict)
     unlike: Mapping[TableName, str] = field(default_factory=dict)
+    comes_again: bool = False
 
 
 def with_defined(

@@ -41,6 +41,7 @@ from streaming.owner.ddl.due import (
 )
 from streaming.owner.ddl.known_tables import Creation, KnownTables, schema_of, with_defined
 from streaming.owner.ddl.routed import routed, upstream_tables, without_databases
+from streaming.owner.ddl.sent_again import is_there
 from streaming.owner.ddl.shards import Noted, Passes, ShardDdls, Stays, brings
 from streaming.owner.ddl.steps import (
     RECOVERS_UNKNOWN,
@@ -327,6 +328,8 @@ class _Planning:
         if first is not None:
             return replace(self._wall(event), unmade=first)
         runs = self._step(event, statement)
+        if isinstance(runs, str) and self.tables.comes_again and is_there(statement, self.schemas):
+            runs = DdlStep(event=event, name=event.name)
         if runs is None:
             return None
         if isinstance(runs, DdlStep) and runs.change is not None:

@@ -59,6 +59,7 @@ def planned(
     defined: str = "",
     unmade: Mapping[str, int] | None = None,
     forms: WriteModes | None = None,
+    comes_again: bool = False,
 ) -> DdlPlan:
     return plan(
         list(ddls),
@@ -69,6 +70,7 @@ def planned(
             defined=read_definitions(defined, lambda _: True),
             unmade={TableName("shop", name): Ts(ts) for name, ts in (unmade or {}).items()},
             forms=forms or WriteModes(),
+            comes_again=comes_again,
         ),
         checkpoint=Ts(checkpoint),
         start_ts=Ts(start),
