@@ -107,7 +107,10 @@ EVERY_COLUMN: Final = ColumnChoice()
 
 
 def keeps_text(old: MySQLType, new: MySQLType) -> bool:
-    """Whether each value surely has one text in both types, so that its hash stays."""
+    """Whether each value surely has one text in both types, so that its hash stays. A CHAR drops
+    the blanks at the end of a text."""
+    if new.name == "char" and old.name != "char":
+        return False
     for kinds in (INTEGER_TYPES, TEXT_TYPES, [each for each in BINARY_TYPES if each != "binary"]):
         if old.name in kinds and new.name in kinds:
             return True

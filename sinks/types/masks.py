@@ -3,6 +3,9 @@
 A mask of ``sha256`` is the hash of a value's text in MySQL, behind the salt: what
 ``SHA2(CONCAT(salt, value), 256)`` gives there, with a TIMESTAMP's text in UTC. Equal values of any
 type have one hash, if they have one text: so joins go on working. NULL stays NULL.
+
+Where no definition tells the digits of a DATETIME's fraction, its text does, in protocols of texts;
+else there are six.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ import hashlib
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sinks.types.casts.columns import cast_column
+from sinks.types.casts.typed_cells import is_text
 from sinks.types.delta_types import arrow_type
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column
@@ -36,6 +41,10 @@ def target_values(
     found = cast_column(cells, column, rules, are_typed=are_typed, are_names=are_names)
     if not column.mask:
         return found
+    is_untold = column.type.digits is None and pa.types.is_timestamp(found.values.type)
+    if is_untold and is_text(cells.type):
+        values = _hashed_as_long(found.values, cells, rules.mask_salt)
+        return replace(found, values=values)
     return replace(found, values=hashed(found.values, column.type, rules.mask_salt))
 
 
@@ -54,6 +63,17 @@ def hashed(values: pa.Array, of: MySQLType, salt: bytes) -> pa.Array:
         for each in _texts(encoded.dictionary, of)
     ]
     return pa.array(found, pa.string()).take(encoded.indices)
+
+
+def _hashed_as_long(values: pa.Array, texts: pa.Array, salt: bytes) -> pa.Array:
+    """The hashes of moments of which the texts alone tell how many digits their fractions have."""
+    behind = pc.struct_field(pc.extract_regex(texts, r"\.(?P<digits>[0-9]{1,6})$"), "digits")
+    digits = pc.fill_null(pc.utf8_length(behind), 0)
+    found = pa.nulls(len(values), pa.string())
+    for each in pc.unique(digits).to_pylist():
+        some = hashed(values, MySQLType.parse(f"datetime({each})"), salt)
+        found = pc.if_else(pc.equal(digits, each), some, found)
+    return found
 
 
 def _texts(values: pa.Array, of: MySQLType) -> list[bytes | None]:

@@ -104,6 +104,7 @@ def test_a_left_out_column_need_not_be_known(clauses: str) -> None:
         ("RENAME COLUMN `n` TO `mail`", "it renames column n to mail"),
         ("RENAME COLUMN `name` TO `clear`", "it renames column name to clear"),
         ("MODIFY COLUMN `name` INT", "which is masked with sha256: the hashes of old rows"),
+        ("MODIFY COLUMN `name` CHAR(20)", "which is masked with sha256: the hashes of old rows"),
         (
             "DROP PRIMARY KEY, ADD PRIMARY KEY (`id`, `xa`)",
             "leave out column xa, which is of the key",

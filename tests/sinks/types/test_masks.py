@@ -73,6 +73,19 @@ def test_null_stays_null_and_equal_texts_are_equal() -> None:
     assert hashes("int") == []
 
 
+@pytest.mark.parametrize("kind", ["datetime", "timestamp"])
+def test_a_text_tells_the_digits_that_no_definition_has_told(kind: str) -> None:
+    """The type is a row's ``mysqlType``."""
+    texts = ["2026-01-31 09:30:00", "2026-01-31 09:30:00.250", None, "2026-01-31 09:30:00.000000"]
+    told = MySQLType.parse(kind).as_untold()
+    assert told.digits is None
+    of = Column(name="c", type=told, mask="sha256")
+    for given in (texts, texts[:1], []):
+        found = target_values(pa.array(given, pa.string()), of, RULES).values
+        wanted = [text and hashlib.sha256(SALT + text.encode()).hexdigest() for text in given]
+        assert (found.type, found.to_pylist()) == (pa.string(), wanted)
+
+
 def test_a_value_that_cannot_be_read_still_fails() -> None:
     found = target_values(pa.array(["1", "zwei"]), column("int", "sha256"), RULES)
     assert found.failed is not None
