@@ -78,6 +78,14 @@ def _copy_of_a_tidb(changefeed: Changefeed) -> None:
     copy = TidbCopy(changefeed, folder, progress=look, is_stopped=stop.is_set)
     with handling(asking(stop.set)), shown, _row_of(copy):
         _tried(copy.run, stop)
+    lake = f"delta://{changefeed.sink.warehouse}"
+    if copy.has_gone_on:
+        logger.info(
+            "now the changefeed goes on where it was: tidelake run --changefeed-id %s --sink-uri "
+            "%s --source-uri (its kafka:// URI), with the same [filter] and [[sink.tables]]",
+            *(changefeed.id, lake),
+        )
+        return
     ts = copy.copied_ts
     logger.info(
         "now let TiCDC send all that came later. One that sends to the topic already may go on, if "
@@ -85,8 +93,7 @@ def _copy_of_a_tidb(changefeed: Changefeed) -> None:
         "--start-ts=%d --sink-uri='kafka://HOST:9092/%s?protocol=canal-json&enable-tidb-extension="
         "true'. Then: tidelake run --changefeed-id %s --sink-uri %s --source-uri (that kafka:// "
         "URI), with the same [filter] and [[sink.tables]]",
-        *(ts, changefeed.id, ts, changefeed.id, changefeed.id),
-        f"delta://{changefeed.sink.warehouse}",
+        *(ts, changefeed.id, ts, changefeed.id, changefeed.id, lake),
     )
 
 

@@ -299,6 +299,9 @@ class FirstCopy:
             settled,
             row,
             PART,
+            anew="copy anew, with another dump-dir"
+            if self._settings.dump_dir
+            else f"delete {self._folder}",
             progress=self._loading,
             is_stopped=self._is_stopped,
             check=self._check,

@@ -46,14 +46,16 @@ def load_all(
     row: ChangefeedRow,
     part: str,
     *,
+    anew: str,
     progress: Callable[[CopyProgress], None],
     is_stopped: Callable[[], bool],
     check: Callable[[], None],
 ) -> list[ReplicatedTable]:
     """Fill the targets of the copied tables, and claim and write their progress rows in ``row``'s
     term. What is loaded already stays. ``part``: of the source that the moments' positions are in.
-    Raises Stop, and what ``load_table`` and ``check`` raise; ``check`` comes before each commit."""
-    load = _Load(changefeed, settled, row, part, progress=progress, check=check)
+    ``anew``: see ``load_table``. Raises Stop, and what ``load_table`` and ``check`` raise;
+    ``check`` comes before each commit."""
+    load = _Load(changefeed, settled, row, part, anew=anew, progress=progress, check=check)
     routes, tables = load.routes, ControlTables.of(changefeed.sink)
     rows, loaded = [], []
     for each in settled.tables:
@@ -89,6 +91,7 @@ class _Load:
         row: ChangefeedRow,
         part: str,
         *,
+        anew: str,
         progress: Callable[[CopyProgress], None],
         check: Callable[[], None],
     ) -> None:
@@ -103,6 +106,7 @@ class _Load:
         self._rules = change_rules(changefeed)
         self._row_rules = row_rules(changefeed)
         self._part = part
+        self._anew = anew
         self._progress = progress
         self._check = check
 
@@ -135,6 +139,7 @@ class _Load:
             part=self._part,
             position=begin.position,
             loads=loads,
+            anew=self._anew,
             on_progress=self._progress,
             check=self._check,
         )

@@ -63,12 +63,14 @@ def load_table(
     part: str,
     position: int,
     loads: str = "",
+    anew: str = "",
     on_progress: Callable[[CopyProgress], None] = lambda _: None,
     check: Callable[[], None] = lambda: None,
 ) -> Loaded:
     """Fill ``target`` with the copied rows of its upstream tables, as they were at ``at_ts``; once.
-    ``added``: the columns that tell each of these. ``loads``: see ``load_note``. Raises
-    ConfigError for a value that the target cannot have, and what `TableLoad` raises."""
+    ``added``: the columns that tell each of these. ``loads``: see ``load_note``.
+    ``anew``: how the copy is made anew, for an error. Raises ConfigError for a value that the
+    target cannot have, and what `TableLoad` raises."""
     nulled: Counter[str] = Counter()
     task = TableTask(
         name=target.name, schema=target.schema, checkpoint=Ts(at_ts - 1), form=target.form
@@ -80,7 +82,7 @@ def load_table(
         nonlocal done
         cast = change_log_rows if task.is_log else changes
         found: TableChanges = cast(task, [block], at_ts, rules)
-        _refuse_errors(block.upstream, found.errors)
+        _refuse_errors(block.upstream, found.errors, anew)
         with counting:
             nulled.update(found.nulled)
             done += block.rows
@@ -156,13 +158,14 @@ def _read(path: Path) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-def _refuse_errors(name: TableName, errors: pa.Table) -> None:
+def _refuse_errors(name: TableName, errors: pa.Table, anew: str) -> None:
     if errors.num_rows:
         first = errors.slice(0, 1).to_pylist()[0]
         raise ConfigError(
             f"table {name} cannot be copied: {errors.num_rows} of its rows have values that "
             f"its target cannot have; the first one: {first['message']}. See zero-date and "
-            "docs/types.md, mend the rows, or leave the table out with [filter] rules"
+            "docs/types.md; or leave the table out with [filter] rules; or mend the rows, and "
+            f"{anew}, since the copy has them as they were"
         )
 
 

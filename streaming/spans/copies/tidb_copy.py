@@ -105,6 +105,12 @@ class TidbCopy:
             )
         return None if row is None or row.loaded_ts is None else Ts(row.loaded_ts)
 
+    @property
+    def has_gone_on(self) -> bool:
+        """Whether the changefeed has read messages: nothing but new tables is copied then."""
+        row = self._tables.changefeeds.read(self._changefeed.id)
+        return row is not None and bool(row.source_positions)
+
     def show(self, state: ChangefeedState, fresh_for_s: float | None) -> None:
         """See `shown_row`. A copy that is not whole stays ``loading``: no stream may begin."""
         is_whole = self.copied_ts is not None
@@ -146,7 +152,10 @@ class TidbCopy:
         self._place = f" {row.checkpoint_ts} {sorted(row.source_positions.items())}"
         settled = self._settled()
         if not settled.tables:
-            logger.info("no table of the TiDB was left out by an earlier [filter]")
+            logger.info(
+                "nothing is copied: the TiDB has no table that [filter] takes, and that an earlier "
+                "[filter] of the changefeed left out"
+            )
             return
         failpoint(Failpoint.BEFORE_LOAD)
         ts = settled.begin.ts
@@ -299,11 +308,13 @@ class TidbCopy:
         logger.info("copied and loaded tables=%d rows=%d", len(settled.tables), settled.rows)
 
     def _fill(self, settled: SettledCopy, row: ChangefeedRow) -> None:
+        is_given = self._settings.snapshot_ts is not None
         load_all(
             self._changefeed,
             settled,
             row,
             PART,
+            anew="give a newer snapshot-ts" if is_given else f"delete {self._folder}",
             progress=self._progress,
             is_stopped=self._is_stopped,
             check=lambda: None,

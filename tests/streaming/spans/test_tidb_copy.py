@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -297,6 +298,27 @@ def test_a_diff_is_at_the_tso_of_a_snapshot(
     tidb.safe_ts = ts + 1
     with pytest.raises(TidelakeError, match=r"cannot be read any more as of the snapshot.*GC"):
         diff()
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_a_row_that_is_mended_is_read_by_a_copy_anew(
+    server: DatabaseServer, tidb: TidbFront, tmp_path: Path, is_given: bool
+) -> None:
+    given = {"snapshot_ts": tidb.now() - MINUTE} if is_given else {}
+    server.execute("SET sql_mode = ''", f"INSERT INTO {NAME}.orders VALUES (5000, 'z', 0, 0, NULL)")
+    strict = replace(changefeed_of(tidb, tmp_path, **given), zero_date="fail")
+    staging = tmp_path / "staging"
+    way_out = "give a newer snapshot-ts" if is_given else f"delete {staging}"
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=f"orders cannot be copied: 1 of.*{way_out}, since"):
+            copied(strict, tmp_path)
+    server.execute(f"UPDATE {NAME}.orders SET at = '2024-01-01' WHERE id = 5000")
+    if is_given:
+        given = {"snapshot_ts": tidb.now() - 1}
+    else:
+        shutil.rmtree(staging)
+    copied(replace(changefeed_of(tidb, tmp_path, **given), zero_date="fail"), tmp_path)
+    assert len(rows(tmp_path, "orders")) == 1_001
 
 
 def test_a_cluster_and_who_reads_messages_refuse_it(tidb: TidbFront, tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""What the copy of a TiDB says at its end."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conf.settings import Changefeed, DeltaSink, FilterSettings
+from conf.sources.tidb_uri import TidbSettings
+from coordination.model import Ts
+from sinks.control.warehouse import ControlTables
+from streaming.owner.start_point import first_row
+from streaming.process.copy_first import copy_first
+from streaming.spans.copies.moments import Moment
+from streaming.spans.copies.settled_copy import SettledCopy, chosen_by
+from streaming.spans.copies.tidb_copy import TidbCopy
+
+
+def feed_of(folder: Path, *rules: str) -> Changefeed:
+    return Changefeed(
+        id="c",
+        source=TidbSettings(host="h", user="u", password=None),
+        sink=DeltaSink(warehouse=str(folder / "lake")),
+        filter=FilterSettings(rules=rules),
+    )
+
+
+def test_a_changefeed_that_no_table_is_to_join_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It began without a copy. An error would tell to leave the warehouse."""
+    narrow, wide = feed_of(tmp_path, "shop.a"), feed_of(tmp_path, "shop.*")
+    at = Moment(0, Ts(20))
+    nothing = SettledCopy(
+        server="", chosen=chosen_by(wide), begin=at, end=at, pins=(), definitions="", tables=()
+    )
+    monkeypatch.setattr(TidbCopy, "_settled", lambda _: nothing)
+    table = ControlTables.of(narrow.sink).changefeeds
+    read = {"source_positions": {"t/0": 5}, "checkpoint_ts": 9, "resolved_ts": 9}
+    table.begin(replace(first_row(narrow), state="stopped", **read))
+    before = table.read("c")
+    with caplog.at_level(logging.INFO):
+        copy_first(wide)
+    assert "nothing is copied" in caplog.text
+    assert "the changefeed goes on where it was" in caplog.text
+    assert "changefeed create" not in caplog.text
+    assert table.read("c") == before
