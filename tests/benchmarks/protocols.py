@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import pyarrow as pa
@@ -80,11 +81,12 @@ class Aim:
     unit: str  # a_row, a_byte
 
     def ratio(self, found: dict[tuple[str, str], list[Way]]) -> float | None:
+        """Of the two ways in each round, and of these the median: what slows a round slows both."""
         sides = found.get((self.protocol, DECODE)), found.get(self.of)
         if not sides[0] or not sides[1]:
             return None
-        own, other = (middle(each, lambda way: getattr(way, self.unit)) for each in sides if each)
-        return own / other
+        pairs = zip(*sides, strict=True)
+        return median(getattr(own, self.unit) / getattr(other, self.unit) for own, other in pairs)
 
     def cells(self, ratio: float) -> list[str]:
         other = "its peer" if self.of[1] == PEER else self.of[0]
