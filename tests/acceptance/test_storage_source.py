@@ -13,7 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
+from coordination.errors import ConfigError
 from sinks.storage.open_storage import open_storage
+from streaming.source.sources import open_source
 from tests.acceptance.one_process import Lives
 from tests.acceptance.processes import JVM_OPTIONS
 from tests.acceptance.test_wire import LABELS, assert_snapshot_is_current
@@ -159,9 +161,9 @@ def test_the_program_reads_a_folder_to_its_end(tmp_path: Path) -> None:
     found = wire.differences(warehouse, "final")
     assert all(each.startswith("orders: ") for each in found)
     (folder / "metadata").unlink()
-    nowhere = run(folder, tmp_path / "other", CANAL_JSON, "&read-to-end=true")
-    assert nowhere.returncode == 2
-    assert "has no file `metadata`" in nowhere.stderr
+    uri = wire_storage.uri(CANAL_JSON, folder) + "&read-to-end=true"
+    with pytest.raises(ConfigError, match="has no file `metadata`"):
+        open_source(parse_source_uri(uri)).end_ts()
 
 
 def test_a_row_that_cannot_be_applied_is_a_letter_that_stands_for_itself(
