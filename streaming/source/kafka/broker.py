@@ -210,10 +210,19 @@ class Broker:
     def retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
         """``retention.ms`` of each topic; topics without a limit are left out. Raises
         SourceAway."""
+        found = {topic: int(each) for topic, each in self._told(topics, "retention.ms").items()}
+        return {topic: each for topic, each in found.items() if each > 0}
+
+    def compacted(self, topics: Iterable[str]) -> list[str]:
+        """Those of which Kafka deletes messages that have a later one of their key. Raises
+        SourceAway."""
+        found = self._told(topics, "cleanup.policy")
+        return [topic for topic, policy in found.items() if "compact" in policy]
+
+    def _told(self, topics: Iterable[str], setting: str) -> dict[str, str]:
         wanted = [ConfigResource(ConfigResource.Type.TOPIC, each) for each in sorted(topics)]
         answers = self._ask(lambda admin: admin.describe_configs(wanted, request_timeout=_ANSWER_S))
-        found = {each.name: int(of["retention.ms"].value) for each, of in answers.items()}
-        return {topic: each for topic, each in found.items() if each > 0}
+        return {each.name: str(of[setting].value) for each, of in answers.items()}
 
     def _unread(self, why: str) -> SourceAway:
         return SourceAway(f"cannot read the first messages of {self._where()}: {why}")

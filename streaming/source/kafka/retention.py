@@ -9,15 +9,17 @@ retention (DescribeConfigs is denied), or if no message is needed.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from streaming.source.contract import Kept
+from streaming.source.contract import Kept, SourceAway
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.topic_partition import TopicPartition
 
+logger = logging.getLogger(__name__)
 WARN_BELOW: Final = 0.5  # a part of the retention
 
 
@@ -42,6 +44,22 @@ class Oldest:
             f"its retention.ms ({self.retention_s / 3600:.3g} h) has passed since the oldest "
             "message that is still needed. Messages that Kafka deletes before they are applied are "
             "lost to this changefeed: make retention.ms larger, or reading faster"
+        )
+
+
+def tell_of_compacted(broker: Broker, topics: Iterable[str]) -> None:
+    """Log which topics lose messages amid others, by which a reader numbers what it reads."""
+    try:
+        found = broker.compacted(topics)
+    except SourceAway as error:  # it may be denied
+        logger.debug("whether topics are compacted is not known: %s", error)
+        return
+    if found:
+        logger.warning(
+            "compacted topics: Kafka may delete messages there before they are read, so that a "
+            "change log or a history lacks them, and the commit-ts of others, which are counted "
+            "with them, may change. Set cleanup.policy=delete topics=%s",
+            ",".join(found),
         )
 
 

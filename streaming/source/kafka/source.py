@@ -30,7 +30,7 @@ from streaming.source.contract import (
 from streaming.source.kafka.broker import Broker, check_topic_ids
 from streaming.source.kafka.deleted_messages import CLOCKS_MS, refuse_a_hole
 from streaming.source.kafka.message_bytes import values_at
-from streaming.source.kafka.retention import kept
+from streaming.source.kafka.retention import kept, tell_of_compacted
 from streaming.source.kafka.strays import past_strays, tell_of_strays
 from streaming.source.kafka.topic_partition import TopicPartition
 from streaming.source.outside.claimed_rows import tell_of_cut_rows, with_claimed_rows
@@ -189,6 +189,8 @@ class KafkaSource:
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:
         tell_of_strays(self, shape, begin)
         tell_of_cut_rows(self._settings.large)
+        if self.is_numbered:
+            tell_of_compacted(self._broker, topic_ids_of(shape.identities))
         loss = decoder_of(self._settings.protocol).loss
         if told := AT_LEAST_ONCE_MEANS if self.is_numbered else loss:
             logger.warning("%s", told)

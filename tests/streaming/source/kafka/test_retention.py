@@ -8,7 +8,7 @@ import pytest
 
 from conf.sources.kafka_uri import KafkaSettings
 from streaming.source.kafka.broker import Broker
-from streaming.source.kafka.retention import oldest
+from streaming.source.kafka.retention import oldest, tell_of_compacted
 from streaming.source.kafka.topic_partition import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
@@ -35,7 +35,9 @@ def test_it_warns_when_half_of_the_retention_has_passed(age_days: float, warns: 
 
 
 @pytest.mark.kafka
-def test_a_broker_tells_its_retention_and_how_old_a_message_is(broker: KafkaBroker):
+def test_a_broker_tells_its_retention_and_how_old_a_message_is(
+    broker: KafkaBroker, caplog: pytest.LogCaptureFixture
+):
     topic = "retention"
     broker.create_topic(topic, partitions=2)
     source = Broker(
@@ -56,4 +58,11 @@ def test_a_broker_tells_its_retention_and_how_old_a_message_is(broker: KafkaBrok
     assert source.retention_ms([topic]) == {}, "this broker keeps all for ever"
     broker.create_topic(f"{topic}-1h", **{"retention.ms": "3600000"})
     assert source.retention_ms([topic, f"{topic}-1h"]) == {f"{topic}-1h": 3_600_000}
+    assert source.compacted([topic, f"{topic}-1h"]) == []
+    broker.create_topic(f"{topic}-keys", **{"cleanup.policy": "compact,delete"})
+    tell_of_compacted(source, [topic, f"{topic}-1h"])
+    assert caplog.messages == []
+    tell_of_compacted(source, [topic, f"{topic}-keys"])
+    (told,) = caplog.messages
+    assert told.endswith(f"topics={topic}-keys")
     source.close()
