@@ -4,6 +4,7 @@ A mask of ``sha256`` is the hash of a value's text in MySQL, behind the salt: wh
 ``SHA2(CONCAT(salt, value), 256)`` gives there, with a TIMESTAMP's text in UTC. Equal values of any
 type have one hash, if they have one text: so joins go on working. NULL stays NULL.
 
+A number's text is plain here: no exponent, no zeros before it; that of a BIT is its number.
 Where no definition tells the digits of a DATETIME's fraction, its text does, in protocols of texts;
 else there are six.
 """

@@ -73,6 +73,22 @@ def test_null_stays_null_and_equal_texts_are_equal() -> None:
     assert hashes("int") == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "hashed"),
+    [
+        ("double", "1e15", "1000000000000000"),
+        ("double", "1e-7", "0.0000001"),
+        ("float", "1234567", "1234567"),
+        ("int(5) unsigned zerofill", "00005", "5"),
+        ("bit(5)", "7", "7"),
+        ("vector", "[1,2.5]", "[1.0, 2.5]"),
+        ("json", '{"a": 1}', '{"a": 1}'),
+    ],
+)
+def test_numbers_have_a_plain_text(kind: str, text: str, hashed: str) -> None:
+    assert hashes(kind, text, salt=b"") == [hashlib.sha256(hashed.encode()).hexdigest()]
+
+
 @pytest.mark.parametrize("kind", ["datetime", "timestamp"])
 def test_a_text_tells_the_digits_that_no_definition_has_told(kind: str) -> None:
     """The type is a row's ``mysqlType``."""
