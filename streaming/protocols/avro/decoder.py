@@ -115,10 +115,10 @@ class _Chunk:
             if schema is None:
                 continue
             for key_id, some_rows in _groups(frames.key_ids, of_value):
-                if key_id >= 0 and key_id not in self.schemas:
-                    self._lack(key_id, some_rows)
-                    continue
-                key = self._key_names(key_id)
+                of_key = self._schema(key_id, some_rows) if key_id >= 0 else None
+                if key_id >= 0 and of_key is None:
+                    continue  # a table must not be made without its key
+                key = None if of_key is None else tuple(each.name for each in of_key.columns)
                 begins, ends = (each[some_rows] for each in frames.values)
                 given = None if self.numbers is None else self.numbers[some_rows]
                 found = read_rows(frames.of, begins + HEAD, ends, schema, key, given_ts=given)
@@ -240,15 +240,6 @@ class _Chunk:
             why = Error("unusable-schema", f"the schema of the id {number} is not used: {error}")
         self.collector.keep_each(self.places[rows], [Bad(NO_TABLE, why)] * len(rows))
         return None
-
-    def _key_names(self, number: int) -> tuple[str, ...] | None:
-        text = self.schemas.get(number)
-        if text is None:
-            return None
-        try:
-            return tuple(each.name for each in writer_schema(text).columns)
-        except Unusable:
-            return None
 
     def _lack(self, number: int, rows: Indexes) -> None:
         self.lacks.add(number)

@@ -27,7 +27,7 @@ from streaming.source.contract import SourceAway
 
 TIMEOUT_S: Final = 5.0
 PATIENCE_S: Final = 15.0  # for an id that is not there; a stream gives up after half a minute
-MOST_ASKED: Final = 1_000  # ids of a read that are asked for; more are garbage
+MOST_LACKED: Final = 1_000  # ids of a read that are not there; after so many it asks for no more
 _MOST_BYTES: Final = 16 << 20  # of an answer
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _NOT_THERE: Final = 404
@@ -50,10 +50,13 @@ class RegistryClient:
         SourceAway where the registry does not answer, or may still get such a schema; ConfigError
         where it refuses the login, or is no registry."""
         wanted = sorted(set(ids) - self._known.keys())
-        found: dict[int, str | None] = dict.fromkeys(wanted[MOST_ASKED:])
+        found: dict[int, str | None] = {}
         context = self._context()
         waiting = []
-        for number in wanted[:MOST_ASKED]:
+        for number in wanted:
+            if len(found) >= MOST_LACKED:
+                found |= dict.fromkeys(wanted[wanted.index(number) :])
+                break
             text = self._fetch(number, context)
             if text is not None:
                 self._known[number] = text

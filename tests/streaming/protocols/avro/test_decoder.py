@@ -18,6 +18,7 @@ from streaming.protocols.contract import (
     ChunkState,
     Kind,
     Messages,
+    WantedTable,
     cells_of,
     key_names,
     wire_types,
@@ -86,6 +87,12 @@ def test_schemas_that_are_not_known_are_asked_for():
     assert bad.table()["error_message"].to_pylist() == [
         "the schema of the id 2 is not used: it is no record"
     ]
+
+
+@pytest.mark.parametrize(("of_key", "why"), [(None, "unknown-schema"), ("{}", "unusable-schema")])
+def test_a_row_whose_key_is_not_known_is_no_row_without_a_key(of_key: str | None, why: str) -> None:
+    (bad,) = read([row()], {NAME: WantedTable(above_ts=TS - 1, key=None)}, {**SCHEMAS, KEY: of_key})
+    assert bad.table()["error_class"].to_pylist() == [why]
 
 
 def test_a_delete_may_have_a_commit_ts():

@@ -11,7 +11,7 @@ from conf.masking import masked
 from conf.sources.schema_registry import parse_registry
 from coordination.errors import ConfigError
 from streaming.source.contract import SourceAway
-from streaming.source.outside.registry import MOST_ASKED, PATIENCE_S, RegistryClient
+from streaming.source.outside.registry import MOST_LACKED, PATIENCE_S, RegistryClient
 from tests.services.certificates import Authority
 from tests.services.schema_registry import SchemaRegistry, serving
 
@@ -59,13 +59,20 @@ def test_an_unknown_id_is_waited_for_and_then_is_none(registry: SchemaRegistry) 
 
 
 def test_garbage_does_not_ask_for_ever(registry: SchemaRegistry) -> None:
-    clock, ids = Clock(), range(10, 10 + 3 * MOST_ASKED)
+    clock, ids = Clock(), range(10, 10 + 3 * MOST_LACKED)
     asking = client(registry.url, clock)
     with pytest.raises(SourceAway):
         asking.schemas(ids)
     clock.now = PATIENCE_S
     assert asking.schemas(ids) == dict.fromkeys(ids)
-    assert len(registry.asked) == 2 * MOST_ASKED
+    assert len(registry.asked) == 2 * MOST_LACKED
+
+
+def test_as_many_ids_as_there_are_tables_are_asked_for(registry: SchemaRegistry) -> None:
+    asking = client(registry.url)
+    ids = range(1, MOST_LACKED + 3)
+    registry.schemas.update(dict.fromkeys(ids, "{}"))
+    assert asking.schemas(ids) == dict.fromkeys(ids, "{}")
 
 
 def test_a_registry_that_is_away_or_in_trouble(registry: SchemaRegistry) -> None:
