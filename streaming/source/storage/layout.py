@@ -162,18 +162,18 @@ def schema_file(path: str) -> SchemaFile | None:
 
 
 def table_of(part: str) -> TableName:
-    """The table of a part with rows."""
+    """The table of a part with rows. Its names may have any sign but a slash."""
     schema, table = part.split("/")[:2]
     return TableName(schema, table)
 
 
 def version_of(part: str) -> int:
-    return int(part.partition("#")[0].split("/")[2])
+    return int(part.split("/")[2].partition("#")[0])
 
 
 def partition_of(part: str) -> str:
     """Empty where the table has none."""
-    return "/".join(part.partition("#")[0].split("/")[3:])
+    return "/".join(part.split("/")[3:]).partition("#")[0]
 
 
 _NUMBERS: Final[Mapping[Separator, Callable[[date], int]]] = {

@@ -72,6 +72,10 @@ class PartLog:
         return self._files[self._places[0]]
 
     @property
+    def is_one_file(self) -> bool:
+        return len(self._places) == 1
+
+    @property
     def last(self) -> Known:
         return self._files[self._places[-1]]
 

@@ -10,6 +10,7 @@ Its name has a checksum of its columns. A file without a query tells columns alo
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,14 @@ from streaming.protocols.rows.parsed_message import Ddl
 _LENGTHS: Final = frozenset(("CHAR", "VARCHAR", "BINARY", "VARBINARY", "BIT"))
 _TIMED: Final = frozenset(("DATETIME", "TIMESTAMP", "TIME"))
 _NOT_UNSIGNED: Final = frozenset(("BIT", "YEAR"))  # TiCDC calls them so
-_GO: Final = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
+# Go has two spellings of these: the escape is for a byte that is no UTF-8, and what Go before 1.22
+# writes for \b and \f. A lone surrogate stands for each, which Go never writes.
+_SPELLINGS: Final = {"\\ufffd": "\udcfd", "\\u0008": "\udc08", "\\u000c": "\udc0c"}
+_GO: Final = {
+    **{ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"},
+    **{ord(each): spelling for spelling, each in _SPELLINGS.items()},
+}
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 
 
 class NotWhole(ValueError):
@@ -61,7 +69,7 @@ def read_schema_text(text: bytes) -> SchemaText:
             kind=int(fields["Type"]),
             columns=tuple((each["ColumnName"], mysql_type(each)) for each in columns),
             key=tuple(each["ColumnName"] for each in columns if each.get("ColumnIsPk") == "true"),
-            checksum=_checksum(fields),
+            checksum=_checksum(text.decode()),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotWhole(
@@ -112,8 +120,9 @@ def mysql_type(column: Mapping[str, Any]) -> str:
     return f"{name.lower()}{digits}{' unsigned' if is_unsigned else ''}"
 
 
-def _checksum(fields: Mapping[str, Any]) -> int:
+def _checksum(text: str) -> int:
     """As TiCDC computes it: a CRC32 of the columns by name, as Go writes them."""
+    fields = json.loads(_ESCAPE.sub(lambda found: _SPELLINGS.get(found[0], found[0]), text))
     told = {
         "Table": fields["Table"],
         "Schema": fields["Schema"],

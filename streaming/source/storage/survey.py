@@ -242,12 +242,12 @@ class Survey:
         return {part: known[part][1] for part in sorted(self.logs) if part in known}
 
     def _identity(self, of: tuple[str, PartLog]) -> Identity | None:
-        first = of[1].first
-        if not first.size:
-            return None
-        head = self.storage.read_range(first.path, 0, min(first.size, HEAD_BYTES))
+        """None while the first row is being written. Where another file comes behind, the first one
+        stays as it is, whole or not."""
+        first, size = of[1].first, min(of[1].first.size, HEAD_BYTES)
+        head = self.storage.read_range(first.path, 0, size) if size else b""
         row, end, _ = head.partition(b"\n")
-        if not end and len(head) < HEAD_BYTES:
+        if not end and len(head) < HEAD_BYTES and of[1].is_one_file:
             return None
         return Identity(of[1].first_place, sha256(row).hexdigest()[:16])
 

@@ -38,7 +38,7 @@ class TableFolder:
     def keep_file(self, file: DataFile, path: str) -> None:
         version, partition = version_of(file.part), partition_of(file.part)
         self._note(version)
-        if "#" in file.part:
+        if "#" in "/".join(file.part.split("/")[2:]):  # a table's name may have one too
             self._shared.add(version)
         last = self._last.setdefault(version, {})
         last[partition] = max(path, last.get(partition, ""))

@@ -2,7 +2,8 @@
 
 A row has its values in the table's order. A schema file names virtual generated columns too, which
 rows lack, and does not say that they are. So the DDLs in the table's schema files are followed from
-its CREATE TABLE on. Where they are not all there, the schema file's own columns count.
+its CREATE TABLE on. Where they are not all there, the schema file's own columns count. The columns
+that TiDB hides, of an expression index, are virtual too; their names say it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from streaming.protocols.csv.table_head import TableHead
 from streaming.source.storage.schema_files import SchemaText
 
 _DEEPEST = 32  # names that a table had, one after the other
+_HIDDEN = "_v$_"  # what TiDB's names of the columns of an expression index begin with
 
 
 class TableHeads:
@@ -69,11 +71,12 @@ class TableHeads:
 
 def _columns(text: SchemaText, known: TableSchema | None) -> tuple[tuple[str, str], ...]:
     """In the order of rows."""
+    columns = tuple(each for each in text.columns if not each[0].lower().startswith(_HIDDEN))
     if known is None:
-        return text.columns
-    told = {name.lower(): (name, each) for name, each in text.columns}
+        return columns
+    told = {name.lower(): (name, each) for name, each in columns}
     names = [column.name.lower() for column in known.columns]
     if set(names) != told.keys():
-        return text.columns
+        return columns
     kept = [column for column in known.columns if column.generated != "virtual"]
     return tuple((told[each.name.lower()][0], str(each.type)) for each in kept)

@@ -8,7 +8,14 @@ import pytest
 
 from conf.sources.storage_uri import StorageSettings
 from coordination.errors import ConfigError
-from streaming.source.storage.layout import SCHEMAS, Packing, Place, schema_position
+from streaming.source.storage.layout import (
+    SCHEMAS,
+    Packing,
+    Place,
+    partition_of,
+    schema_position,
+    version_of,
+)
 from streaming.source.storage.survey import Survey
 from tests.streaming.source.storage.counted_tree import ROW, CountedTree
 
@@ -173,6 +180,35 @@ def test_a_first_row_that_is_not_whole_is_no_part_yet():
     assert not survey.look().identities
     tree.put(file("a", V1, "", 1), ROW)
     assert set(survey.look().identities) == {f"shop/a/{V1}"}
+
+
+@pytest.mark.parametrize("text", [b"", ROW[:4]])
+def test_a_first_file_without_a_whole_row_hides_no_later_one(text: bytes):
+    """TiCDC was killed, and goes on with the next file."""
+    tree = CountedTree([file("a", V1, "", 2)])
+    tree.put(file("a", V1, "", 1), text)
+    tree.checkpoint(V1)
+    part = f"shop/a/{V1}"
+    look = Survey(NONE, tree).look()
+    assert look.identities[part].place == Place(0, 1)
+    assert Packing("none").place(look.ends[part]) == (Place(0, 2), len(ROW))
+
+
+def test_a_name_may_have_a_sharp_sign():
+    names = ("a#b", "c")
+    tree = CountedTree([file(name, V1, "2026-01-01", 1) for name in names])
+    tree.put(file("d#", V1, "129/2026-01-01", 1, of="d-1"))
+    tree.checkpoint(V1)
+    survey = Survey(DAY, tree)
+    parts = {*(f"shop/{name}/{V1}" for name in names), f"shop/d#/{V1}/129#d-1"}
+    assert set(survey.look().identities) == parts
+    assert {version_of(each) for each in parts} == {V1}
+    assert {partition_of(each) for each in parts} == {"", "129"}
+    tree.put(file("a#b", V1, "2026-01-01", 2))
+    tree.put(file("d#", V1, "129/2026-01-02", 1, of="d-1"))
+    tree.checkpoint(V1 + 1)
+    assert ends(survey, f"shop/a#b/{V1}")[0].index == 2
+    assert ends(survey, f"shop/d#/{V1}/129#d-1")[0].day > ends(survey, f"shop/c/{V1}")[0].day
 
 
 def test_another_date_separator_is_one_line():
