@@ -34,7 +34,7 @@ def test_recorded_bytes_lead_to_every_recorded_state(
     with serving(SchemaRegistry(wire.schemas("avro-watermark"))) as registry:
         uri = f"file://{path}?{NEEDED}&schema-registry={registry.url}"
         lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
-        for label in LABELS:
+        for label in LABELS[1::2]:  # the next test stops in between
             lives.finish(target_ts=wire.state_ts(label))
             letters = {each["error_class"] for each in lives.dead_letters()}
             assert (label, wire.differences(lives.warehouse, label)) == (label, [])

@@ -120,19 +120,21 @@ def await_more(life: subprocess.Popen[bytes], folder: Path, before: int) -> None
         raise AssertionError(f"{error}\n{(folder / 'log').read_text()[-8_000:]}") from None
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.soak)])
 def test_each_change_is_applied_once_whenever_the_program_is_killed(
-    broker: KafkaBroker, tmp_path: Path
+    broker: KafkaBroker, tmp_path: Path, kills: int
 ) -> None:
-    dice, shop = random.Random(2), Shop(broker, "numbered")
-    life = run(broker, "numbered", tmp_path)
+    topic = f"numbered-{kills}"
+    dice, shop = random.Random(2), Shop(broker, topic)
+    life = run(broker, topic, tmp_path)
     try:
-        for _ in range(2):
+        for _ in range(kills):
             before = len(rows(tmp_path, "log"))
             await_more(life, tmp_path, before)
             time.sleep(dice.uniform(0.0, 1.5))
             os.killpg(life.pid, signal.SIGKILL)
             life.wait()
-            life = run(broker, "numbered", tmp_path)
+            life = run(broker, topic, tmp_path)
         before = len(rows(tmp_path, "log"))
         await_more(life, tmp_path, before)
         shop.stop()

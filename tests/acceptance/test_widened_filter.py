@@ -94,8 +94,18 @@ def test_new_tables_join_a_changefeed_without_a_gap(
         assert life.await_exit() == 0, life.tail()
 
 
+@pytest.mark.parametrize(
+    "deaths",
+    [
+        ("after-first-progress=kill:1",),
+        pytest.param(
+            ("after-load-one=kill:2", "after-first-progress=kill:1"), marks=pytest.mark.soak
+        ),
+    ],
+    ids=["one", "two"],
+)
 def test_tries_that_failed_are_given_up_and_begun_again(
-    mariadb: DatabaseServer, tmp_path: Path
+    mariadb: DatabaseServer, tmp_path: Path, deaths: tuple[str, ...]
 ) -> None:
     """After each of them the changefeed goes on with the narrow filter, which sees no row of the
     tables that were to join."""
@@ -119,7 +129,7 @@ def test_tries_that_failed_are_given_up_and_begun_again(
             stage.write_rules(WIDE)
 
         narrow()
-        for point in ("after-load-one=kill:2", "after-first-progress=kill:1"):
+        for point in deaths:
             given = {"TIDELAKE_FAILPOINTS": point}
             life = stage.start(point.partition("=")[0], parameters=CHUNKS, given=given)
             assert life.await_exit() == -signal.SIGKILL, life.tail()
