@@ -286,6 +286,7 @@ class ChunkState:
 
 
 UNTIMED: Final = "untimed"  # the token of a ROW block whose rows have the ts that theirs is above
+BELOW: Final = "below_ts"  # a column of UNTIMED blocks: the greatest that this ts may be
 
 KEY_LENGTH: Final = struct.Struct("<I")
 NO_KEY: Final = 0xFFFF_FFFF

@@ -32,6 +32,7 @@ from streaming.protocols.rows.parsed_message import Bad, Error, WatermarkEvent
 
 Schemas = Mapping[int, str | None]  # by id its text; None: the registry has none
 NO_SCHEMAS: Final[Schemas] = {}
+_ANY: Final = np.iinfo(np.int64).max - 1
 _MALFORMED: Final = Error("malformed", "not a message of avro")
 _NO_KEY: Final = Error(
     "delete-without-key",
@@ -142,7 +143,7 @@ class _Chunk:
             schema = self._schema(key_id, some_rows)
             if schema is None:
                 continue
-            above, is_known = self._above(schema.name, some_rows, marks)
+            above, below, is_known = self._above(schema.name, some_rows, marks)
             begins, ends = (each[some_rows] for each in frames.keys)
             times = np.where(is_known, above + 1, np.maximum(above, 1))
             found = read_rows(frames.of, begins + HEAD, ends, schema, None, deleted_ts=times)
@@ -160,29 +161,31 @@ class _Chunk:
             arrays, bad = found.arrays(later, self.places[some_rows], self._key(found, name))
             self._bad(name, some_rows[bad])
             if len(arrays.positions):
-                moved = above[np.searchsorted(self.places[some_rows], arrays.positions)]
-                collector.take_untimed(name, found.shape, arrays.at(np.maximum(moved, 0)))
+                kept = np.searchsorted(self.places[some_rows], arrays.positions)
+                moved = arrays.at(np.maximum(above[kept], 0))
+                collector.take_untimed(name, found.shape, moved, below[kept])
 
-    def _above(self, name: TableName, rows: Indexes, marks: Indexes) -> tuple[Indexes, Mask]:
-        """The ts that these DELETEs are above, -1 where none is known; and whether a row of their
-        table told it. Where the next row has a lower one, TiCDC has begun again: then the DELETE
-        was before that."""
+    def _above(
+        self, name: TableName, rows: Indexes, marks: Indexes
+    ) -> tuple[Indexes, Indexes, Mask]:
+        """The ts that these DELETEs are above, -1 where none is known; the greatest that this may
+        be; and whether a row of their table told it. Where the next row has a lower ts, TiCDC has
+        begun again: then the DELETE was before that."""
         here = self.times.get(name)
         above = np.full(len(rows), -1, np.int64)
         if len(marks):
             before = np.searchsorted(marks, rows) - 1
             above = np.where(before >= 0, self.frames.ts[marks[np.maximum(before, 0)]], above)
         if here is None:
-            return above, np.zeros(len(rows), np.bool_)
+            return above, np.full(len(rows), _ANY, np.int64), np.zeros(len(rows), np.bool_)
         at, ts = (np.concatenate(each) for each in zip(*here, strict=True))
         order = np.argsort(at)
         at, ts = at[order], ts[order]
         after = np.searchsorted(at, rows)
         is_known = after > 0
         above = np.where(is_known, np.maximum(above, ts[np.maximum(after - 1, 0)]), above)
-        has_next = after < len(at)
-        following = ts[np.minimum(after, len(ts) - 1)] - 1
-        return np.where(has_next & is_known, np.minimum(above, following), above), is_known
+        below = np.append(ts - 1, _ANY)[after]
+        return np.where(is_known, np.minimum(above, below), above), below, is_known
 
     def _about(self, rows: Indexes, above: Indexes, marks: Indexes, start_ts: int) -> Indexes:
         """A ts for DELETEs that are only counted: above the watermark before, else at the next."""

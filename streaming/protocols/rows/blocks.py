@@ -17,6 +17,7 @@ from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName
 from streaming.protocols.clocks import KEPT_MS, clock_of, latest_ts, shown_ts
 from streaming.protocols.contract import (
     BAD_BODY,
+    BELOW,
     DDL_BODY,
     FAR_WATERMARK,
     NO_TABLE,
@@ -95,7 +96,7 @@ class Collector:
         self._schemas: dict[TableName, list[tuple[int, SchemaEvent]]] = defaultdict(list)
         self._bad: dict[tuple[TableName, bool], list[tuple[int, Bad]]] = defaultdict(list)
         self._watermarks: list[tuple[int, int]] = []
-        self._untimed: list[tuple[TableName, Shape, RowArrays]] = []
+        self._untimed: list[tuple[TableName, Shape, RowArrays, Indexes]] = []
         self._state: tuple[Indexes, ChunkState] | None = None
         self.far_ts = min(messages.latest_ts + (KEPT_MS << TSO_LOGICAL_BITS), SEALED_TS)
         # Numbered by place, else each change stands for all of its commit-ts (rule 4).
@@ -134,9 +135,9 @@ class Collector:
         if len(rows.positions):
             self._rows[name, shape.unordered].append((shape, rows))
 
-    def take_untimed(self, name: TableName, shape: Shape, rows: RowArrays) -> None:
-        """Rows whose commit-ts is not known, only one that it is above."""
-        self._untimed.append((name, shape, rows))
+    def take_untimed(self, name: TableName, shape: Shape, rows: RowArrays, below: Indexes) -> None:
+        """Rows whose commit-ts is not known, only one that it is above; ``below``: see BELOW."""
+        self._untimed.append((name, shape, rows, below))
 
     def tell(self, positions: Indexes, state: ChunkState) -> None:
         """``positions``: of the messages that cannot be read without what the state lacks."""
@@ -277,10 +278,11 @@ class Collector:
             yield replace(block, last=int(self._positions[greatest[-1]]))
 
     def _untimed_blocks(self) -> Iterator[Block]:
-        for name, shape, rows in self._untimed:
+        for name, shape, rows, below in self._untimed:
             key = key_of(shape, self.wanted[name])
             places = self._positions, self._index
             body, _ = row_body(rows, shape, key, places, self._order)
+            body = body.append_column(BELOW, pa.array(below, pa.int64()))
             told = rows.positions, rows.commit_ts
             yield replace(self._block(Kind.ROW, name, *told, body=ipc(body)), token=UNTIMED)
 

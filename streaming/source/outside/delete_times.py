@@ -2,7 +2,8 @@
 
 It is later than the last row of its table in its partition, and than the last watermark there. It
 gets the ts right above both. So it comes behind the row that it deletes, and before any later row
-of that key. Where nothing was read before it, it is above the table's checkpoint.
+of that key. Where nothing was read before it, it is above the table's checkpoint. Where the next
+row of its table in its chunk has a lower ts, TiCDC has begun again: it is not above that one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.model import TableName
-from streaming.protocols.contract import UNTIMED, Block, ChunkState, Kind, Wanted, ipc
+from streaming.protocols.contract import BELOW, UNTIMED, Block, ChunkState, Kind, Wanted, ipc
 
 
 @dataclass(slots=True)
@@ -51,7 +52,9 @@ def _timed(block: Block, times: PartTimes, wanted: Wanted) -> Block:
     body = block.table()
     above = times.tables.get(block.name, wanted[block.name].above_ts)
     told = body["commit_ts"].to_numpy()  # the watermark before it in its chunk; 0: none
-    commit_ts = np.maximum(np.where(told > 0, told, times.watermark), above) + 1
+    above_ts = np.maximum(np.where(told > 0, told, times.watermark), above)
+    commit_ts = np.minimum(above_ts, body[BELOW].to_numpy()) + 1
+    body = body.drop_columns([BELOW])
     at = body.schema.get_field_index("commit_ts")
     body = body.set_column(at, body.schema.field(at), pa.array(commit_ts, pa.int64()))
     times.tables[block.name] = int(commit_ts[-1])

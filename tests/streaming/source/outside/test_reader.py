@@ -147,6 +147,16 @@ def test_a_delete_that_nothing_tells_the_time_of_is_above_the_checkpoint(
     assert all(TS - 500 < ts <= TS - 498 for ts in found.values())
 
 
+@pytest.mark.parametrize("cut", [1, 3])
+def test_what_ticdc_sends_again_is_before_the_rows_behind_it(
+    cut: int, registry: SchemaRegistry
+) -> None:
+    log = [row(9, ts=TS + 300), deleted(1), row(1, "new", ts=TS + 120), deleted(1)]
+    reader, _ = reading(log, 100, registry)
+    found = {**times(reader, 0, cut), **times(reader, cut, len(log))}
+    assert found == {0: TS + 300, 1: TS + 120, 2: TS + 120, 3: TS + 121}
+
+
 def test_nothing_of_a_read_counts_without_its_schemas(registry: SchemaRegistry) -> None:
     text = registry.schemas.pop(KEY)
     reader, _ = reading(LOG, 100, registry)
