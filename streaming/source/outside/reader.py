@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, Protocol
 
-from streaming.protocols.contract import Block, ChunkState, Decoder, Kind, Wanted
+from coordination.errors import ConfigError
+from coordination.model import TableName
+from streaming.protocols.contract import NO_TABLE, Block, ChunkState, Decoder, Kind, Wanted
 from streaming.protocols.decoders import ProtocolDecoder
 from streaming.source.contract import Identities, Reader
 from streaming.source.outside.delete_times import PartTimes, timed
@@ -47,6 +49,7 @@ class AvroReader:
         self._decode = decode
         self._registry = registry
         self._parts: dict[str, PartTimes] = {}
+        self._topics: dict[TableName, str] = {}  # of each table whose rows were read
         reader.use(replace(decode, schemas=registry.known))
 
     def close(self) -> None:
@@ -82,7 +85,22 @@ class AvroReader:
             messages=messages,
             first_messages=first_messages,
         )
+        self._check_topics(blocks, wanted)
         return list(timed(blocks, self._parts, wanted))
+
+    def _check_topics(self, blocks: Iterable[Block], wanted: Wanted) -> None:
+        """TiCDC writes `a-b` and `a_b` as one name. Their topics are two."""
+        for block in blocks:
+            if block.kind is not Kind.ROW or block.name not in wanted:
+                continue
+            name = block.name if block.origin == NO_TABLE else block.origin
+            topic = block.part.rpartition("/")[0]
+            if (known := self._topics.setdefault(name, topic)) != topic:
+                raise ConfigError(
+                    f"the topics {known} and {topic} both have rows of {name}: in avro two tables "
+                    "whose names differ in signs that are no letter, digit or _ have one name. "
+                    "List one of the two topics alone in the changefeed's topics"
+                )
 
     def _is_known(self, part: str, at: int) -> bool:
         return part in self._parts and self._parts[part].position == at

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from conf.sources.schema_registry import SchemaRegistry as Settings
+from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
 from streaming.protocols.contract import (
     Block,
@@ -38,6 +39,7 @@ class LogReader:
     def __init__(self, log: Sequence[bytes], size: int) -> None:
         self.log = log
         self.size = size
+        self.part = PART
         self.reads = 0
         self.decode: Decoder = decoder_of("avro")
 
@@ -61,7 +63,9 @@ class LogReader:
         for at in range(begin, end, self.size):
             values = self.log[at : min(at + self.size, end)]
             positions = pa.array(range(at, at + len(values)), pa.int64())
-            chunk = Messages(part=PART, positions=positions, values=pa.array(values, pa.binary()))
+            chunk = Messages(
+                part=self.part, positions=positions, values=pa.array(values, pa.binary())
+            )
             yield from self.decode(chunk, wanted)
         yield Block(kind=Kind.DONE, part=PART, first=begin, last=end)
 
@@ -155,6 +159,15 @@ def test_what_ticdc_sends_again_is_before_the_rows_behind_it(
     reader, _ = reading(log, 100, registry)
     found = {**times(reader, 0, cut), **times(reader, cut, len(log))}
     assert found == {0: TS + 300, 1: TS + 120, 2: TS + 120, 3: TS + 121}
+
+
+def test_two_tables_of_one_name_are_refused(registry: SchemaRegistry) -> None:
+    reader, inner = reading([row(1)], 100, registry)
+    assert times(reader, 0, 1) == {0: TS}
+    inner.part = "shop_t-/0"
+    with pytest.raises(ConfigError, match="the topics shop_t and shop_t- both have rows of shop.t"):
+        times(reader, 0, 1)
+    assert times(reader, 0, 1, {}) == {}
 
 
 def test_nothing_of_a_read_counts_without_its_schemas(registry: SchemaRegistry) -> None:
