@@ -21,19 +21,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
 from conf.sources.storage_uri import Separator
 from coordination.errors import ConfigError
-from coordination.model import TableName
+from coordination.model import TSO_LOGICAL_BITS, TableName
 
 METADATA: Final = "metadata"
 SCHEMAS: Final = "schema files"
 OFFSET_BITS: Final = 30  # of a position: TiCDC's files have 512 MiB at most
 _REST_BITS: Final = 33  # of the date and the index
 _FIRST_YEAR: Final = 2018
+_EASTERNMOST: Final = timedelta(hours=14)  # ahead of UTC
 _DATE: Final[Mapping[Separator, re.Pattern[str]]] = {
     "none": re.compile("(?!)"),
     "year": re.compile(r"\d{4}"),
@@ -119,6 +120,11 @@ class Packing:
         if not 0 < year - _FIRST_YEAR < 80:
             return None
         return _NUMBERS[self.separator](day)
+
+    def day_of(self, ts: int) -> int:
+        """The last number that the date of a TSO may have, in whatever time zone TiCDC runs."""
+        at = datetime.fromtimestamp((ts >> TSO_LOGICAL_BITS) / 1e3, UTC) + _EASTERNMOST
+        return _NUMBERS[self.separator](at.date())
 
     def data_file(self, path: str) -> DataFile | None:
         """None for another file. Raises ConfigError for a date folder that should not be there."""

@@ -32,7 +32,7 @@ from streaming.source.contract import (
 from streaming.source.positions import Positions
 from streaming.source.resolved.limits import Limits, Marks, Stored
 from streaming.source.resolved.watermarks import Watermarks
-from streaming.source.storage.layout import SCHEMAS, schema_version
+from streaming.source.storage.layout import SCHEMAS, schema_version, table_of, version_of
 from streaming.source.storage.row_decoder import row_decoder, rows_at
 from streaming.source.storage.survey import Look, Survey, survey_of
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LEAST_EXPIRY_MS: Final = 86_400_000  # file-expiration-days is a day at least
 _FOLDERS: Final = "the folder's own"  # the identity of `SCHEMAS`
 
 
@@ -80,6 +81,7 @@ class StorageSource:
         shape: SourceShape,
         reached_ts: int,  # noqa: ARG002
     ) -> RecordedPlace:
+        """A part that is gone was read up to its watermark. Above that it may have got files."""
         self.check_identities(place.identities, shape)
         for part in place.positions.keys() - shape.parts:
             mark = place.marks.get(part)
@@ -88,6 +90,8 @@ class StorageSource:
                     f"{self._settings.folder}/{part} is gone, and rows in it were not applied yet: "
                     "bring its files back, or load the tables anew"
                 )
+            if part != SCHEMAS and not self._is_closed(part, mark.ts) and self._is_past(mark.ts):
+                raise _expired(f"{self._settings.folder}/{part}", mark.ts)
         return place
 
     def check_unchanged(self, start: SourceShape) -> None:
@@ -104,7 +108,7 @@ class StorageSource:
                     "its own"
                 )
 
-    def check(self, positions: Positions, checkpoint_ts: int | None = None) -> None:  # noqa: ARG002
+    def check(self, positions: Positions, checkpoint_ts: int | None = None) -> None:
         look = self._survey.look()
         for part, at in sorted(positions.items()):
             if part != SCHEMAS and part in look.ends and at > look.ends[part]:
@@ -113,6 +117,8 @@ class StorageSource:
                     "back, or load the tables anew"
                 )
             self._refuse_gap(part, at)
+            if checkpoint_ts and self._is_dated_before(part, at) and self._is_past(checkpoint_ts):
+                raise _expired(self.place(part, at), checkpoint_ts)
 
     def begin_at(self, shape: SourceShape, low_water: Positions) -> dict[str, int]:
         first = self.beginnings(shape.parts - low_water.keys())
@@ -131,7 +137,8 @@ class StorageSource:
         self, first: Positions, *, checkpoint_ts: int, reached_ts: int | None
     ) -> None:
         """A first file with a higher number than 1 has had others before it. All rows in those are
-        older than the first one that is left."""
+        older than the first one that is left. With dates, numbers tell this of one date alone."""
+        late = []
         with self._survey.lock:
             for part in sorted(first.keys() & self._survey.logs.keys()):
                 log = self._survey.logs[part]
@@ -143,6 +150,17 @@ class StorageSource:
                         f"{reached_ts or checkpoint_ts}: load the tables anew, and begin at "
                         f"{shown_ts(oldest_ts)} or later (start-ts {oldest_ts})"
                     )
+                version_day = self._survey.packing.day_of(version_of(part))
+                if log.first_place.day > version_day and checkpoint_ts < oldest_ts:
+                    late.append(part)
+        if late:
+            more = f" (so do {len(late) - 1} more)" if len(late) > 1 else ""
+            logger.warning(
+                "%s/%s begins at a later date than the table's version%s. If files of earlier dates"
+                " were deleted (file-expiration-days), their rows are missing: load the tables then"
+                " before anything is streamed",
+                *(self._settings.folder, late[0], more),
+            )
 
     def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
         with self._survey.lock:
@@ -255,6 +273,29 @@ class StorageSource:
                 "bring it back, or load the tables anew"
             )
 
+    def _is_dated_before(self, part: str, at: int) -> bool:
+        """Whether all files of the position's date are gone."""
+        with self._survey.lock:
+            log = self._survey.logs.get(part)
+            return log is not None and self._survey.packing.place(at)[0].day < log.first_place.day
+
+    def _is_closed(self, part: str, ts: int) -> bool:
+        """Whether the table had a later version by then, so that the part got nothing more."""
+        with self._survey.lock:
+            name, version = table_of(part), version_of(part)
+            later = {each.version for each in self._survey.schema_files if each.name == name}
+            later |= {version_of(each) for each in self._survey.logs if table_of(each) == name}
+            return any(version < each <= ts for each in later)
+
+    def _is_past(self, ts: int) -> bool:
+        """Whether files with rows above a ts may have expired. TiCDC deletes by date, in the whole
+        folder: not while a file is there that is as old, and not within a day."""
+        if ts >= int(time.time() * 1e3) - LEAST_EXPIRY_MS << TSO_LOGICAL_BITS:
+            return False
+        with self._survey.lock:
+            oldest = (each.first.modified_ms for each in self._survey.logs.values())
+            return all(each << TSO_LOGICAL_BITS > ts for each in oldest)
+
     def _is_believed(self, ts: int) -> bool:
         if ts <= latest_ts(time.time() * 1e3):
             return True
@@ -271,3 +312,11 @@ class StorageSource:
         if news := sorted(parts):
             more = f" and {len(news) - 1} more" if len(news) > 1 else ""
             raise SourceChanged(f"new folder {news[0]}{more}: reading it too")
+
+
+def _expired(what: str, ts: int) -> SourceLost:
+    return SourceLost(
+        f"{what} is gone, all files that are left are younger than {shown_ts(ts)}, and all was read "
+        "up to there alone: later files may have been deleted before they were applied. Load the "
+        "tables anew, and let file-expiration-days be longer than any pause"
+    )

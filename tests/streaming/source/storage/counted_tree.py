@@ -21,6 +21,7 @@ class CountedTree:
     def __init__(self, paths: Iterable[str] = ()) -> None:
         self.paths = sorted(paths)
         self.texts: dict[str, bytes] = {}
+        self.modified_ms: dict[str, int] = {}
         self.lists = self.reads = 0
         self._lock = threading.Lock()
 
@@ -56,7 +57,8 @@ class CountedTree:
         with self._lock:
             self.lists += 1 + max(0, end - begin - 1) // PAGE
         for path in self.paths[begin:end]:
-            yield Entry(path, len(self.texts.get(path, ROW)), 0)
+            size = len(self.texts.get(path, ROW))
+            yield Entry(path, size, self.modified_ms.get(path, 0))
 
     def inside(self, folder: str) -> Inside:
         with self._lock:
