@@ -316,7 +316,7 @@ class StorageSource:
 
 def _expired(what: str, ts: int) -> SourceLost:
     return SourceLost(
-        f"{what} is gone, all files that are left are younger than {shown_ts(ts)}, and all was read "
-        "up to there alone: later files may have been deleted before they were applied. Load the "
+        f"{what} is gone, all files that are left are younger than {shown_ts(ts)}, and all was "
+        "read up to there: later files may have been deleted before they were applied. Load the "
         "tables anew, and let file-expiration-days be longer than any pause"
     )
