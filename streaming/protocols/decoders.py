@@ -110,6 +110,7 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         own_ms=avro.own_ms,
         by_schemas=avro.decode,
         has_topic_each=True,
+        loss=avro.LOSS,
     ),
     "csv": _Known(csv.decode, _NO_CLAIMS, are_texts=_all_texts),
     "debezium": _Known(

@@ -32,6 +32,11 @@ from streaming.protocols.rows.parsed_message import Bad, Error, WatermarkEvent
 
 Schemas = Mapping[int, str | None]  # by id its text; None: the registry has none
 NO_SCHEMAS: Final[Schemas] = {}
+LOSS: Final = (
+    "protocol=avro: up to TiCDC 8.5 a DELETE has no commit-ts, and its place is told by what is "
+    "before it. After a restart of TiCDC or of Tidelake a deleted row may stay, or a row that was "
+    "written again may be missing, until it changes. TiCDC's new architecture sends the commit-ts"
+)
 _ANY: Final = np.iinfo(np.int64).max - 1
 _MALFORMED: Final = Error("malformed", "not a message of avro")
 _NO_KEY: Final = Error(

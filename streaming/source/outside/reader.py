@@ -86,7 +86,8 @@ class AvroReader:
             first_messages=first_messages,
         )
         self._check_topics(blocks, wanted)
-        return list(timed(blocks, self._parts, wanted))
+        marks = {} if self._is_numbered else limits.to_record()
+        return list(timed(blocks, self._parts, wanted, marks))
 
     def _check_topics(self, blocks: Iterable[Block], wanted: Wanted) -> None:
         """TiCDC writes `a-b` and `a_b` as one name. Their topics are two."""
@@ -114,7 +115,7 @@ class AvroReader:
                 blocks = self._whole(
                     at, left, {}, identities=identities, limits=limits, messages=_MOST
                 )
-                list(timed(blocks, found, {}))
+                list(timed(blocks, found, {}, {}))
                 at |= {b.part: b.last for b in blocks if b.kind is Kind.DONE}
             for part, end in [*left.items()]:
                 times = found.get(part, PartTimes())

@@ -169,7 +169,7 @@ def of_avro_messages(recording: Recording) -> Iterator[Block]:
             ours = [each for each in ours if each.value is not None]
         values = [with_key(each.key, recording.sent(each.value)) for each in ours]
         chunk = chunk_of(f"wire/{part}", [each for each in values for _ in range(recording.copies)])
-        yield from timed(list(decode(chunk, WANTED)), {}, WANTED)
+        yield from timed(list(decode(chunk, WANTED)), {}, WANTED, {})
 
 
 def of_csv_files(recording: Recording) -> Iterator[Block]:

@@ -12,6 +12,7 @@ import pytest
 from conf.sources.schema_registry import SchemaRegistry as Settings
 from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
+from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import (
     Block,
     Decoder,
@@ -84,8 +85,13 @@ def reading(log: Sequence[bytes], size: int, registry: SchemaRegistry) -> tuple[
     return made, inner
 
 
-def times(reader: AvroReader, begin: int, end: int, wanted: Wanted = WANTED) -> dict[int, int]:
-    limits = Watermarks(parts=frozenset([PART]))
+def times(
+    reader: AvroReader,
+    begin: int,
+    end: int,
+    wanted: Wanted = WANTED,
+    limits: Watermarks = Watermarks(parts=frozenset([PART])),  # noqa: B008
+) -> dict[int, int]:
     args = {"identities": {}, "limits": limits, "messages": 100}
     blocks = reader.read({PART: begin}, {PART: end}, wanted, **args)  # type: ignore[arg-type]
     assert {block.kind for block in blocks} <= {Kind.ROW, Kind.WATERMARK, Kind.DONE}
@@ -159,6 +165,24 @@ def test_what_ticdc_sends_again_is_before_the_rows_behind_it(
     reader, _ = reading(log, 100, registry)
     found = {**times(reader, 0, cut), **times(reader, cut, len(log))}
     assert found == {0: TS + 300, 1: TS + 120, 2: TS + 120, 3: TS + 121}
+
+
+def test_a_delete_is_above_what_its_part_was_resolved_to(registry: SchemaRegistry) -> None:
+    """The default topic's watermarks count for the topic of a table that is read to its end."""
+    default = "default/0"
+    log = [row(1, ts=TS + 100), watermark(TS + 150), deleted(1), watermark(TS + 90), deleted(1)]
+    limits = Watermarks(parts=frozenset([PART, default]))
+    limits = limits.advance({default: RecordedWatermark(ts=TS + 250, position=9)}, {})
+    limits = limits.past({PART}, {PART: 2})
+    assert limits.global_ts == TS + 250
+    reader, _ = reading(log, 1, registry)
+    assert times(reader, 0, 2, limits=limits) == {0: TS + 100}
+    assert times(reader, 2, 3, limits=limits) == {2: TS + 251}
+    reader, _ = reading(log, 1, registry)
+    found = times(reader, 0, 5, limits=Watermarks(parts=limits.parts, recorded=limits.to_record()))
+    assert found == {0: TS + 100, 2: TS + 251, 4: TS + 252}
+    reader, _ = reading(log, 1, registry)
+    assert times(reader, 4, 5, limits=limits) == {4: TS + 101}
 
 
 def test_two_tables_of_one_name_are_refused(registry: SchemaRegistry) -> None:
