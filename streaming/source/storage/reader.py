@@ -214,7 +214,8 @@ class StorageReader:
 
     def _note_tail(self, work: RowWork, done: Block, most_rows: int) -> None:
         of = work.slice
-        if of.is_last and of.end == of.size and done.rows < most_rows:
+        is_to_end = of.end == of.size or not done.rows  # as `SlicesTask.blocks` reads
+        if of.is_last and is_to_end and done.rows < most_rows:
             at = done.last & ((1 << OFFSET_BITS) - 1)
             self._survey.cut_at(work.part, of.place, of.size, at)
 

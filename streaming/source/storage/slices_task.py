@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -89,7 +89,7 @@ class SlicesTask:
         try:
             storage = self.opener(self.folder)
             for work in self.lists[number]:
-                for block in self._blocks(storage, work):
+                for block in self.blocks(storage, work):
                     yield bodies.put(block)
         except Exception as error:  # noqa: BLE001  # raised again in the driver
             is_lasting = isinstance(error, Damaged | FileNotFoundError)
@@ -98,31 +98,38 @@ class SlicesTask:
         finally:
             bodies.close()
 
-    def _blocks(self, storage: ReadStorage, work: RowWork | SchemaWork) -> Iterator[Block]:
+    def blocks(self, storage: ReadStorage, work: RowWork | SchemaWork) -> Iterator[Block]:
+        """At least one row, if one ends in the file: only the decoder knows where rows end."""
         if isinstance(work, SchemaWork):
-            return ddl_blocks(storage, work, self.start_ts)
-        text = row_text(storage, work.slice)
-        of = SliceText(
-            part=work.part,
-            text=text,
-            position=work.base + work.slice.begin,
-            head=work.head,
-            is_first=work.slice.begin == 0,
-            is_whole=not work.slice.is_last and work.slice.begin + len(text) >= work.slice.size,
-        )
-        return self.decode(of, self.wanted, most_rows=self.most_rows)
+            yield from ddl_blocks(storage, work, self.start_ts)
+            return
+        of, begin = work.slice, work.slice.begin
+        while True:
+            text = slice_text(storage, of)
+            is_to_end = begin + len(text) >= of.size
+            told = SliceText(
+                part=work.part,
+                text=text,
+                position=work.base + begin,
+                head=work.head,
+                is_first=begin == 0,
+                is_whole=not of.is_last and is_to_end,
+            )
+            for block in self.decode(told, self.wanted, most_rows=self.most_rows):
+                if block.kind is Kind.DONE and block.last == block.first and not is_to_end:
+                    break
+                yield block
+            else:
+                return
+            of = replace(of, end=min(of.size, begin + 4 * (of.end - begin)))
 
 
-def row_text(storage: ReadStorage, of: Slice) -> bytes:
-    """At least one row, if one ends in the file."""
-    end = of.end
-    while True:
-        text = storage.read_range(of.path, of.begin, end)
-        if len(text) < end - of.begin:
-            raise Damaged(f"{of.path} had {end} bytes and has {of.begin + len(text)} now")
-        if end >= of.size or b"\n" in text:
-            return text
-        end = min(of.size, of.begin + 4 * (end - of.begin))
+def slice_text(storage: ReadStorage, of: Slice) -> bytes:
+    """Raises Damaged where the file has become shorter."""
+    text = storage.read_range(of.path, of.begin, of.end)
+    if len(text) < of.end - of.begin:
+        raise Damaged(f"{of.path} had {of.end} bytes and has {of.begin + len(text)} now")
+    return text
 
 
 def ddl_blocks(storage: ReadStorage, work: SchemaWork, start_ts: int) -> Iterator[Block]:
