@@ -43,6 +43,7 @@ _OPS[ord("D")], _OPS[ord("I")], _OPS[ord("U")] = OP_DELETE, OP_INSERT, OP_UPDATE
 _DIGITS: Final = 19  # of a commit-ts, at most
 _TRUE: Final = b"true"
 _HEADER: Final = b"ticdc-meta$operation"
+_CUT: Final = Error("malformed", "the row was cut off: TiCDC writes it again in a later file")
 _NO_LETTER: Final = Error("malformed", "no row of csv with its table's columns before it")
 
 
@@ -162,7 +163,7 @@ def _blocks(
 ) -> Iterator[Block]:
     messages = with_clocks(messages, start_ts)
     collector, name = Collector(messages, wanted), head.name
-    plain = plain_rows(rows, head)
+    plain = None if rows.is_cut else plain_rows(rows, head)
     read = _read_plain(plain) if plain is not None else _read(rows, head, is_wanted=name in wanted)
     at, good = read.at, read.good
     if name in wanted:
@@ -181,7 +182,11 @@ def _blocks(
     fits = np.zeros(len(rows), np.bool_)
     fits[at] = True
     others = np.flatnonzero(is_bad)
-    errors = [Bad(name, _error(head, bool(fits[each])), is_row=True) for each in others.tolist()]
+    cut = len(rows) - 1 if rows.is_cut else -1
+    errors = [
+        Bad(name, _CUT if each == cut else _error(head, bool(fits[each])), is_row=True)
+        for each in others.tolist()
+    ]
     collector.keep_each(others, errors)
     for block in collector.blocks():
         yield _with_heads(block, head) if block.kind is Kind.BAD else block
@@ -222,6 +227,8 @@ def _read(rows: Rows, head: TableHead, *, is_wanted: bool) -> _Read:
             for column, (each, _) in enumerate(head.columns, head.before)
         ]
         good &= ~fields.is_bad
+    if rows.is_cut and len(fits) and fits[-1]:
+        good[-1] = False  # its last value may go on
     return _Read(np.flatnonzero(fits), good, op, commit_ts, is_update, cells)
 
 

@@ -43,12 +43,13 @@ class Marks:
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """``begins``, ``ends``: of each row, without its line's end; ``nexts``: where the next one
-    begins."""
+    begins. ``is_cut``: the last one has no line's end."""
 
     marks: Marks
     begins: Indexes
     ends: Indexes
     nexts: Indexes
+    is_cut: bool = False
 
     @property
     def data(self) -> Bytes:
@@ -63,7 +64,8 @@ class Rows:
 
     def part(self, first: int, last: int) -> Rows:
         of = slice(first, last)
-        return Rows(self.marks, self.begins[of], self.ends[of], self.nexts[of])
+        is_cut = self.is_cut and last == len(self)
+        return Rows(self.marks, self.begins[of], self.ends[of], self.nexts[of], is_cut)
 
     def first_fields(self, row: int, count: int) -> list[bytes]:
         """So many fields of one row, as they stand; fewer if it has no more."""
@@ -95,13 +97,14 @@ def rows_of(data: Bytes, delimiter: bytes, quote: int | None, *, is_whole: bool)
         lines = data[: nexts[-1]]  # what stands behind them is no line yet
         odd = np.bitwise_xor.reduceat((lines == quote).view(np.uint8), begins)
         nexts = nexts[np.bitwise_xor.accumulate(odd) == 0]
-    if is_whole and len(data) and (not len(nexts) or nexts[-1] < len(data)):
+    is_cut = bool(is_whole and len(data) and (not len(nexts) or nexts[-1] < len(data)))
+    if is_cut:
         nexts = np.append(nexts, len(data))
     begins = np.concatenate([[0], nexts[:-1]]).astype(np.int64) if len(nexts) else _NONE
     ends = nexts.copy()
     for end_of_line in (_LF, _CR):
         ends -= (data[np.maximum(ends - 1, 0)] == end_of_line) & (ends > begins)
-    return Rows(Marks(data, delimiter, quote), begins, ends, nexts)
+    return Rows(Marks(data, delimiter, quote), begins, ends, nexts, is_cut)
 
 
 def escapes_in(data: Bytes) -> Indexes:

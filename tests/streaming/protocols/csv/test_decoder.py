@@ -250,6 +250,19 @@ def test_a_text_that_go_wrote_as_bytes_is_a_text() -> None:
     assert [each[2][1] for each in rows(read(csv, text)).values()] == ["né", "[110 101]"]
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_row_that_was_cut_off_is_a_dead_letter_wherever_that_was(name: str) -> None:
+    """What is left of its last value is not its value. TiCDC writes the row again."""
+    csv = FORMATS[name]
+    whole = line(csv, "I", 8, (1, "x", None, None), is_update=False)
+    torn = line(csv, "I", 9, (12, "yyy", None, None), is_update=False)
+    for cut in range(1, len(torn) - 1):
+        taken, bad, done = read(csv, whole + torn[:cut])
+        assert (taken.kind, taken.rows) == (Kind.ROW, 1), cut
+        assert (bad.kind, bad.rows, done.last) == (Kind.BAD, 1, len(whole) + cut)
+    assert "was cut off" in str(bad.table().drop_columns(["value"]).to_pylist())
+
+
 def test_rows_of_other_tables_are_counted_alone() -> None:
     csv = FORMATS["plain"]
     text = b"".join(text_of(csv, list(changes(random.Random(1), 5, csv))))
