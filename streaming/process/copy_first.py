@@ -87,13 +87,17 @@ def _copy_of_a_tidb(changefeed: Changefeed) -> None:
         )
         return
     ts = copy.copied_ts
+    created = (
+        f"cdc cli changefeed create --changefeed-id={changefeed.id} --start-ts={ts} "
+        f"--sink-uri='kafka://HOST:9092/{changefeed.id}?protocol=canal-json&"
+        "enable-tidb-extension=true'"
+    )
     logger.info(
         "now let TiCDC send all that came later. One that sends to the topic already may go on, if "
-        "it began at or below the TSO %d. Else: cdc cli changefeed create --changefeed-id=%s "
-        "--start-ts=%d --sink-uri='kafka://HOST:9092/%s?protocol=canal-json&enable-tidb-extension="
-        "true'. Then: tidelake run --changefeed-id %s --sink-uri %s --source-uri (that kafka:// "
-        "URI), with the same [filter] and [[sink.tables]]",
-        *(ts, changefeed.id, ts, changefeed.id, changefeed.id, lake),
+        "it began at or below the TSO %d. Else: %s. Then: tidelake run --changefeed-id %s "
+        "--sink-uri %s --source-uri (that kafka:// URI), with the same [filter] and "
+        "[[sink.tables]]",
+        *(ts, created, changefeed.id, lake),
     )
 
 

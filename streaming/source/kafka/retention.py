@@ -58,7 +58,7 @@ def tell_of_compacted(broker: Broker, topics: Iterable[str]) -> None:
         logger.warning(
             "compacted topics: Kafka may delete messages there before they are read, so that a "
             "change log or a history lacks them, and the commit-ts of others, which are counted "
-            "with them, may change. Set cleanup.policy=delete topics=%s",
+            "with them, may change. Their cleanup.policy must be delete topics=%s",
             ",".join(found),
         )
 

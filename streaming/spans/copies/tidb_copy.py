@@ -239,8 +239,8 @@ class TidbCopy:
         _, begin = self._begins.first(cluster, lambda: Moment(0, ts))
         gc = self._tidb.gc()
         logger.info(
-            "copies the tables as of the TSO %d (%s UTC); TiDB keeps that for tidb_gc_life_time=%s "
-            "at least. TiCDC's changefeed may be created from now on, with --start-ts=%d",
+            "copies the tables as of the TSO %d (%s UTC); TiDB keeps that for %s at least "
+            "(tidb_gc_life_time). TiCDC's changefeed may be created now, with --start-ts %d",
             *(ts, f"{tso_time(ts):%F %T}", "unknown" if gc is None else gc.life_time, ts),
         )
         return begin
