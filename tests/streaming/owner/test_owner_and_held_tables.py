@@ -89,6 +89,9 @@ class Stream:
 
     def stored(self, marks: Any, low_water: Any) -> None: ...
 
+    def marks(self, _reader: Any) -> Any:
+        return self.watermarks.to_record()
+
     def wake(self) -> None:
         threading.Thread(target=self._apply, daemon=True).start()
 
