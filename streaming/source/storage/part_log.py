@@ -101,7 +101,18 @@ class PartLog:
         return None if found is None else found.path
 
     def size_of(self, place: Place) -> int:
-        return self._files[place].size
+        """0 where there is no such file."""
+        found = self._files.get(place)
+        return 0 if found is None else found.size
+
+    def gone_before(self, now: PartLog | None) -> int:
+        """Where the last file ends that is not there ``now``, which was listed later; 0: all are
+        there."""
+        for place in reversed(self._places):
+            if now is None or place not in now._files:
+                is_last = place == self._places[-1]
+                return self.end if is_last else self._packing.position(place, self.size_of(place))
+        return 0
 
     def bytes_before(self, position: int) -> int:
         """The bytes of all files before a position."""

@@ -14,7 +14,7 @@ from sinks.storage.open_storage import StorageOpener, store_variables
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.protocols.csv.table_head import TableHead
 from streaming.source.block_job import BlockJob, ReadFailed
-from streaming.source.contract import Identities, SourceLost
+from streaming.source.contract import Identities
 from streaming.source.positions import Positions
 from streaming.source.resolved.limits import Limits
 from streaming.source.storage.layout import (
@@ -70,6 +70,7 @@ class StorageReader:
             return []
         most_rows = min(messages, first_messages) if first_messages else messages
         with self._survey.lock:
+            self._survey.refuse_gone(begin)
             self._check(there, identities)
             empty = [part for part in sorted(there) if self._is_empty(part, there, ends)]
             works = self._works(
@@ -93,7 +94,7 @@ class StorageReader:
         blocks = []
         for each in self._job.run(task, len(lists), what):
             if isinstance(each, ReadFailure):
-                error = SourceLost if each.is_unreadable else ReadFailed
+                error = self._survey.lost if each.is_unreadable else ReadFailed
                 raise error(f"{self._survey.settings.folder} cannot be read: {each.reason}")
             blocks.append(each)
         return [*passed, *self._in_order(works, blocks, most_rows)]
@@ -103,13 +104,13 @@ class StorageReader:
         for part in there:
             recorded = identities.get(part)
             if recorded and part in known and known[part].told(recorded) != recorded:
-                raise SourceLost(f"{part} was made again while it was read")
+                raise self._survey.lost(f"{part} was made again while it was read")
             log = self._survey.logs.get(part)
             if log is None and part != SCHEMAS:
-                raise SourceLost(f"{part} is gone before it was read")
+                raise self._survey.lost(f"{part} is gone before it was read")
             gone = None if log is None else log.missing(there[part])
             if gone is not None:
-                raise SourceLost(f"{part}: file {gone.index} is gone before it was read")
+                raise self._survey.lost(f"{part}: file {gone.index} is gone before it was read")
 
     def _is_empty(self, part: str, there: Positions, ends: Positions) -> bool:
         """Whether no byte lies between, as before a part's first file."""
@@ -142,7 +143,7 @@ class StorageReader:
             return None
         head = self._survey.heads.of(table_of(part), version_of(part))
         if head is None:
-            raise SourceLost(
+            raise self._survey.lost(
                 f"{self._survey.settings.folder}/{part} has rows, and the schema file of this "
                 "version is not there: bring it back"
             )

@@ -125,10 +125,10 @@ class SlicesTask:
 
 
 def slice_text(storage: ReadStorage, of: Slice) -> bytes:
-    """Raises Damaged where the file has become shorter."""
+    """Raises OSError where the file is shorter now: it is being written again."""
     text = storage.read_range(of.path, of.begin, of.end)
     if len(text) < of.end - of.begin:
-        raise Damaged(f"{of.path} had {of.end} bytes and has {of.begin + len(text)} now")
+        raise OSError(f"{of.path} had {of.end} bytes and has {of.begin + len(text)} now")
     return text
 
 

@@ -27,6 +27,7 @@ from streaming.source.contract import (
     SourceChanged,
     SourceClock,
     SourceLost,
+    SourceMoved,
     SourceShape,
 )
 from streaming.source.positions import Positions
@@ -34,7 +35,7 @@ from streaming.source.resolved.limits import Limits, Marks, Stored
 from streaming.source.resolved.watermarks import Watermarks
 from streaming.source.storage.layout import SCHEMAS, schema_version, table_of, version_of
 from streaming.source.storage.row_decoder import row_decoder, rows_at
-from streaming.source.storage.survey import Look, Survey, survey_of
+from streaming.source.storage.survey import LEAST_EXPIRY_S, Look, Survey, survey_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LEAST_EXPIRY_MS: Final = 86_400_000  # file-expiration-days is a day at least
 _FOLDERS: Final = "the folder's own"  # the identity of `SCHEMAS`
 
 
@@ -59,6 +59,7 @@ class StorageSource:
         self._opened: Survey | None = None
         self._kept_to: Identities = {}
         self._far_ts = 0
+        self._blind_spots = 0
 
     @property
     def _survey(self) -> Survey:
@@ -71,6 +72,7 @@ class StorageSource:
 
     def keep_to(self, identities: Identities) -> None:
         self._kept_to = identities
+        self._blind_spots = self._survey.blind_spots
 
     def shape(self) -> SourceShape:
         return SourceShape(self._identities(self._survey.look()))
@@ -86,7 +88,7 @@ class StorageSource:
         for part in place.positions.keys() - shape.parts:
             mark = place.marks.get(part)
             if mark is None or place.positions[part] <= mark.position:
-                raise SourceLost(
+                raise self._survey.lost(
                     f"{self._settings.folder}/{part} is gone, and rows in it were not applied yet: "
                     "bring its files back, or load the tables anew"
                 )
@@ -102,7 +104,7 @@ class StorageSource:
     def check_identities(self, recorded: Identities, shape: SourceShape) -> None:
         for part, identity in recorded.items():
             if shape.identities.get(part, identity) != identity:
-                raise SourceLost(
+                raise self._survey.lost(
                     f"{self._settings.folder}/{part} has other rows than this changefeed has read: "
                     "give the earlier folder, or give this one a changefeed-id and a warehouse of "
                     "its own"
@@ -110,9 +112,11 @@ class StorageSource:
 
     def check(self, positions: Positions, checkpoint_ts: int | None = None) -> None:
         look = self._survey.look()
+        if any(at > look.ends.get(part, at) for part, at in positions.items() if part != SCHEMAS):
+            look = self._survey.look(anew=True)  # another capture has looked later
         for part, at in sorted(positions.items()):
             if part != SCHEMAS and part in look.ends and at > look.ends[part]:
-                raise SourceLost(
+                raise self._survey.lost(
                     f"{self.place(part, at)} was read, and is not there any more: bring the files "
                     "back, or load the tables anew"
                 )
@@ -124,7 +128,7 @@ class StorageSource:
         first = self.beginnings(shape.parts - low_water.keys())
         for part, at in first.items():
             if part != SCHEMAS and (place := self._survey.packing.place(at)[0]).index > 1:
-                raise SourceLost(
+                raise self._survey.lost(
                     f"{self._settings.folder}/{part} is new and begins with file {place.index} "
                     "already: the changefeed starts again, and looks whether anything is missing"
                 )
@@ -144,7 +148,7 @@ class StorageSource:
                 log = self._survey.logs[part]
                 oldest_ts = log.first.modified_ms << TSO_LOGICAL_BITS
                 if log.first_place.index > 1 and checkpoint_ts < oldest_ts:
-                    raise SourceLost(
+                    raise self._survey.lost(
                         f"{self._settings.folder}/{log.first.path} is the first file of its folder "
                         "that is left, and files before it may have rows above the checkpoint "
                         f"{reached_ts or checkpoint_ts}: load the tables anew, and begin at "
@@ -183,7 +187,15 @@ class StorageSource:
     ) -> Limits:
         """Raises SourceChanged where there are new parts, which is noticed here alone."""
         assert isinstance(limits, Watermarks)
-        look = self._survey.last
+        with self._survey.lock:
+            look = self._survey.last
+            self._survey.refuse_gone(position)
+            if self._survey.blind_spots > self._blind_spots:
+                raise SourceMoved(
+                    f"{self._settings.folder} was not looked at for more than a day, and files may "
+                    "have come and gone meanwhile: the changefeed begins again, and looks whether "
+                    "any is missing"
+                )
         self._refuse_news({SCHEMAS, *look.identities} - shape.parts)
         if look.checkpoint_ts <= limits.global_ts or not self._is_believed(look.checkpoint_ts):
             return limits
@@ -268,7 +280,7 @@ class StorageSource:
             log = self._survey.logs.get(part)
             gone = None if log is None else log.missing(at)
         if gone is not None:
-            raise SourceLost(
+            raise self._survey.lost(
                 f"{self._settings.folder}/{part}: file {gone.index} is gone before it was applied: "
                 "bring it back, or load the tables anew"
             )
@@ -290,7 +302,7 @@ class StorageSource:
     def _is_past(self, ts: int) -> bool:
         """Whether files with rows above a ts may have expired. TiCDC deletes by date, in the whole
         folder: not while a file is there that is as old, and not within a day."""
-        if ts >= int(time.time() * 1e3) - LEAST_EXPIRY_MS << TSO_LOGICAL_BITS:
+        if ts >= int((time.time() - LEAST_EXPIRY_S) * 1e3) << TSO_LOGICAL_BITS:
             return False
         with self._survey.lock:
             oldest = (each.first.modified_ms for each in self._survey.logs.values())

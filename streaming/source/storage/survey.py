@@ -7,12 +7,17 @@ The checkpoint-ts is read *before* the files are listed: all rows at or below it
 the listing has. A look asks for one file, and lists the databases, the tables of each, and the
 new files of each table (of each partition), however many files, dates and versions there are.
 The first look lists all, and so does one after the checkpoint-ts has gone back.
+
+TiCDC deletes files by their date, whether they were read or not. So the survey knows where what was
+listed and is gone ends (`refuse_gone`); and files that came and went between two looks can only be
+where these are a day apart (`blind_spots`).
 """
 
 from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,7 +33,8 @@ from sinks.storage.errors import STORAGE_ERRORS, StorageAway, storage_error
 from sinks.storage.local_storage import LocalStorage
 from sinks.storage.open_storage import StorageOpener
 from sinks.storage.table_storage import Entry, ReadStorage
-from streaming.source.contract import SourceAway
+from streaming.source.contract import SourceAway, SourceLost
+from streaming.source.positions import Positions
 from streaming.source.storage.layout import (
     METADATA,
     SCHEMAS,
@@ -47,6 +53,7 @@ from streaming.source.storage.table_heads import TableHeads
 AT_ONCE: Final = 16  # requests to an object store side by side
 FEW: Final = 4  # so many requests are made one by one
 HEAD_BYTES: Final = 4096  # of a part's first file: its first row, or the beginning of that
+LEAST_EXPIRY_S: Final = 86_400  # file-expiration-days is a day at least
 A = TypeVar("A")
 B = TypeVar("B")
 
@@ -105,23 +112,31 @@ class Survey:
         self._gaps: set[tuple[str, Place]] = set()  # files that are known to be gone
         self._identities: dict[str, tuple[Known, Identity]] = {}  # with the first file as it was
         self._last: Look | None = None
+        self._gone: dict[str, int] = {}  # by part: where the last file ends that is gone
+        self._lists_all = False
+        self._looked_s = 0.0
+        self.blind_spots = 0  # times in which files may have come and gone
 
     @property
     def last(self) -> Look:
         """The last look; if there is none, one now."""
         return self._last or self.look()
 
-    def look(self) -> Look:
+    def look(self, *, anew: bool = False) -> Look:
         """Lists what is new where the checkpoint-ts is another one than at the last look, and where
-        there is none."""
+        there is none; ``anew``: all, whatever it is."""
         with self.lock, answers(self.settings.folder):
             before = self._last
             checkpoint_ts = self._checkpoint_ts(0 if before is None else before.checkpoint_ts)
+            self._note_blind_spot(time.time())
+            if self._lists_all or anew:
+                before = None
             if before is not None and checkpoint_ts == before.checkpoint_ts != 0:
                 return before
             is_below = before is None or checkpoint_ts < before.checkpoint_ts
             if is_below or not self._list_news() or self._has_new_gaps():
                 self._list_all()
+                self._lists_all = False
                 self._has_new_gaps()
             for each in self._tables.values():
                 each.close_up_to(checkpoint_ts)
@@ -131,6 +146,24 @@ class Survey:
                 checkpoint_ts, identities, {SCHEMAS: schema_position(checkpoint_ts), **ends}
             )
             return self._last
+
+    def lost(self, says: str) -> SourceLost:
+        """The error. What is there is listed anew then: files may be brought back."""
+        self._lists_all = True
+        return SourceLost(says)
+
+    def refuse_gone(self, positions: Positions) -> None:
+        """Raises SourceLost where rows from these positions on were listed once, and are gone."""
+        with self.lock:
+            for part in sorted(self._gone.keys() & positions.keys()):
+                if positions[part] < self._gone[part]:
+                    place, _ = self.packing.place(self._gone[part])
+                    raise self.lost(
+                        f"{self.settings.folder}/{part}: files up to number {place.index} of their "
+                        "date are gone, and were not read to their end: bring them back, or load "
+                        "the tables anew. Let file-expiration-days be longer than the changefeed "
+                        "may lag or pause"
+                    )
 
     def cut_at(self, part: str, place: Place, size: int, at: int) -> None:
         """A reader has found that the file, of this size, has no whole row from there on."""
@@ -165,9 +198,28 @@ class Survey:
             return before  # it is being written
         return found if type(found) is int and 0 <= found < 1 << 63 else before
 
+    def _note_blind_spot(self, now_s: float) -> None:
+        if self._looked_s and now_s - self._looked_s > LEAST_EXPIRY_S:
+            self.blind_spots += 1
+            self._lists_all = True
+        self._looked_s = now_s
+
     def _list_all(self) -> None:
-        self.logs, self.schema_files, self._tables = {}, {}, {}
-        self._keep(self.storage.list(""))
+        before = self.logs, self.schema_files, self._tables
+        try:
+            self.logs, self.schema_files, self._tables = {}, {}, {}
+            self._keep(self.storage.list(""), before[0])
+        except BaseException:
+            self.logs, self.schema_files, self._tables = before
+            raise
+        self._gone = {part: end for part, end in self._gone.items() if not self._is_back(part, end)}
+        for part, log in before[0].items():
+            if end := log.gone_before(self.logs.get(part)):
+                self._gone[part] = max(end, self._gone.get(part, 0))
+
+    def _is_back(self, part: str, end: int) -> bool:
+        log, (place, offset) = self.logs.get(part), self.packing.place(end)
+        return log is not None and log.size_of(place) >= offset
 
     def _list_news(self) -> bool:
         """False where a file is gone that was there."""
@@ -201,14 +253,21 @@ class Survey:
         self._gaps |= found
         return bool(news)
 
-    def _keep(self, entries: Iterable[Entry]) -> None:
-        """``entries``: by path, so that the last one of a part is its newest file."""
+    def _keep(self, entries: Iterable[Entry], before: Mapping[str, PartLog] | None = None) -> None:
+        """``entries``: by path, so that the last one of a part is its newest file. ``before``: what
+        was known if that is not what is kept. Raises SourceAway for a file that is shorter now."""
         last: tuple[DataFile, str] | None = None
         for each in entries:
             if (file := self.packing.data_file(each.path)) is not None:
                 log = self.logs.get(file.part)
                 if log is None:
                     log = self.logs[file.part] = PartLog(self.packing)
+                known = (self.logs if before is None else before).get(file.part)
+                if known is not None and each.size < known.size_of(file.place):
+                    raise SourceAway(
+                        f"{self.settings.folder}/{each.path} had {known.size_of(file.place)} bytes "
+                        f"and has {each.size} now: it is awaited that TiCDC writes it again"
+                    )
                 log.put(file.place, Known(each.path, each.size, each.modified_ms))
                 if last is not None and (last[0].part, last[0].place.day) != (
                     file.part,

@@ -32,6 +32,10 @@ class CountedTree:
         if text is not None:
             self.texts[path] = text
 
+    def remove(self, part: str) -> None:
+        """All files whose path has this in it."""
+        self.paths = [each for each in self.paths if part not in each]
+
     def checkpoint(self, ts: int) -> None:
         self.put("metadata", json.dumps({"checkpoint-ts": ts}).encode())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -13,7 +14,16 @@ import pytest
 from conf.sources.storage_uri import StorageSettings
 from coordination.model import TSO_LOGICAL_BITS
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.source.contract import RecordedPlace, SourceLost
+from sinks.storage.table_storage import Entry
+from streaming.source.contract import (
+    RecordedPlace,
+    SourceAway,
+    SourceLost,
+    SourceMoved,
+    SourceShape,
+)
+from streaming.source.positions import Positions
+from streaming.source.resolved.limits import Limits, Stored
 from streaming.source.storage.layout import SCHEMAS, schema_position
 from streaming.source.storage.source import StorageSource
 from streaming.source.storage.survey import Survey
@@ -134,3 +144,113 @@ def test_a_beginning_behind_the_version_s_date_is_told(caplog: pytest.LogCapture
     source = source_of(tree_of(30))
     source.refuse_a_hole(source.beginnings(source.shape().parts), checkpoint_ts=0, reached_ts=None)
     assert not caplog.messages
+
+
+class Life:
+    """A stream that reads, as far as its source is asked."""
+
+    def __init__(self, tree: CountedTree, survey: Survey | None = None) -> None:
+        self.source = StorageSource(SETTINGS)
+        self.source._opened = self.survey = survey or Survey(SETTINGS, tree)
+        self.source.keep_to({})
+        self.shape: SourceShape = self.source.shape()
+        self.position: Positions = self.source.begin_at(self.shape, {})
+        self.limits: Limits = self.source.limits(self.shape, {}).advance({}, self.position)
+
+    def read(self) -> None:
+        """All that is there."""
+        ends = self.source.ends(self.shape.parts)
+        self.survey.refuse_gone(self.position)
+        self.position = {**self.position, **ends}
+        self.limits = self.source.settled(
+            self.shape, self.limits, self.position, Stored({}, is_ours=True)
+        )
+
+
+def date(days: int) -> str:
+    return (
+        datetime.fromtimestamp((NOW_MS - days * DAY_MS + 3_600_000) / 1e3, UTC).date().isoformat()
+    )
+
+
+def test_files_that_expire_unread_under_a_running_stream_are_refused() -> None:
+    """Those that were listed already, of a date that is gone with all its files."""
+    tree = tree_of(10, 9)
+    life = Life(tree)
+    put(tree, 9, index=2)
+    put(tree, 1)
+    tree.checkpoint(ts(0) + 1)
+    life.source.ends(life.shape.parts)
+    for days in (10, 9):
+        tree.remove(date(days))
+    tree.checkpoint(ts(0) - 1)  # it goes back, so all is listed anew
+    for _ in range(2):
+        with pytest.raises(SourceLost, match="files up to number 2 of their date are gone"):
+            life.read()
+
+
+def test_a_part_that_expires_unread_under_a_running_stream_is_refused() -> None:
+    tree = tree_of(10)
+    life = Life(tree)
+    tree.remove(PART)
+    tree.checkpoint(ts(0) + 1)
+    with pytest.raises(SourceLost, match=f"{PART}: files up to number 1 of their date are gone"):
+        life.read()
+    assert life.limits.global_ts == 0
+    put(tree, 10)
+    again = Life(tree, life.survey)
+    again.read()
+    assert again.limits.global_ts == ts(0) + 1, "they were brought back"
+
+
+def test_files_that_expire_when_they_were_read_are_no_loss() -> None:
+    tree = tree_of(10, 9)
+    life = Life(tree)
+    life.read()
+    for days, more in ((10, 1), (9, 2)):
+        tree.remove(date(days))
+        put(tree, 1, index=more)
+        tree.checkpoint(ts(0) + more)
+        life.read()
+        assert life.limits.global_ts == ts(0) + more
+    tree.remove(PART)
+    tree.checkpoint(ts(0) + 3)
+    life.read()
+    assert life.limits.global_ts == ts(0) + 3
+
+
+def test_a_day_without_a_look_is_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files may have come and gone in it."""
+    tree = tree_of(10)
+    life = Life(tree)
+    life.read()
+    now_s = time.time()
+    monkeypatch.setattr(time, "time", lambda: now_s + 86_000)
+    tree.checkpoint(ts(0) + 1)
+    life.read()
+    monkeypatch.setattr(time, "time", lambda: now_s + 86_000 + 86_401)
+    with pytest.raises(SourceMoved, match="was not looked at for more than a day"):
+        life.read()
+    again = Life(tree, life.survey)
+    again.read()
+
+
+def test_a_listing_that_fails_halfway_changes_nothing() -> None:
+    tree = tree_of(10, 9)
+    life = Life(tree)
+    listed, fails = tree.list, True
+
+    def broken(prefix: str, start_after: str = "") -> Iterator[Entry]:
+        for number, each in enumerate(listed(prefix, start_after)):
+            if number and fails:
+                raise OSError("timed out")
+            yield each
+
+    tree.list = broken  # type: ignore[method-assign]
+    tree.checkpoint(ts(1))
+    with pytest.raises(SourceAway):
+        life.read()
+    fails = False
+    life.read()
+    assert life.position[PART] == life.survey.logs[PART].end
+    assert life.limits.global_ts == ts(1)

@@ -182,8 +182,39 @@ def test_a_file_that_is_shorter_now_is_refused(folder: Folder) -> None:
     folder.read()
     folder.put(1, "one\r\n")
     folder.checkpoint(TS + 1)
+    with pytest.raises(SourceAway, match="had 10 bytes and has 5 now"):
+        folder.read()
+    assert folder.limits.global_ts == TS
+    position = folder.position
+    folder.restart()
     with pytest.raises(SourceLost, match="was read, and is not there any more"):
-        folder.source.check(folder.position)
+        folder.source.check(position)
+
+
+def test_a_file_that_is_written_again_is_awaited(folder: Folder) -> None:
+    file = folder.put(1, "one\r\ntwo\r\n")
+    folder.checkpoint(TS)
+    folder.begin()
+    folder.source.ends(folder.shape.parts)
+    file.write_text("one\r\n")
+    with pytest.raises(ReadFailed, match="had 10 bytes and has 5 now"):
+        folder.read()
+    folder.put(1, "one\r\ntwo\r\nthree\r\n")
+    assert folder.read() == ["one", "two"], "what was listed"
+    folder.checkpoint(TS + 1)
+    assert folder.read() == ["three"]
+
+
+def test_what_another_capture_has_listed_later_was_read(folder: Folder) -> None:
+    """It has read beyond the checkpoint-ts, and this one takes over."""
+    folder.put(1, "one\r\n")
+    folder.checkpoint(TS)
+    folder.begin()
+    folder.read()
+    position = {**folder.position, PART: folder.position[PART] + len("two\r\n")}
+    folder.put(1, "one\r\ntwo\r\n")
+    folder.source.check(position)
+    assert folder.source.begin_at(folder.source.shape(), position) == position
 
 
 def test_a_part_that_is_gone_must_have_been_applied(folder: Folder) -> None:
