@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -10,15 +10,11 @@ import pyarrow.compute as pc
 
 from coordination.model import TableName
 from streaming.protocols.canal_json.row_template import Template
-from streaming.protocols.contract import Wanted
 from streaming.protocols.json_text.message_heads import TEXT, Heads, by_head
 from streaming.protocols.json_text.plain_text import are_plain, some
 from streaming.protocols.json_text.quote_scanner import Indexes, Mask
 from streaming.protocols.json_text.strict_json import Malformed, parse
-from streaming.protocols.rows.alike import read_alike
-from streaming.protocols.rows.blocks import key_of
-from streaming.protocols.rows.parsed_message import Shape
-from streaming.protocols.rows.row_arrays import RowArrays
+from streaming.protocols.rows.side_by_side import Taking, read_table
 
 _HEADS: Final = Heads.of(
     rf'\{{"id":0,"database":{TEXT},"table":{TEXT},'
@@ -28,17 +24,6 @@ _START: Final = b'{"id":0,"database":"'
 _OPS: Final = pa.array([b'INSERT"', b'UPDATE"', b'DELETE"'], pa.binary())
 _COMMIT_TS: Final = r'"_tidb":\{"commitTs":(?P<ts>[1-9][0-9]{0,17})\}\}$'
 _END_BYTES: Final = 48  # of a message in which its commit-ts stands
-
-
-class Taking(Protocol):
-    """What a `Collector` does with rows."""
-
-    @property
-    def wanted(self) -> Wanted: ...
-
-    def take(self, name: TableName, shape: Shape, rows: RowArrays) -> None: ...
-
-    def count(self, name: TableName, positions: Indexes, commit_ts: Indexes) -> None: ...
 
 
 def read_plain(values: pa.BinaryArray, taking: Taking) -> Indexes:
@@ -64,20 +49,10 @@ def _read_group(values: pa.BinaryArray, head: bytes, positions: Indexes, taking:
     if name not in taking.wanted:
         return _count(values, len(head), name, positions, taking)
 
-    def take(template: Template, part: Indexes) -> Indexes:
-        here = some(values, part)
-        fits: Indexes = np.flatnonzero(template.fits(here))
-        if not len(fits):
-            return fits
-        key = key_of(template.shape, taking.wanted[name])
-        rows, plain = template.read(some(here, fits), part[fits], key)
-        taking.take(name, template.shape, rows)
-        return fits[plain]
-
     def template_of(place: int) -> Template | None:
         return Template.of(values[place].as_py(), len(head))
 
-    return read_alike(values, positions, template_of, take)
+    return read_table(values, positions, name, template_of, taking)
 
 
 def _count(

@@ -22,10 +22,12 @@ import pyarrow.compute as pc
 
 from streaming.protocols.canal_json.strict_parser import event
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE
+from streaming.protocols.json_text.plain_text import some
 from streaming.protocols.json_text.quote_scanner import Cells, Indexes, Mask, Text, Walk
 from streaming.protocols.json_text.strict_json import Malformed, parse
 from streaming.protocols.rows.parsed_message import ParsedRow, Shape
-from streaming.protocols.rows.row_arrays import RowArrays, struct
+from streaming.protocols.rows.row_arrays import RowArrays
+from streaming.protocols.rows.side_by_side import WalkedRows
 
 _TYPES_START: Final = b'"mysqlType":'
 _SQL_START: Final = b'"sql":"",'
@@ -99,7 +101,7 @@ class Template:
         shape = Shape(columns, row.shape.wire_types, row.shape.key_names)
         return Template(head, sql, first, end, shape, sql_types, _written(pairs), members)
 
-    def fits(self, values: pa.BinaryArray) -> Mask:
+    def _fits(self, values: pa.BinaryArray) -> Mask:
         """Which of the messages, all with this head, have a tail where the sample has its own."""
         times = pc.binary_slice(values, self.head, self.sql)
         fits = pc.match_substring_regex(times, _TIMES)
@@ -114,8 +116,15 @@ class Template:
     def read(
         self, values: pa.BinaryArray, positions: Indexes, key: Sequence[str] | None
     ) -> tuple[RowArrays, Indexes]:
-        """The rows of messages that fit and turn out to be plain, and the indices of those. Their
-        old rows have the key's columns, or all; a value that was not sent is as in ``data``."""
+        """As `side_by_side.Template.read`; all messages have this head."""
+        fits: Indexes = np.flatnonzero(self._fits(values))
+        rows, plain = self._read(some(values, fits), positions[fits], key)
+        return rows, fits[plain]
+
+    def _read(
+        self, values: pa.BinaryArray, positions: Indexes, key: Sequence[str] | None
+    ) -> tuple[RowArrays, Indexes]:
+        """The same for messages that fit."""
         text, columns = Text.of(values), self.shape.columns
         op = _OPS[text.byte(text.starts + self.head)]
         walk = self._behind_types(text)
@@ -142,25 +151,16 @@ class Template:
                 walk.is_right &= cells.is_text
         walk.expect(b"}")
         walk.is_right &= walk.at == text.ends
-        is_right = walk.is_right
-        if key is None:
-            old = {name: cells.filled_from(data[name], old_at) for name, cells in old.items()}
-        else:
-            old = {name: old[name] for name in key if name in old}
-        is_told = np.zeros(len(old_at), np.bool_)
-        for cells in old.values():
-            is_told |= cells.is_there
-        at, olds = np.flatnonzero(is_right), np.flatnonzero(is_told & is_right[old_at])
-        rows = RowArrays(
-            positions=positions[at],
-            op=op[at],
-            commit_ts=commit_ts[at],
-            data=struct([*data], [cells.take(at) for cells in data.values()], len(at)),
-            old=struct([*old], [cells.take(olds) for cells in old.values()], len(olds)),
-            old_at=np.searchsorted(at, old_at[olds]),
-            errors={},
+        rows = WalkedRows(
+            is_right=walk.is_right,
+            positions=positions,
+            op=op,
+            commit_ts=commit_ts,
+            data=data,
+            old=old,
+            old_at=old_at,
         )
-        return rows, at
+        return rows.plain(key)
 
     def _behind_types(self, text: Text) -> Walk:
         """With the sample's types, in any order."""

@@ -72,7 +72,7 @@ class Template:
         key: Sequence[str] | None,
     ) -> tuple[RowArrays, Indexes]:
         """The rows of values that turn out to be plain, and the indices of those. As
-        `canal_json.row_template.Template.read`."""
+        `side_by_side.Template.read`."""
         text = Text.of(values)
         quotes = np.searchsorted(text.quotes, text.starts)
         walk = _RowWalk(text, text.starts, quotes, text.ends)

@@ -22,8 +22,8 @@ from streaming.protocols.json_text.message_heads import TEXT, Heads, by_head
 from streaming.protocols.json_text.plain_text import are_plain, some
 from streaming.protocols.json_text.quote_scanner import Indexes, Text
 from streaming.protocols.json_text.strict_json import Malformed, parse
-from streaming.protocols.rows.alike import read_alike
-from streaming.protocols.rows.blocks import Collector, key_of, with_clocks
+from streaming.protocols.rows.blocks import Collector, with_clocks
+from streaming.protocols.rows.side_by_side import read_table
 from streaming.protocols.simple.avro_decoder import START, take_avro
 from streaming.protocols.simple.row_template import HeadWalk, Template
 from streaming.protocols.simple.strict_parser import read
@@ -69,17 +69,10 @@ def _read_group(
     if name not in collector.wanted:
         return _count(values, head, name, positions, collector)
 
-    def take(template: Template, part: Indexes) -> Indexes:
-        key = key_of(template.shape, collector.wanted[name])
-        rows, plain = template.read(some(values, part), part, key)
-        if len(plain):
-            collector.take(name, template.shape, rows)
-        return plain
-
     def template_of(place: int) -> Template | None:
         return Template.of(values[place].as_py(), head)
 
-    return read_alike(values, positions, template_of, take)
+    return read_table(values, positions, name, template_of, collector)
 
 
 def _count(

@@ -22,7 +22,8 @@ from streaming.protocols.contract import DAMAGED, OP_DELETE, OP_INSERT, OP_UPDAT
 from streaming.protocols.json_text.quote_scanner import Cells, Indexes, Text, Walk
 from streaming.protocols.json_text.strict_json import GO_ESCAPED, Malformed, parse
 from streaming.protocols.rows.parsed_message import ParsedRow, Shape
-from streaming.protocols.rows.row_arrays import RowArrays, struct
+from streaming.protocols.rows.row_arrays import RowArrays
+from streaming.protocols.rows.side_by_side import WalkedRows
 from streaming.protocols.simple.strict_parser import NO_CRC, event
 
 _MEMBERS: Final = (
@@ -118,8 +119,7 @@ class Template:
     def read(
         self, values: pa.BinaryArray, positions: Indexes, key: Sequence[str] | None
     ) -> tuple[RowArrays, Indexes]:
-        """The rows of messages that turn out to be plain, and the indices of those. As
-        `canal_json.row_template.Template.read`."""
+        """As `side_by_side.Template.read`; all messages have this head."""
         text = Text.of(values)
         walk = _RowWalk(text, self.head, self.quotes)
         op, commit_ts = walk.op_and_ts()
@@ -145,27 +145,17 @@ class Template:
             walk.join(before, old_at)
         walk.expect(b"}")
         walk.is_right &= walk.at == text.ends
-        is_right = walk.is_right
-        if key is None:
-            old = {name: cells.filled_from(data[name], old_at) for name, cells in old.items()}
-        names = [n for n in (self.shape.columns if key is None else key) if n in data]
-        is_told = np.zeros(len(old_at), np.bool_)
-        for name in names if old else ():
-            is_told |= old[name].is_there
-        at, olds = np.flatnonzero(is_right), np.flatnonzero(is_told & is_right[old_at])
-        new = [cells.take(at) for cells in data.values()]
-        kept = [old[name].take(olds) if old else pa.array([], pa.string()) for name in names]
-        rows = RowArrays(
-            positions=positions[at],
-            op=op[at],
-            commit_ts=commit_ts[at],
-            data=struct([*data], new, len(at)),
-            old=struct(names, kept, len(olds)),
-            old_at=np.searchsorted(at, old_at[olds]),
-            errors={},
-            checksums=None if checksums is None else checksums[at],
+        rows = WalkedRows(
+            is_right=walk.is_right,
+            positions=positions,
+            op=op,
+            commit_ts=commit_ts,
+            data=data,
+            old=old,
+            old_at=old_at,
+            checksums=checksums,
         )
-        return rows, at
+        return rows.plain(key)
 
 
 class _RowWalk(HeadWalk):
