@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
 
-setup: .venv/.ready .jars/.ready .jars/broker/.archived .servers/.ready
+setup: .venv/.ready .jars/.ready .jars/broker/.archived .servers/.ready .servers/apicurio.ready
 
 # The stamp is written last and removed first: what a broken-off run left behind is made anew.
 .venv/.ready: pyproject.toml
@@ -98,6 +98,11 @@ setup: .venv/.ready .jars/.ready .jars/broker/.archived .servers/.ready
 .servers/.ready: tests/services/database_editions.py tests/services/database_packages.py .venv/.ready
 	@echo "setup: unpacking MariaDB and MySQL for the tests into .servers (100 MB to load, 20 seconds)"
 	if $(RUN) -m tests.services.database_packages; then touch $@; fi
+
+# For the tests of avro, in the same way.
+.servers/apicurio.ready: tests/services/registry_package.py .venv/.ready
+	@echo "setup: unpacking Apicurio's schema registry for the tests into .servers (140 MB to load, 20 seconds)"
+	if $(RUN) -m tests.services.registry_package; then touch $@; fi
 
 lint: setup
 	$(RUN) -m ruff check $(SOURCES)

@@ -276,7 +276,7 @@ class KafkaBroker:
         assert self._folder is not None
         archive = (f"-XX:SharedArchiveFile={ARCHIVE}",) if ARCHIVE.exists() else ()
         return [
-            _java_program(),
+            java_program(),
             f"-Xmx{self._heap}",
             "-XX:+UseSerialGC",
             *("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", *archive),
@@ -313,7 +313,7 @@ def _read_all(
                 position = message.offset() + 1
 
 
-def _java_program() -> str:
+def java_program() -> str:
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if program is None:

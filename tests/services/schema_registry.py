@@ -1,7 +1,7 @@
-"""A registry of Avro's schemas on this machine: an HTTP server with the part of Confluent's REST
-interface that TiCDC and readers use, with TLS and a login where asked for.
+"""A stand-in for a registry of Avro's schemas: an HTTP server with the part of Confluent's REST
+interface that TiCDC and readers use, with TLS and a login where asked for, and troubles at will.
 
-No package that could be had has a whole registry, so this is the interface, not the program.
+What it answers is what a real one answers: both pass ``tests/contracts/registry_contract.py``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,34 @@ class SchemaRegistry:
         self.answer: bytes | None = None  # in the place of a right one
         self.delay_s = 0.0
         self.url = ""
+        self._files: Files | None = None
+        self._server: ThreadingHTTPServer | None = None
+        self._thread: threading.Thread | None = None
+
+    def register(self, _subject: str, schema: str) -> int:
+        """The same schema has the same id, whatever its subject."""
+        for number, text in self.schemas.items():
+            if text == schema:
+                return number
+        number = max(self.schemas, default=0) + 1
+        self.schemas[number] = schema
+        return number
+
+    def kill(self) -> None:
+        assert self._server is not None
+        assert self._thread is not None
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def restart(self) -> None:
+        """At the same port."""
+        assert self._server is not None
+        self._serve(self._server.server_address[1])
+
+    def start(self, files: Files | None = None) -> None:
+        self._files = files
+        self._serve(0)
 
     def respond(self, path: str, login: str | None) -> tuple[int, Any]:
         time.sleep(self.delay_s)
@@ -52,11 +80,21 @@ class SchemaRegistry:
         text = self.schemas.get(int(number))
         return (404, NOT_FOUND) if text is None else (200, {"schema": text})
 
+    def _serve(self, port: int) -> None:
+        server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
+        scheme = "http"
+        if self._files is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self._files.cert, self._files.key)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            scheme = "https"
+        self.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
+        self._server = server
+        self._thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
 
-@contextmanager
-def serving(registry: SchemaRegistry, files: Files | None = None) -> Iterator[SchemaRegistry]:
-    """``files``: of the server's certificate."""
 
+def _handler(registry: SchemaRegistry) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -71,19 +109,14 @@ def serving(registry: SchemaRegistry, files: Files | None = None) -> Iterator[Sc
 
         def log_message(self, *_: object) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    scheme = "http"
-    if files is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(files.cert, files.key)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        scheme = "https"
-    registry.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
+    return Handler
+
+
+@contextmanager
+def serving(registry: SchemaRegistry, files: Files | None = None) -> Iterator[SchemaRegistry]:
+    """``files``: of the server's certificate."""
+    registry.start(files)
     try:
         yield registry
     finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        registry.kill()

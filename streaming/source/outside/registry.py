@@ -31,6 +31,8 @@ MOST_LACKED: Final = 1_000  # ids of a read that are not there; after so many it
 _MOST_BYTES: Final = 16 << 20  # of an answer
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _NOT_THERE: Final = 404
+_CODES: Final = range(40400, 40500)  # of what a registry does not have; 404 is of a path
+_IDS: Final = range(1 << 31)  # of others a registry does not even say that it lacks them
 _REFUSED: Final = (401, 403)
 
 
@@ -57,13 +59,13 @@ class RegistryClient:
             if len(found) >= MOST_LACKED:
                 found |= dict.fromkeys(wanted[wanted.index(number) :])
                 break
-            text = self._fetch(number, context)
+            text = self._fetch(number, context) if number in _IDS else None
             if text is not None:
                 self._known[number] = text
                 self._lacked_since.pop(number, None)
                 continue
             since = self._lacked_since.setdefault(number, self._clock())
-            if self._clock() - since < PATIENCE_S:
+            if number in _IDS and self._clock() - since < PATIENCE_S:
                 waiting.append(number)
             found[number] = None
         if waiting:
@@ -88,6 +90,11 @@ class RegistryClient:
             with error:
                 if error.code == _NOT_THERE and _is_told(error.read(_MOST_BYTES)):
                     return None
+            if error.code == _NOT_THERE:
+                raise SourceAway(
+                    f"the schema registry {url} has no such path as /schemas/ids/{number}: check "
+                    "schema-registry (Apicurio's ends with /apis/ccompat/v7)"
+                ) from error
             if error.code in _REFUSED:
                 raise ConfigError(
                     f"the schema registry {url} refuses the login ({error.code}): check "
@@ -128,10 +135,9 @@ def _schema(url: str, answer: bytes) -> str:
 
 
 def _is_told(answer: bytes) -> bool:
-    """Whether a registry says that it has no such schema, not some other server that it has no such
-    page."""
+    """Whether a registry says that it has no such schema, not some server that it has no such
+    page: Confluent's and Apicurio's do both in JSON."""
     try:
-        found = json.loads(answer)
-    except (ValueError, RecursionError):
+        return json.loads(answer)["error_code"] in _CODES
+    except (ValueError, TypeError, KeyError, RecursionError):
         return False
-    return isinstance(found, dict) and "error_code" in found

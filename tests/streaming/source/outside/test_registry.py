@@ -8,34 +8,20 @@ from pathlib import Path
 import pytest
 
 from conf.masking import masked
-from conf.sources.schema_registry import parse_registry
 from coordination.errors import ConfigError
 from streaming.source.contract import SourceAway
-from streaming.source.outside.registry import MOST_LACKED, PATIENCE_S, RegistryClient
+from streaming.source.outside.registry import MOST_LACKED, PATIENCE_S
+from tests.contracts.registry_contract import Clock, client
 from tests.services.certificates import Authority
 from tests.services.schema_registry import SchemaRegistry, serving
 
 SCHEMAS = {1: '{"type":"record"}', 2: '{"type":"string"}'}
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def registry() -> Iterator[SchemaRegistry]:
     with serving(SchemaRegistry(SCHEMAS)) as made:
         yield made
-
-
-def client(url: str, clock: Clock | None = None, **more: str) -> RegistryClient:
-    told = {f"schema-registry-{name}": value for name, value in more.items()}
-    settings = parse_registry({"schema-registry": url, **told})
-    assert settings is not None
-    return RegistryClient(settings, clock or Clock())
 
 
 def test_a_schema_is_asked_for_once(registry: SchemaRegistry) -> None:
@@ -102,7 +88,7 @@ def test_another_server(registry: SchemaRegistry, answer: bytes) -> None:
 
 def test_a_page_that_is_not_there_is_no_schema_that_is_not_there(registry: SchemaRegistry) -> None:
     registry.answer, registry.trouble = b"not found", 404
-    with pytest.raises(SourceAway, match="answers with 404"):
+    with pytest.raises(SourceAway, match="has no such path"):
         client(registry.url).schemas([1])
 
 
