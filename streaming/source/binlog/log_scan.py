@@ -28,7 +28,7 @@ from streaming.source.binlog.walk.log_walk import Walked
 from streaming.source.binlog.walk.prepared import KeptRows, Prepared, PreparedAt, XaEnd, XaRows
 from streaming.source.block_job import ReadFailed
 from streaming.source.contract import SourceLost
-from streaming.source.resolved.commit_clock import Pin
+from streaming.source.resolved.commit_clock import Pin, with_pins
 
 STRETCH_BYTES: Final = 16 << 20
 LEAST_BYTES: Final = 1 << 20  # that are worth a connection
@@ -43,7 +43,8 @@ class DdlAt:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
     """``ts_at``: by position, the commit-ts of the last transaction before it. ``pins``: those
-    without which a later reading would number otherwise."""
+    without which a later reading would number otherwise, and one of the last position, with the
+    GTIDs before it where those before ``begin`` are known."""
 
     ts_at: Mapping[int, Ts]
     ddls: tuple[DdlAt, ...]
@@ -73,8 +74,11 @@ def scan(
                 latest[at] = max(latest[at], ts)
     finally:
         tail.close()
+    end = Pin(wanted[-1], latest[wanted[-1]], trail=tail.place.trail)
     return Scanned(
-        ts_at={at: Ts(ts) for at, ts in latest.items()}, ddls=tuple(ddls), pins=tuple(found)
+        ts_at={at: Ts(ts) for at, ts in latest.items()},
+        ddls=tuple(ddls),
+        pins=with_pins(found, [end]),
     )
 
 

@@ -31,13 +31,11 @@ from streaming.changefeed.earlier_filters import left_out_any
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.target_forms import write_modes
 from streaming.owner.start_point import first_row
-from streaming.source.binlog.failover.log_search import LogSearch
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import SourceLost
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import SourceTable, read_tables
-from streaming.source.resolved.commit_clock import Pin, from_token, to_token, with_pins
-from streaming.source.resolved.gtid_sets import Trail
+from streaming.source.resolved.commit_clock import from_token, to_token, with_pins
 from streaming.spans.copies.copied_server import is_there
 from streaming.spans.copies.joining import new_tables, refuse_beside_an_owner
 from streaming.spans.copies.load_all import load_all
@@ -272,10 +270,7 @@ class FirstCopy:
 
     def _row(self, settled: SettledCopy) -> ChangefeedRow:
         """The row of a changefeed that stands at the copy's begin."""
-        begin, gtids = settled.begin, LogSearch(self._database).before(settled.begin.position)
-        trail = None if gtids is None else Trail(gtids)  # another server may go on from here
-        first = Pin(*begin, above_ts=begin.ts, is_needed=True, trail=trail)
-        pins = with_pins([first], settled.pins)
+        begin = settled.begin
         return replace(
             first_row(self._changefeed),
             start_ts=begin.ts,
@@ -288,7 +283,7 @@ class FirstCopy:
             source_identities=dict(self._source.shape().identities),
             watermarks={
                 PART: RecordedWatermark(
-                    ts=begin.ts + 1, position=begin.position, token=to_token(pins)
+                    ts=begin.ts + 1, position=begin.position, token=to_token(settled.pins)
                 )
             },
         )

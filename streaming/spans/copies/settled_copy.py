@@ -43,9 +43,9 @@ class CopiedFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledCopy:
-    """``begin``: P0; ``end``: P1, behind which the tables are as the database's. ``pins``: that
-    lie between. ``definitions``: CREATE TABLE statements, with USE. ``server``: its identity.
-    ``chosen``: by which settings tables were chosen (`chosen_by`)."""
+    """``begin``: P0; ``end``: P1, behind which the tables are as the database's. ``pins``: from P0
+    to P1, with the GTIDs before both. ``definitions``: CREATE TABLE statements, with USE.
+    ``server``: its identity. ``chosen``: by which settings tables were chosen (`chosen_by`)."""
 
     server: str
     chosen: str

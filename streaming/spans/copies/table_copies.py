@@ -34,6 +34,7 @@ from sinks.target.write_mode import WriteMode
 from streaming.changefeed.routes import Routes
 from streaming.changefeed.target_forms import WriteModes
 from streaming.source.binlog.database import Database
+from streaming.source.binlog.failover.log_search import LogSearch
 from streaming.source.binlog.log_scan import Scanned, scan
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import SourceLost, SourceMoved
@@ -44,7 +45,8 @@ from streaming.source.dump.moment import SnapshotPosition, settled_position
 from streaming.source.dump.session import Connection, Session, TableChanged
 from streaming.source.dump.source_table import Query, SourceTable, read_tables
 from streaming.source.dump.staging import StagedTable
-from streaming.source.resolved.commit_clock import Pin, pin_at
+from streaming.source.resolved.commit_clock import Pin, pin_at, with_pins
+from streaming.source.resolved.gtid_sets import Trail
 from streaming.spans.copies.copied_server import connection_to, is_there
 from streaming.spans.copies.moments import Begins, Moment
 from streaming.spans.copies.settled_copy import BEGINS, CopiedFrom, SettledCopy, forget_copy
@@ -243,7 +245,8 @@ class TableCopies:
             return None
         places = [end, *(each.begin.position for each in found.values())]
         joins = self._joins
-        first, known = (joins.numbering, joins.pins) if joins is not None else (Pin(*begin), ())
+        first = self._first_pin(begin) if joins is None else joins.numbering
+        known = () if joins is None else joins.pins
         scanned = scan(self._database, first, places, known)
         for name in (name for ddl in scanned.ddls for name in _renamed_by(ddl.effects)):
             if self._selects(name):
@@ -261,13 +264,19 @@ class TableCopies:
             chosen=self._chosen,
             begin=begin,
             end=self._placed(end, scanned),
-            pins=scanned.pins,
+            pins=with_pins([first], scanned.pins),
             definitions=definitions,
             tables=tuple(
                 CopiedFrom(copied=each.copied, begin=self._placed(each.begin.position, scanned))
                 for each in found.values()
             ),
         )
+
+    def _first_pin(self, begin: Moment) -> Pin:
+        """With its GTIDs, and so those of the copy's end are known: another server may go on."""
+        gtids = LogSearch(self._database).before(begin.position)
+        trail = None if gtids is None else Trail(gtids)
+        return Pin(*begin, above_ts=begin.ts, is_needed=True, trail=trail)
 
     def _after_renaming(self, name: TableName) -> _Anew:
         """The stream must begin behind that, and with it every copy."""
