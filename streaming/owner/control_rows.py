@@ -25,13 +25,13 @@ from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
 from streaming.changefeed.replicated_table import ReplicatedTable, schema_row, span_of
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.progress_rows import (
+    at_pins,
     counted,
     cut,
     ended_progress,
     first_progress,
     low_water,
     made_again,
-    not_beyond,
     past_tables,
     reported_progress,
     resumed_progress,
@@ -312,7 +312,7 @@ class ControlRows:
             checkpoint_ts=checkpoint_ts,
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
             max_published_ts=self.floor_ts,
-            source_positions=not_beyond(positions, watermarks),
+            source_positions=at_pins(positions, watermarks),
             watermarks=watermarks,
             dead_letters=self._letters,
             error=None,

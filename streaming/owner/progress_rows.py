@@ -22,6 +22,7 @@ from streaming.changefeed.replicated_table import (
     ReplicatedTable,
     span_of,
 )
+from streaming.source.resolved.commit_clock import from_token, pin_at
 
 
 def registered(table: ReplicatedTable, incarnation: int) -> RegisteredTable:
@@ -254,16 +255,17 @@ def risen(
     return marks
 
 
-def not_beyond(
-    low_water: Mapping[str, int], marks: Mapping[str, RecordedWatermark]
-) -> dict[str, int]:
-    """The low water, but no further than the stored watermarks of parts whose changes are numbered
-    from there on. The captures' reports may be newer than these: a restart would begin where no
-    number is known, and a part that is idle there would have no limit."""
-    return {
-        part: min(at, marks[part].position) if part in marks and marks[part].token else at
-        for part, at in low_water.items()
-    }
+def at_pins(low_water: Mapping[str, int], marks: Mapping[str, RecordedWatermark]) -> dict[str, int]:
+    """The low water of parts whose changes are numbered: the last stored pin at or before it, since
+    numbers are known from there on alone. So the source is asked to keep what a restart will read.
+    The captures' reports may be newer than the pins."""
+    found = dict(low_water)
+    for part, at in low_water.items():
+        mark = marks.get(part)
+        if mark is not None and mark.token:
+            pin = pin_at(from_token(mark.token), min(at, mark.position))
+            found[part] = min(at, mark.position) if pin is None else pin.position
+    return found
 
 
 def there_at(progress: Iterable[ProgressRow], at_ts: Ts) -> list[ProgressRow]:

@@ -123,12 +123,12 @@ def behind(pins: Sequence[Pin], position: int) -> tuple[Pin, ...]:
 
 
 def with_pins(
-    pins: Sequence[Pin], more: Sequence[Pin], *, most_needed: int | None = None
+    pins: Sequence[Pin], more: Sequence[Pin], *, most_needed: int | None = None, since: int = 0
 ) -> tuple[Pin, ...]:
-    """Both, by position; of one position what both say. There are no more than `MOST_PINS`, and
-    ``most_needed`` that are needed: they lie closer the nearer they are to the last one, so that a
-    reading that begins between two of them has little to pass over. The first one stays: reading
-    began there."""
+    """Both, by position; of one position what both say. No reading begins before ``since``. There
+    are no more than `MOST_PINS`, and ``most_needed`` that are needed: they lie closer the nearer
+    they are to the last one, so that a reading that begins between two of them has little to pass
+    over. The first one stays: reading began there, or begins there."""
     by_position: dict[int, Pin] = {}
     for pin in (*pins, *more):
         known = by_position.get(pin.position, pin)
@@ -140,7 +140,7 @@ def with_pins(
             max(known.made_s, pin.made_s),
             known.trail or pin.trail,
         )
-    kept = [pin for _, pin in sorted(by_position.items())]
+    kept = [*behind([pin for _, pin in sorted(by_position.items())], since)]
     needed = [pin for pin in kept[1:] if pin.is_needed]
     if most_needed is not None:
         for pin in needed[:-most_needed]:  # so old that no reading begins before them

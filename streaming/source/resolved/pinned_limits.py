@@ -80,14 +80,14 @@ class PartLimits:
         before = (each for each in self.unstored if each.position < pin.position)
         return replace(self, unstored=(*before, pin))
 
-    def with_stored(self, stored: RecordedWatermark | None) -> PartLimits:
+    def with_stored(self, stored: RecordedWatermark | None, low_water: int = 0) -> PartLimits:
         """The same with stored pins: those of ours count that were made before them."""
         told = from_token(stored.token) if stored is not None else ()
         if not told or (not self.unstored and set(told) <= set(self.pins)):
             return self
         last, ours = told[-1], self.unstored
         count = sum((pin.position, pin.floor_ts) <= (last.position, last.floor_ts) for pin in ours)
-        pins = self._with(self.pins, [*told, *ours[:count]])
+        pins = self._with(self.pins, [*told, *ours[:count]], since=low_water)
         return replace(self, pins=pins, unstored=ours[count:])._resolved()
 
     def from_position(self, low_water: int) -> PartLimits:
@@ -102,8 +102,8 @@ class PartLimits:
         token = to_token(self.numbering)
         return RecordedWatermark(ts=self.global_ts, position=pin.position, token=token)
 
-    def _with(self, pins: Sequence[Pin], more: Sequence[Pin]) -> tuple[Pin, ...]:
-        return with_pins(pins, more, most_needed=self.most_needed)
+    def _with(self, pins: Sequence[Pin], more: Sequence[Pin], since: int = 0) -> tuple[Pin, ...]:
+        return with_pins(pins, more, most_needed=self.most_needed, since=since)
 
     def _resolved(self) -> PartLimits:
         """What lies before the first pin that is not stored is resolved."""
@@ -193,12 +193,12 @@ class PinnedLimits:
                     for part, each in self.by_part.items()
                 }
             )
-        found = self.with_stored(stored).by_part
         low_water = stored.low_water
         return PinnedLimits(
             by_part={
-                part: each.from_position(low_water[part]) if part in low_water else each
-                for part, each in found.items()
+                part: each.with_stored(stored.marks.get(part), at).from_position(at)
+                for part, each in self.by_part.items()
+                for at in (low_water.get(part, 0),)
             }
         )
 

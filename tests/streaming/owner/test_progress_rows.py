@@ -14,6 +14,7 @@ from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.progress import ProgressRow
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.owner.progress_rows import (
+    at_pins,
     cut,
     ended_progress,
     first_progress,
@@ -27,6 +28,7 @@ from streaming.owner.progress_rows import (
     risen,
     with_blocked,
 )
+from streaming.source.resolved.commit_clock import Pin, to_token
 
 NAME = TableName("shop", "a")
 SPAN = Span(7, "shop", "a")
@@ -274,3 +276,11 @@ def test_a_recorded_watermark_never_falls():
         "shop/0": again,
         "shop/1": older,
     }
+
+
+def test_the_low_water_of_a_numbered_part_is_a_stored_pin():
+    """A restart reads from the pin on, so the source must keep everything from there."""
+    token = to_token([Pin(0, 0), Pin(40, 900), Pin(70, 950)])
+    marks = {"t/0": RecordedWatermark(ts=951, position=70, token=token)}
+    for low, stored in ((0, 0), (39, 0), (40, 40), (69, 40), (70, 70), (99, 70)):
+        assert at_pins({"t/0": low, "t/1": 5}, marks) == {"t/0": stored, "t/1": 5}

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import TSO_LOGICAL_BITS, Ts
-from streaming.owner.progress_rows import later, not_beyond, risen
+from streaming.owner.progress_rows import at_pins, later, risen
 from streaming.protocols.clocks import beyond_ts, latest_ts
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.resolved.commit_clock import Pin, numbered
@@ -39,6 +39,7 @@ class Log:
 
     rows: dict[int, tuple[str, int]] = field(default_factory=dict)
     end: int = 0
+    begin: int = 0  # what lay before is deleted
 
 
 @dataclass
@@ -101,6 +102,7 @@ class Life:
         numbers = NumberedDecoder(taken, own_ms, pins, begin).started()
         blocks: list[Block] = []
         for part, at in lead(pins, begin).items():
+            assert at >= self.world.logs[part].begin, "it needs what was deleted"
             rows = {o: r for o, r in self.world.logs[part].rows.items() if at <= o < until[part]}
             offsets = sorted(rows)
             for some in np.array_split(np.array(offsets, np.int64), dice.randint(1, 3)):
@@ -163,7 +165,7 @@ class Life:
         if row.table_low_water:
             row.low_water = later(row.low_water, [self.position, *row.table_low_water.values()])
         row.marks = risen(row.marks, self.taken)
-        row.low_water = not_beyond(row.low_water, row.marks)
+        row.low_water = at_pins(row.low_water, row.marks)
 
 
 class World:
@@ -197,6 +199,11 @@ class World:
             log.rows[log.end] = dice.choice(TABLES), max(0, at_ms)
             log.end += 1
 
+    def delete(self) -> None:
+        """Everything that the changefeed's row does not need."""
+        for part, at in self.row.low_water.items():
+            self.logs[part].begin = max(self.logs[part].begin, at)
+
     def commit(self, table: str, due: Mapping[Change, int]) -> None:
         self.applied.update(due.keys())
         self.order[table] += sorted(due, key=lambda change: (due[change], change))
@@ -219,6 +226,8 @@ def played(seed: int, steps: int) -> World:
             life.limits = life.limits.with_parts(frozenset(world.logs), beyond_ts(world.clock_ms()))
             life.position = {**dict.fromkeys(world.logs, 0), **life.position}
             life.limits = life.limits.advance({}, life.position)
+        if dice.random() < 0.2:
+            world.delete()
         life.read(dice)
         for step in (
             partial(life.apply, held=held),
