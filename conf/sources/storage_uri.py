@@ -69,10 +69,6 @@ _IGNORED: Final = (
     *("encoder-concurrency", "partition-num", "max-message-bytes", "spool-base-dir"),
 )
 KNOWN: Final = (*_READ, *_IGNORED)
-_BY_ID: Final = (
-    "use-table-id-as-path=true is not built: folders that are named by numbers do not tell which "
-    "table they are. Let TiCDC write folders by name"
-)
 _ROLE: Final = (
     "role-arn is not built here: give the capture that role in its environment (AWS_ROLE_ARN and "
     "AWS_WEB_IDENTITY_TOKEN_FILE, or the machine's own role)"
@@ -89,6 +85,7 @@ class StorageSettings:
     protocol: str
     csv: CsvFormat | None = None
     date_separator: Separator = "day"
+    by_id: bool = False
     time_zone: str = "UTC"  # the TiCDC server's `tz`: the zone of TIMESTAMP texts
     has_end: bool = False
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # they may be secrets
@@ -109,6 +106,8 @@ class StorageSettings:
     def agreed(self) -> dict[str, str | int | None]:
         """As for Kafka."""
         told = {} if self.csv is None else self.csv.told
+        if self.by_id:
+            told["use-table-id-as-path"] = "true"
         return {"folder": self.folder, "date-separator": self.date_separator, **told}
 
 
@@ -139,19 +138,22 @@ def parse_storage_uri(parts: SplitResult, parameters: Mapping[str, str]) -> Stor
         hint = " ('+' is written %2B in a URI)" if zone.startswith(" ") else ""
         says = f"time-zone={zone}: not a zone such as Asia/Shanghai or UTC{hint}"
         require(is_time_zone(zone), says)
-    folder, options, has_end = "", dict[str, str](), False
+    folder, options, has_end, by_id = "", dict[str, str](), False, False
     with problems.noted():
         folder = _folder(parts)
     with problems.noted():
         options = _options(parameters)
     with problems.noted():
         has_end = boolean("read-to-end", parameters.get("read-to-end") or "false")
+    with problems.noted():
+        by_id = boolean("use-table-id-as-path", parameters.get("use-table-id-as-path") or "false")
     problems.refuse()
     return StorageSettings(
         folder=folder,
         protocol=protocol,
         csv=csv,
         date_separator=cast(Separator, separator),
+        by_id=by_id,
         time_zone=zone,
         has_end=has_end,
         options=tuple(sorted(options.items())),
@@ -164,9 +166,6 @@ def check_storage_names(parameters: Mapping[str, str]) -> None:
     for name in parameters:
         with problems.noted():
             require(name in KNOWN, unknown("parameter", name, KNOWN))
-    with problems.noted():
-        by_id = parameters.get("use-table-id-as-path") or "false"
-        require(not boolean("use-table-id-as-path", by_id), _BY_ID)
     with problems.noted():
         require(not parameters.get("role-arn"), _ROLE)
     problems.refuse()

@@ -75,6 +75,26 @@ def test_a_folder_leads_to_every_recorded_state(
         assert_is(lives, variant, label)
 
 
+@pytest.mark.parametrize("variant", [CSV, pytest.param(CANAL_JSON, marks=pytest.mark.soak)])
+def test_folders_that_are_named_by_ids_lead_there_too(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str
+) -> None:
+    """Half of it is there at the start."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder, by_id = tmp_path / "cdc", wire_storage.steps_by_id
+    steps = list(by_id(variant))
+    for step in steps[:50]:
+        wire_storage.write(step, folder)
+    uri = f"{wire_storage.uri(variant, folder)}&use-table-id-as-path=true"
+    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri), quiet_s=0.2)
+    life = lives.begin(target_ts=wire.state_ts("final"))
+    life.wait_until(partial(has_come_to, lives, steps[48].ts - 1))
+    for step in steps[50:]:
+        wire_storage.write(step, folder)
+    assert life.join() is None
+    assert_is(lives, variant, "final")
+
+
 @pytest.mark.parametrize(
     "variant",
     [CANAL_JSON, *(pytest.param(each, marks=pytest.mark.soak) for each in (CSV, CSV_OLD_VALUE))],

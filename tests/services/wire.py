@@ -131,6 +131,12 @@ def changes() -> list[dict[str, Any]]:
     return found
 
 
+def ddls() -> list[dict[str, Any]]:
+    """In their order: ``commitTs``, ``schema``, ``table``, ``tableID``, ``query`` …"""
+    found: list[dict[str, Any]] = _truth()["ddls"]
+    return found
+
+
 def differences(
     warehouse: str | Path,
     label: str,

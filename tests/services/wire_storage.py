@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from streaming.source.storage.schema_files import read_schema_text
+from tests.services import wire
 from tests.services.wire import DATA
 
 CANAL_JSON, CSV, CSV_OLD_VALUE = "storage-canal-json", "storage-csv", "storage-csv-old-value-hex"
@@ -54,6 +56,48 @@ def steps(variant: str) -> Iterator[Step]:
         yield Step(each["what"], each["ts"], files)
 
 
+def steps_by_id(variant: str) -> Iterator[Step]:
+    """The same rows as `use-table-id-as-path` lays them out: no file of a database, and a folder
+    for each partition, with a schema file of its own."""
+    of_tables = dict[str, bytes]()  # schema files by schema/table/version
+    for each in steps(variant):
+        found = dict[str, bytes]()
+        for path, text in each.files.items():
+            folders = path.split("/")
+            if path == "metadata":
+                found[path] = text
+            elif len(folders) > 3 and folders[2] == "meta":
+                version = folders[3].split("_")[1]
+                of_tables[f"{folders[0]}/{folders[1]}/{version}"] = text
+                found["/".join([_id_of(folders[1], version), *folders[2:]])] = text
+            elif len(folders) > 3:
+                _, table, version, *rest = folders
+                is_partition = rest[0].isdigit() and len(rest[0]) < 10
+                of = rest.pop(0) if is_partition else _id_of(table, version)
+                if is_partition and "meta" not in rest:
+                    path, text_of_it = _of_partition(of_tables[f"shop/{table}/{version}"])
+                    found[f"{of}/meta/{path}"] = text_of_it
+                found["/".join([of, version, *rest])] = text
+        yield Step(each.what, each.ts, found)
+
+
+def _id_of(table: str, version: str) -> str:
+    ids = [
+        each["tableID"]
+        for each in wire.ddls()
+        if each["table"] == table and each["commitTs"] <= int(version)
+    ]
+    return str(ids[-1])
+
+
+def _of_partition(text: bytes) -> tuple[str, bytes]:
+    """The name of the schema file without a DDL that TiCDC writes before a first row."""
+    told = {**json.loads(text), "Query": "", "Type": 0}
+    made = json.dumps(told, indent=4).encode()
+    version, checksum = told["TableVersion"], read_schema_text(made).checksum
+    return f"schema_{version}_{checksum:010}.json", made
+
+
 def _newest(index: str, names: list[str]) -> str:
     """The name of the file that the index file names then."""
     folder = index.rpartition("/meta/")[0]
@@ -66,7 +110,12 @@ def write(step: Step, folder: Path) -> None:
         (folder / path).write_bytes(text)
 
 
-def folder(variant: str, into: Path, until: Callable[[Step], bool] = lambda _step: False) -> Path:
+def folder(
+    variant: str,
+    into: Path,
+    until: Callable[[Step], bool] = lambda _step: False,
+    steps: Callable[[str], Iterator[Step]] = steps,
+) -> Path:
     """The folder as it was before the first step of which that is so."""
     for step in steps(variant):
         if until(step):

@@ -6,6 +6,9 @@
     <schema>/<table>/<version>/[<partition>/][<date>/]CDC<index>.csv rows (or .json)
     <schema>/<table>/<version>/[<partition>/][<date>/]meta/CDC.index
 
+With `use-table-id-as-path` a table's folder is `<id>` instead of `<schema>/<table>`, and each
+partition of a table is a table of its own: only a schema file says which table that is.
+
 A *part* is where one writer numbers its files: a table's version, a partition of it, and with
 `enable-table-across-nodes` a dispatcher (its ID is in the names of its files). So a part only grows
 at its end, whatever else happens in the folder. Its positions are
@@ -75,18 +78,31 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class SchemaFile:
-    """``table``: empty for a file of a database."""
+    """``folder``: of its table or database. ``is_named``: not by a table's ID."""
 
-    name: TableName
+    folder: str
     version: int
     checksum: int
+    is_named: bool = True
+
+    @property
+    def name(self) -> TableName | None:
+        """Of the table; of a database its table is empty; None where the file alone says it."""
+        schema, _, table = self.folder.partition("/")
+        return TableName(schema, table) if self.is_named else None
+
+    @property
+    def is_of_table(self) -> bool:
+        return "/" in self.folder or not self.is_named
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Positions of parts, and how dates are numbered."""
+    """Positions of parts, how dates are numbered, and how folders are named. ``by_id``: there are
+    tables whose folder is their ID; others may be there besides."""
 
     separator: Separator
+    by_id: bool = False
 
     @property
     def _index_bits(self) -> int:
@@ -142,44 +158,61 @@ class Packing:
     def _folder(self, path: str) -> tuple[str, int] | None:
         """The part of a folder's files, and their date. Raises as ``data_file``."""
         folder, day = path.split("/"), 0
-        if not 3 <= len(folder) <= 5 or _VERSION.fullmatch(folder[2]) is None:
-            return None
-        if self.separator == "none":
-            if _DATED.fullmatch(folder[-1]) is not None:
-                raise ConfigError(_other_separator(path, folder[-1]))
-        else:
-            number = self.day(folder.pop())
-            if number is None or len(folder) < 3:
-                raise ConfigError(_no_date(path, self.separator))
+        is_dated = self.separator != "none"
+        if is_dated and len(folder) > 2 and (number := self.day(folder[-1])) is not None:
+            folder.pop()
             day = number
-        if len(folder) > 4 or (len(folder) == 4 and _VERSION.fullmatch(folder[3]) is None):
+        elif not is_dated and len(folder) > 2 and _DATED.fullmatch(folder[-1]) is not None:
+            raise ConfigError(_other_separator(path, folder[-1]))
+        elif is_dated and 3 <= len(folder) <= 5 and _VERSION.fullmatch(folder[2]) is not None:
+            raise ConfigError(_no_date(path, self.separator))
+        if len(folder) == 2 and all(_VERSION.fullmatch(each) for each in folder):
+            if not self.by_id:
+                raise ConfigError(_BY_ID.format(path=path))
+        elif not 3 <= len(folder) <= 4 or not all(map(_VERSION.fullmatch, folder[2:])):
             return None
         return "/".join(folder), day
 
+    def schema_file(self, path: str) -> SchemaFile | None:
+        """None for another file."""
+        parts = path.split("/")
+        found = _SCHEMA_FILE.fullmatch(parts[-1])
+        if found is None or len(parts) not in (3, 4) or parts[-2] != "meta":
+            return None
+        is_named = len(parts) == 4 or not (self.by_id and is_id(parts[0]))
+        return SchemaFile(
+            "/".join(parts[:-2]), int(found["version"]), int(found["checksum"]), is_named
+        )
 
-def schema_file(path: str) -> SchemaFile | None:
-    """None for another file."""
-    parts = path.split("/")
-    found = _SCHEMA_FILE.fullmatch(parts[-1])
-    if found is None or len(parts) not in (3, 4) or parts[-2] != "meta":
-        return None
-    table = parts[1] if len(parts) == 4 else ""
-    return SchemaFile(TableName(parts[0], table), int(found["version"]), int(found["checksum"]))
+
+def is_id(folder: str) -> bool:
+    """Whether the name of a folder may be a table's ID."""
+    return _VERSION.fullmatch(folder) is not None
 
 
-def table_of(part: str) -> TableName:
-    """The table of a part with rows. Its names may have any sign but a slash."""
-    schema, table = part.split("/")[:2]
-    return TableName(schema, table)
+def folder_of(part: str) -> str:
+    """The folder of a part's table."""
+    return "/".join(part.split("/")[: -len(_behind(part))])
 
 
 def version_of(part: str) -> int:
-    return int(part.split("/")[2].partition("#")[0])
+    return int(_behind(part)[0].partition("#")[0])
 
 
 def partition_of(part: str) -> str:
     """Empty where the table has none."""
-    return "/".join(part.split("/")[3:]).partition("#")[0]
+    return "/".join(_behind(part)[1:]).partition("#")[0]
+
+
+def is_shared(part: str) -> bool:
+    """Whether several dispatchers write into its folder: their IDs are in the files' names."""
+    return "#" in _behind(part)[-1]
+
+
+def _behind(part: str) -> list[str]:
+    """The version, and the partition; the table's names may have any sign but a slash."""
+    folders = part.split("/")
+    return folders[1:] if len(folders) == 2 else folders[2:]
 
 
 _NUMBERS: Final[Mapping[Separator, Callable[[date], int]]] = {
@@ -188,6 +221,11 @@ _NUMBERS: Final[Mapping[Separator, Callable[[date], int]]] = {
     "month": lambda day: (day.year - _FIRST_YEAR) * 12 + day.month,
     "day": lambda day: (day - date(_FIRST_YEAR, 1, 1)).days,
 }
+
+
+_BY_ID: Final = (
+    "source-uri: {path} is named by a table's ID: give use-table-id-as-path=true, as TiCDC has it"
+)
 
 
 def _other_separator(path: str, folder: str) -> str:

@@ -21,8 +21,6 @@ from streaming.source.storage.layout import (
     OFFSET_BITS,
     SCHEMAS,
     schema_position,
-    table_of,
-    version_of,
 )
 from streaming.source.storage.slices_task import RowDecoder, RowWork, SchemaWork, SlicesTask
 from streaming.source.storage.survey import Survey
@@ -43,6 +41,7 @@ class StorageReader:
         self._survey = survey
         self._decode = decode
         self._start_ts = start_ts
+        self._heads: dict[str, TableHead] = {}  # by part
         self._opener = survey.opener
         if not is_within(spark.master or ""):  # executors elsewhere have no environment of ours
             self._opener = StorageOpener({**store_variables(), **survey.opener.options})
@@ -141,12 +140,21 @@ class StorageReader:
     def _head(self, part: str) -> TableHead | None:
         if self._survey.heads is None:
             return None
-        head = self._survey.heads.of(table_of(part), version_of(part))
-        if head is None:
+        if part in self._heads:
+            return self._heads[part]
+        texts = self._survey.schema_texts(part)
+        if not texts:
             raise self._survey.lost(
                 f"{self._survey.settings.folder}/{part} has rows, and the schema file of this "
                 "version is not there: bring it back"
             )
+        if len({(each.name, each.columns) for each in texts}) > 1:
+            raise self._survey.lost(
+                f"{self._survey.settings.folder}/{part} has several schema files of this version, "
+                "as an EXCHANGE PARTITION writes them with use-table-id-as-path: which table the "
+                "rows are of is not known. Load the tables anew"
+            )
+        head = self._heads[part] = self._survey.heads.of(texts[0])
         return head
 
     def _schema_work(self, begin: int, end: int) -> SchemaWork:

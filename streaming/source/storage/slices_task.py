@@ -171,7 +171,8 @@ def checked(file: SchemaFile, path: str, text: bytes) -> SchemaText:
         found = read_schema_text(text)
     except NotWhole as error:
         raise NotWhole(f"{path}: {error}") from error
-    if found.checksum != file.checksum or found.version != file.version or found.name != file.name:
+    says = found.checksum, found.version, file.name and found.name
+    if says != (file.checksum, file.version, file.name):
         raise Damaged(
             f"{path} does not say what its name does: the checksum of its columns is "
             f"{found.checksum:010}. Bring back the file that TiCDC wrote"

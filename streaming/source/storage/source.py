@@ -33,7 +33,7 @@ from streaming.source.contract import (
 from streaming.source.positions import Positions
 from streaming.source.resolved.limits import Limits, Marks, Stored
 from streaming.source.resolved.watermarks import Watermarks
-from streaming.source.storage.layout import SCHEMAS, schema_version, table_of, version_of
+from streaming.source.storage.layout import SCHEMAS, folder_of, schema_version, version_of
 from streaming.source.storage.row_decoder import row_decoder, rows_at
 from streaming.source.storage.survey import LEAST_EXPIRY_S, Look, Survey, survey_of
 
@@ -294,9 +294,9 @@ class StorageSource:
     def _is_closed(self, part: str, ts: int) -> bool:
         """Whether the table had a later version by then, so that the part got nothing more."""
         with self._survey.lock:
-            name, version = table_of(part), version_of(part)
-            later = {each.version for each in self._survey.schema_files if each.name == name}
-            later |= {version_of(each) for each in self._survey.logs if table_of(each) == name}
+            folder, version = folder_of(part), version_of(part)
+            later = {each.version for each in self._survey.schema_files if each.folder == folder}
+            later |= {version_of(each) for each in self._survey.logs if folder_of(each) == folder}
             return any(version < each <= ts for each in later)
 
     def _is_past(self, ts: int) -> bool:

@@ -42,9 +42,11 @@ from streaming.source.storage.layout import (
     Packing,
     Place,
     SchemaFile,
+    folder_of,
+    is_id,
     schema_position,
+    version_of,
 )
-from streaming.source.storage.layout import schema_file as read_schema_name
 from streaming.source.storage.part_log import Known, PartLog
 from streaming.source.storage.schema_files import NotWhole, SchemaText, read_schema_text
 from streaming.source.storage.table_folder import TableFolder
@@ -99,15 +101,16 @@ class Survey:
     def __init__(self, settings: StorageSettings, storage: ReadStorage | None = None) -> None:
         """``storage``: the folder's, if it is open already."""
         self.settings = settings
-        self.packing = Packing(settings.date_separator)
+        self.packing = Packing(settings.date_separator, settings.by_id)
         self.opener = StorageOpener({name: revealed(name, each) for name, each in settings.options})
         self.lock = threading.RLock()
         self.logs: dict[str, PartLog] = {}
         self.schema_files: dict[SchemaFile, str] = {}  # and their paths
         self.row_bytes = 200.0  # the average; a guess until rows have been read
         self.storage: ReadStorage = storage or self.opener(settings.folder)
-        self.heads = None if settings.csv is None else TableHeads(settings.csv, self._schema_texts)
+        self.heads = None if settings.csv is None else TableHeads(settings.csv, self._texts_of)
         self._tables: dict[str, TableFolder] = {}
+        self._schemas_in: dict[str, dict[str, SchemaFile]] = {}  # by folder and path
         self._texts: dict[str, SchemaText] = {}  # of schema files, by path
         self._gaps: set[tuple[str, Place]] = set()  # files that are known to be gone
         self._identities: dict[str, tuple[Known, Identity]] = {}  # with the first file as it was
@@ -174,20 +177,29 @@ class Survey:
                 ends = {**self._last.ends, part: log.end}
                 self._last = Look(self._last.checkpoint_ts, self._last.identities, ends)
 
-    def _schema_texts(self, name: TableName) -> list[SchemaText]:
-        """By version. Raises SourceAway for one that is being written."""
-        mine = [
-            (file.version, path) for file, path in self.schema_files.items() if file.name == name
-        ]
-        for _, path in mine:
-            if path not in self._texts:
-                with answers(self.settings.folder):
-                    text = self.storage.read(path)
-                try:
-                    self._texts[path] = read_schema_text(text)
-                except NotWhole as error:
-                    raise SourceAway(f"{path}: {error}") from error
-        return [self._texts[path] for _, path in sorted(mine)]
+    def schema_texts(self, part: str) -> list[SchemaText]:
+        """Of a part's own version. Raises SourceAway for one that is being written."""
+        version, files = version_of(part), self._schemas_in.get(folder_of(part), {})
+        return self._texts_in([path for path, file in files.items() if file.version == version])
+
+    def _texts_of(self, name: TableName) -> list[SchemaText]:
+        """By version. Raises as `schema_texts`."""
+        mine = list(self._schemas_in.get(f"{name.schema}/{name.table}", {}))
+        if self.packing.by_id:
+            mine += [path for file, path in self.schema_files.items() if not file.is_named]
+        found = [each for each in self._texts_in(mine) if each.name == name]
+        return sorted(found, key=lambda each: each.version)
+
+    def _texts_in(self, paths: Sequence[str]) -> list[SchemaText]:
+        unread = [path for path in paths if path not in self._texts]
+        with answers(self.settings.folder):
+            texts = self._each(self.storage.read, unread)
+        for path, text in zip(unread, texts, strict=True):
+            try:
+                self._texts[path] = read_schema_text(text)
+            except NotWhole as error:
+                raise SourceAway(f"{path}: {error}") from error
+        return [self._texts[path] for path in paths]
 
     def _checkpoint_ts(self, before: int) -> int:
         try:
@@ -205,12 +217,12 @@ class Survey:
         self._looked_s = now_s
 
     def _list_all(self) -> None:
-        before = self.logs, self.schema_files, self._tables
+        before = self.logs, self.schema_files, self._schemas_in, self._tables
         try:
-            self.logs, self.schema_files, self._tables = {}, {}, {}
+            self.logs, self.schema_files, self._schemas_in, self._tables = {}, {}, {}, {}
             self._keep(self.storage.list(""), before[0])
         except BaseException:
-            self.logs, self.schema_files, self._tables = before
+            self.logs, self.schema_files, self._schemas_in, self._tables = before
             raise
         self._gone = {part: end for part, end in self._gone.items() if not self._is_back(part, end)}
         for part, log in before[0].items():
@@ -223,14 +235,16 @@ class Survey:
 
     def _list_news(self) -> bool:
         """False where a file is gone that was there."""
-        schemas = self.storage.inside("").folders
+        folders = self.storage.inside("").folders
+        by_id = {each for each in folders if self.packing.by_id and is_id(each)}
+        schemas = [each for each in folders if each not in by_id]
         inside = self._each(self.storage.inside, schemas)
         pairs = zip(schemas, inside, strict=True)
-        names = {f"{s}/{t}" for s, of in pairs for t in of.folders if t != "meta"}
+        names = by_id | {f"{s}/{t}" for s, of in pairs for t in of.folders if t != "meta"}
         if not names.issuperset(self._tables):
             return False
         known = [self._tables.get(each) or TableFolder(each) for each in sorted(names)]
-        found = self._each(lambda of: of.news(self.storage), known)
+        found = self._each(lambda of: of.news(self.storage, self.packing), known)
         for each in found:
             self._keep(each)
         of_schemas = self._each(lambda of: [*self.storage.list(f"{of}/meta/")], schemas)
@@ -273,17 +287,17 @@ class Survey:
                     file.part,
                     file.place.day,
                 ):
-                    self._table(last[1]).keep_file(*last)
+                    self._table(folder_of(last[0].part)).keep_file(*last)
                 last = file, each.path
-            elif (schema := read_schema_name(each.path)) is not None:
+            elif (schema := self.packing.schema_file(each.path)) is not None:
                 self.schema_files[schema] = each.path
-                if schema.name.table:
-                    self._table(each.path).keep_schema(schema)
+                self._schemas_in.setdefault(schema.folder, {})[each.path] = schema
+                if schema.is_of_table:
+                    self._table(schema.folder).keep_schema(schema)
         if last is not None:
-            self._table(last[1]).keep_file(*last)
+            self._table(folder_of(last[0].part)).keep_file(*last)
 
-    def _table(self, path: str) -> TableFolder:
-        folder = "/".join(path.split("/", 2)[:2])
+    def _table(self, folder: str) -> TableFolder:
         return self._tables.setdefault(folder, TableFolder(folder))
 
     def _told_identities(self) -> dict[str, Identity]:

@@ -14,9 +14,10 @@ from itertools import pairwise
 from sinks.storage.table_storage import Entry, ReadStorage
 from streaming.source.storage.layout import (
     DataFile,
+    Packing,
     SchemaFile,
+    is_shared,
     partition_of,
-    schema_file,
     version_of,
 )
 
@@ -24,7 +25,7 @@ _WHOLE: str = ""  # the "partition" of a table that has none
 
 
 class TableFolder:
-    """For one thread at a time. ``folder``: schema/table."""
+    """For one thread at a time. ``folder``: schema/table, or an ID."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -38,7 +39,7 @@ class TableFolder:
     def keep_file(self, file: DataFile, path: str) -> None:
         version, partition = version_of(file.part), partition_of(file.part)
         self._note(version)
-        if "#" in "/".join(file.part.split("/")[2:]):  # a table's name may have one too
+        if is_shared(file.part):
             self._shared.add(version)
         last = self._last.setdefault(version, {})
         last[partition] = max(path, last.get(partition, ""))
@@ -56,7 +57,7 @@ class TableFolder:
                 self._open.discard(version)
                 self._closed.add(version)
 
-    def news(self, storage: ReadStorage) -> list[Entry]:
+    def news(self, storage: ReadStorage, packing: Packing) -> list[Entry]:
         """Files of open versions that may be new, and schema files. Some are known."""
         self._listed_from = min(self._open, default=0)
         if not any(self._partitions(each) for each in self._open):
@@ -64,7 +65,7 @@ class TableFolder:
             return list(storage.list(f"{self.folder}/", after))
         found = list(storage.list(f"{self.folder}/meta/"))
         for each in found:
-            if (schema := schema_file(each.path)) is not None:
+            if (schema := packing.schema_file(each.path)) is not None:
                 self.keep_schema(schema)
         self._listed_from = min(self._open)
         for version in sorted(self._open):

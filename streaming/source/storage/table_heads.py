@@ -31,16 +31,13 @@ class TableHeads:
         self._texts = texts
         self._made: dict[tuple[TableName, int], TableHead] = {}
 
-    def of(self, name: TableName, version: int) -> TableHead | None:
-        """None where the version has no schema file."""
+    def of(self, text: SchemaText) -> TableHead:
+        """Of the version that its schema file tells."""
+        name, version = text.name, text.version
         made = self._made.get((name, version))
-        if made is not None:
-            return made
-        text = next((each for each in self._texts(name) if each.version == version), None)
-        if text is None:
-            return None
-        columns = _columns(text, self._schema(name, version, _DEEPEST))
-        made = self._made[name, version] = TableHead(name, columns, text.key, self._csv)
+        if made is None:
+            columns = _columns(text, self._schema(name, version, _DEEPEST))
+            made = self._made[name, version] = TableHead(name, columns, text.key, self._csv)
         return made
 
     def _schema(self, name: TableName, version: int, deep: int) -> TableSchema | None:

@@ -80,7 +80,7 @@ def test_the_store_is_told_in_ticdcs_words_and_secrets_are_not_shown():
         (f"s3://b/p?{CSV}&terminator=%3B", "CRLF"),
         (f"s3://b/p?{CSV}&output-handle-key=true&output-field-header=true", "header lacks"),
         (f"s3://b/p?{CSV}&date-separator=week", "one of none, year, month, day"),
-        (f"s3://b/p?{CSV}&use-table-id-as-path=true", "Let TiCDC write folders by name"),
+        (f"s3://b/p?{CSV}&use-table-id-as-path=yes", "use-table-id-as-path"),
         (f"s3://b/p?{CSV}&role-arn=x", "role-arn is not built here"),
         (f"s3://b/p?{CSV}&delimeter=x", "did you mean delimiter?"),
         (f"s3://b/p?{CSV}&time-zone=Mars", "time-zone=Mars"),

@@ -25,7 +25,7 @@ from streaming.protocols.contract import Block, Kind, Messages, WantedTable, wit
 from streaming.protocols.csv.decoder import Text, decode_text
 from streaming.protocols.decoders import decoder_of
 from streaming.source.outside.delete_times import timed
-from streaming.source.storage.layout import schema_file
+from streaming.source.storage.layout import Packing
 from streaming.source.storage.schema_files import read_schema_text
 from streaming.source.storage.table_heads import TableHeads
 from tests.services import wire, wire_storage
@@ -36,6 +36,7 @@ NAME = TableName("shop", "alltypes")
 WANTED = {NAME: WantedTable(above_ts=Ts(0), key=("id",))}
 LOAD, UPDATES = "after_load", "after_updates"
 LABELS = (LOAD, UPDATES)
+SCHEMA_FILE = Packing("day").schema_file
 DEAD = "dead letter"  # instead of a value: its row is one
 
 Values = dict[int, dict[str, Any]]  # id -> column -> value
@@ -175,12 +176,12 @@ def of_avro_messages(recording: Recording) -> Iterator[Block]:
 def of_csv_files(recording: Recording) -> Iterator[Block]:
     files = files_of(recording)
     told = dict(parse_qsl(wire_storage.PARAMETERS[recording.variant], keep_blank_values=True))
-    texts = [read_schema_text(text) for path, text in files.items() if schema_file(path)]
+    texts = [read_schema_text(text) for path, text in files.items() if SCHEMA_FILE(path)]
     heads = TableHeads(parse_csv_format(told), lambda _: texts)
     for path, text in files.items():
         if path.endswith(".csv"):
-            head = heads.of(NAME, int(path.split("/")[2]))
-            assert head is not None
+            version = int(path.split("/")[2])
+            head = heads.of(next(each for each in texts if each.version == version))
             part = Text(part=path, text=text, position=0, head=head, is_first=True, is_whole=True)
             yield from decode_text(part, WANTED, latest_ts=SEALED_TS, start_ts=0, most_rows=1 << 30)
 
@@ -188,7 +189,7 @@ def of_csv_files(recording: Recording) -> Iterator[Block]:
 def of_json_files(recording: Recording) -> Iterator[Block]:
     decode = decoder_of(recording.protocol)
     for path, text in files_of(recording).items():
-        if path.endswith(".json") and not schema_file(path):
+        if path.endswith(".json") and not SCHEMA_FILE(path):
             yield from decode(chunk_of(path, text.splitlines()), WANTED)
 
 
@@ -198,6 +199,6 @@ def files_of(recording: Recording) -> dict[str, bytes]:
     files = {path: text for each in steps for path, text in each.files.items()}
     ours = {path: text for path, text in files.items() if path.startswith("shop/alltypes/")}
     return {
-        path: text if schema_file(path) else (recording.sent(text) or b"") * recording.copies
+        path: text if SCHEMA_FILE(path) else (recording.sent(text) or b"") * recording.copies
         for path, text in ours.items()
     }

@@ -56,7 +56,7 @@ def text(default: str, *, version: str) -> bytes:
 def test_a_checksum_is_of_the_spelling_of_go(default: str) -> None:
     told = f'"Version": 1,\n    "TableVersion": {VERSION},\n    "Query": "",\n    "Type": 0'
     checksum = zlib.crc32(text(default, version='"Version": 0'))
-    file = SchemaFile(NAME, VERSION, checksum)
+    file = SchemaFile(f"{NAME.schema}/{NAME.table}", VERSION, checksum)
     assert checked(file, "a path", text(default, version=told)).columns == (("f", "bit(8)"),)
     with pytest.raises(Damaged, match="does not say what its name does"):
         checked(file, "a path", text(f"{default}.", version=told))
@@ -74,6 +74,5 @@ def test_the_hidden_column_of_an_expression_index_is_in_no_row() -> None:
         key=("id",),
         checksum=0,
     )
-    head = TableHeads(CsvFormat(), lambda _: [told]).of(NAME, VERSION)
-    assert head is not None
+    head = TableHeads(CsvFormat(), lambda _: [told]).of(told)
     assert [name for name, _ in head.columns] == ["id", "v"]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from conf.sources.storage_uri import StorageSettings
 from coordination.errors import ConfigError
+from coordination.model import TableName
 from streaming.source.storage.layout import (
     SCHEMAS,
     Packing,
     Place,
+    folder_of,
     partition_of,
     schema_position,
     version_of,
@@ -209,6 +212,45 @@ def test_a_name_may_have_a_sharp_sign():
     tree.checkpoint(V1 + 1)
     assert ends(survey, f"shop/a#b/{V1}")[0].index == 2
     assert ends(survey, f"shop/d#/{V1}/129#d-1")[0].day > ends(survey, f"shop/c/{V1}")[0].day
+
+
+def test_folders_may_be_named_by_ids():
+    """A database whose name is a number besides."""
+    paths = [f"{of}/{V1}/2026-01-01/CDC{1:020}.json" for of in ("118", "12/a", f"12/p/{V1}/129")]
+    tree = CountedTree([paths[0], paths[1], paths[2].replace(f"/{V1}/2026", "/2026")])
+    tree.put(f"118/meta/schema_{V1}_{7:010}.json")
+    tree.put(f"shop/meta/schema_{V1}_{7:010}.json")
+    tree.checkpoint(V1)
+    survey = Survey(replace(DAY, by_id=True), tree)
+    parts = {f"118/{V1}", f"12/a/{V1}", f"12/p/{V1}/129"}
+    assert set(survey.look().identities) == parts
+    assert {each.name for each in survey.schema_files} == {None, TableName("shop", "")}
+    assert {version_of(each) for each in parts} == {V1}
+    assert {folder_of(each) for each in parts} == {"118", "12/a", "12/p"}
+    tree.put(f"118/{V1}/2026-01-01/CDC{2:020}.json")
+    tree.put(f"118/meta/schema_{V2}_{7:010}.json")
+    tree.put(f"118/{V2}/2026-01-01/CDC_d-1_{1:020}.json")
+    tree.put(f"140/{V2}/2026-01-01/CDC{1:020}.json")
+    tree.checkpoint(V1 + 1)
+    assert ends(survey, f"118/{V1}")[0].index == 2
+    assert {f"118/{V2}#d-1", f"140/{V2}"} < set(survey.last.identities)
+
+
+def test_a_look_at_folders_that_are_named_by_ids_costs_a_list_of_each():
+    tree = CountedTree(f"{of}/{V1}/2026-01-01/CDC{1:020}.json" for of in range(100, 200))
+    tree.checkpoint(V1)
+    survey = Survey(replace(DAY, by_id=True), tree)
+    survey.look()
+    tree.counts()
+    tree.put(f"150/{V1}/2026-01-01/CDC{2:020}.json")
+    tree.checkpoint(V1 + 1)
+    assert ends(survey, f"150/{V1}")[0].index == 2
+    assert tree.counts() == (1 + 100, 1)
+
+
+def test_an_id_that_is_not_told_is_one_line():
+    with pytest.raises(ConfigError, match="give use-table-id-as-path=true, as TiCDC has it"):
+        Survey(DAY, CountedTree([f"118/{V1}/2026-01-01/CDC{1:020}.json"])).look()
 
 
 def test_another_date_separator_is_one_line():
