@@ -169,6 +169,14 @@ _Route = _table(
         for of in ("table", "schema", "source")
     },
 )
+# `[sink.cloud-storage-config]`: the rest steers TiCDC's writers.
+_cloud_storage_config = _table(
+    "CloudStorageConfig",
+    {"use_table_id_as_path": _used(bool, "as the parameter of a folder's source URI")},
+    _ignored("worker-count", "flush-interval", "file-size", "output-column-id"),
+    _ignored("file-expiration-days", "file-cleanup-cron-spec", "flush-concurrency"),
+    _ignored("output-raw-change-event", "spool-disk-quota", "spool-base-dir"),
+)
 _Sink = _table(
     "Sink",
     {
@@ -181,6 +189,7 @@ _Sink = _table(
         "date_separator": _used(str, "as the parameter of a folder's source URI"),
         "terminator": _used(str, "as the parameter of a folder's source URI"),
         "csv": _used(dict[str, Any], "parameters of a folder's source URI by the same names"),
+        "cloud_storage_config": _used(_cloud_storage_config, "how TiCDC writes a folder"),
         "kafka_config": _used(_kafka_config(), "parameters of the source URI by the same names"),
         "column_selectors": _used(
             list[_ColumnSelector],  # type: ignore[valid-type]
@@ -198,7 +207,7 @@ _Sink = _table(
     _ignored("advance-timeout-in-sec"),
     # About other kinds of TiCDC's sinks.
     _ignored("enable-partition-separator", "file-index-digit"),
-    _ignored("safe-mode", "pulsar-config", "mysql-config", "cloud-storage-config"),
+    _ignored("safe-mode", "pulsar-config", "mysql-config"),
     # About other protocols: simple, debezium, csv, open-protocol.
     _ignored("debezium-disable-schema", "open", "debezium"),
     _ignored("send-bootstrap-interval-in-sec", "send-bootstrap-in-msg-count"),

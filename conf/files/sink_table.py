@@ -8,6 +8,7 @@ from conf.problems import require
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.schema_registry import REGISTRY
 from conf.sources.source_parameters import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES
+from conf.sources.storage_uri import BY_ID
 
 
 def kafka_config(document: Document) -> dict[str, str]:
@@ -42,10 +43,13 @@ def sink_parameters(sink: Document, *, is_folder: bool) -> dict[str, str]:
 
 
 def _folder_parameters(sink: Document) -> dict[str, str]:
-    """``[sink]`` says the folder's dates, and ``[sink.csv]`` its rows."""
+    """``[sink]`` says the folder's dates, ``[sink.cloud-storage-config]`` the names of folders, and
+    ``[sink.csv]`` rows."""
     told = {
         name: sink[name] for name in ("protocol", "date-separator", "terminator") if name in sink
     }
+    store = sink.get("cloud-storage-config") or {}
+    told |= {name: store[name] for name in (BY_ID,) if name in store}
     return {**as_parameters(sink.get("csv") or {}), **as_parameters(told)}
 
 

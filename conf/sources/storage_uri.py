@@ -35,6 +35,7 @@ STORES: Final[Mapping[str, str]] = MappingProxyType(
 )
 SCHEMES: Final = (LOCAL, *STORES)
 PROTOCOLS: Final = ("canal-json", "csv")
+BY_ID: Final = "use-table-id-as-path"
 Separator = Literal["none", "year", "month", "day"]
 SEPARATORS: Final[tuple[Separator, ...]] = ("none", "year", "month", "day")
 # Parameters of the store in TiCDC's words -> options of the storage.
@@ -54,25 +55,38 @@ _OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
 SECRETS: Final = ("access-key", "secret-access-key", "session-token", "account-key", "sas-token")
 _READ: Final = (
     *("protocol", "enable-tidb-extension", "time-zone", "date-separator", "read-to-end"),
-    *("use-table-id-as-path", "terminator", "force-path-style", "role-arn"),
+    *(BY_ID, "terminator", "force-path-style"),
     *CSV,
     *_OPTIONS,
 )
-# About TiCDC's writers and the store's own work.
+# About TiCDC's writers and the store's own work, or about what every row here tells itself.
 _IGNORED: Final = (
     *("worker-count", "flush-interval", "file-size", "file-index-digit", "output-column-id"),
     *("file-expiration-days", "file-cleanup-cron-spec", "flush-concurrency", "spool-disk-quota"),
     *("enable-partition-separator", "enable-table-across-nodes", "transaction-atomicity"),
     *("storage-class", "sse", "sse-kms-key-id", "acl", "predefined-acl", "encryption-scope"),
-    *("use-accelerate-endpoint", "external-id", "access-tier", "encryption-key", "safe-mode"),
-    *("content-compatible", "only-output-updated-columns", "output-raw-change-event"),
-    *("encoder-concurrency", "partition-num", "max-message-bytes", "spool-base-dir"),
+    *("use-accelerate-endpoint", "external-id", "access-tier", "provider", "object-lock-enabled"),
+    *("content-compatible", "only-output-updated-columns", "delete-only-output-handle-key-columns"),
+    *("output-raw-change-event", "output-row-key", "encoder-concurrency", "partition-num"),
+    *("max-message-bytes", "max-batch-size", "spool-base-dir", "safe-mode"),
 )
-KNOWN: Final = (*_READ, *_IGNORED)
-_ROLE: Final = (
-    "role-arn is not built here: give the capture that role in its environment (AWS_ROLE_ARN and "
-    "AWS_WEB_IDENTITY_TOKEN_FILE, or the machine's own role)"
+_NOT_BUILT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "role-arn": (
+            "role-arn is not built here: give the capture that role in its environment "
+            "(AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE, or the machine's own role)"
+        ),
+        "profile": (
+            "profile is not built here: give access-key and secret-access-key, or the variables "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        ),
+        "encryption-key": (
+            "encryption-key is not built: files that are encrypted with a customer's own key cannot"
+            " be read here. Let TiCDC write them with an encryption-scope, or without"
+        ),
+    }
 )
+KNOWN: Final = (*_READ, *_IGNORED, *_NOT_BUILT)
 _FORM: Final = "it must look like s3://bucket/prefix?protocol=csv or file:///path?protocol=csv"
 
 
@@ -107,7 +121,7 @@ class StorageSettings:
         """As for Kafka."""
         told = {} if self.csv is None else self.csv.told
         if self.by_id:
-            told["use-table-id-as-path"] = "true"
+            told[BY_ID] = "true"
         return {"folder": self.folder, "date-separator": self.date_separator, **told}
 
 
@@ -146,7 +160,7 @@ def parse_storage_uri(parts: SplitResult, parameters: Mapping[str, str]) -> Stor
     with problems.noted():
         has_end = boolean("read-to-end", parameters.get("read-to-end") or "false")
     with problems.noted():
-        by_id = boolean("use-table-id-as-path", parameters.get("use-table-id-as-path") or "false")
+        by_id = boolean(BY_ID, parameters.get(BY_ID) or "false")
     problems.refuse()
     return StorageSettings(
         folder=folder,
@@ -163,11 +177,10 @@ def parse_storage_uri(parts: SplitResult, parameters: Mapping[str, str]) -> Stor
 def check_storage_names(parameters: Mapping[str, str]) -> None:
     """Raise one SettingError for all parameters that are unknown or not built."""
     problems = Problems()
-    for name in parameters:
+    for name, value in parameters.items():
         with problems.noted():
             require(name in KNOWN, unknown("parameter", name, KNOWN))
-    with problems.noted():
-        require(not parameters.get("role-arn"), _ROLE)
+            require(name not in _NOT_BUILT or not value, _NOT_BUILT.get(name, ""))
     problems.refuse()
 
 

@@ -11,7 +11,7 @@ from conf.masking import masked_uri
 from conf.problems import SettingError
 from conf.sources.csv_format import CsvFormat
 from conf.sources.source_uri import parse_source_uri
-from conf.sources.storage_uri import StorageSettings
+from conf.sources.storage_uri import KNOWN, StorageSettings
 
 JSON = "protocol=canal-json&enable-tidb-extension=true"
 CSV = "protocol=csv&include-commit-ts=true"
@@ -82,6 +82,8 @@ def test_the_store_is_told_in_ticdcs_words_and_secrets_are_not_shown():
         (f"s3://b/p?{CSV}&date-separator=week", "one of none, year, month, day"),
         (f"s3://b/p?{CSV}&use-table-id-as-path=yes", "use-table-id-as-path"),
         (f"s3://b/p?{CSV}&role-arn=x", "role-arn is not built here"),
+        (f"s3://b/p?{CSV}&profile=x", "profile is not built here"),
+        (f"azure://b/p?{CSV}&encryption-key=x", "encryption-key is not built"),
         (f"s3://b/p?{CSV}&delimeter=x", "did you mean delimiter?"),
         (f"s3://b/p?{CSV}&time-zone=Mars", "time-zone=Mars"),
         (f"s3:///p?{CSV}", "needs a bucket"),
@@ -120,3 +122,44 @@ def test_the_changefeed_file_of_ticdc_tells_how_rows_are_written(tmp_path: Path)
 def test_a_changefeed_is_named_after_the_folder():
     given = {"source-uri": f"file:///data/shop?{CSV}", "sink-uri": "delta:///lake"}
     assert load_settings(config=None, environment={}, arguments=given).changefeed.id == "shop"
+
+
+# All that TiCDC's storage sink knows, of both architectures: its URI, `[sink.cloud-storage-config]`
+# and `[sink.csv]`, what its encoders of csv and canal-json take, and its stores.
+TICDC = (
+    *("protocol", "worker-count", "flush-interval", "file-size", "use-table-id-as-path"),
+    *("spool-disk-quota", "spool-base-dir", "output-column-id", "file-expiration-days"),
+    *("file-cleanup-cron-spec", "flush-concurrency", "output-raw-change-event"),
+    *("date-separator", "enable-partition-separator", "file-index-digit", "terminator"),
+    *("transaction-atomicity", "enable-tidb-extension", "content-compatible", "output-row-key"),
+    *("only-output-updated-columns", "delete-only-output-handle-key-columns", "max-batch-size"),
+    *("max-message-bytes", "encoder-concurrency", "safe-mode", "enable-table-across-nodes"),
+    *("delimiter", "quote", "null", "include-commit-ts", "binary-encoding-method"),
+    *("output-old-value", "output-handle-key", "output-field-header"),
+    *("endpoint", "region", "storage-class", "sse", "sse-kms-key-id", "acl", "access-key"),
+    *("secret-access-key", "session-token", "provider", "force-path-style"),
+    *("use-accelerate-endpoint", "role-arn", "external-id", "object-lock-enabled", "profile"),
+    *("predefined-acl", "credentials-file", "account-name", "account-key", "sas-token"),
+    *("access-tier", "encryption-scope", "encryption-key"),
+)
+REFUSED = ("role-arn", "profile", "encryption-key")
+OURS = ("read-to-end", "time-zone", "partition-num")
+
+
+def test_each_option_of_ticdc_is_read_or_changes_nothing_or_is_refused():
+    assert set(TICDC) | set(OURS) == set(KNOWN)
+    for name in REFUSED:
+        with pytest.raises(SettingError, match=f"{name} is not built"):
+            parse_source_uri(f"s3://b/p?{CSV}&{name}=x")
+
+
+def test_the_changefeed_file_tells_how_folders_are_named(tmp_path: Path):
+    file = tmp_path / "changefeed.toml"
+    file.write_text(
+        '[sink]\nprotocol = "csv"\n[sink.csv]\ninclude-commit-ts = true\n'
+        "[sink.cloud-storage-config]\nuse-table-id-as-path = true\nfile-size = 1048576\n"
+    )
+    given = {"source-uri": "s3://b/shop", "sink-uri": "delta:///lake"}
+    source = load_settings(config=file, environment={}, arguments=given).changefeed.source
+    assert isinstance(source, StorageSettings)
+    assert source.by_id
