@@ -87,7 +87,7 @@ class SchemaFile:
 
     @property
     def name(self) -> TableName | None:
-        """Of the table; of a database its table is empty; None where the file alone says it."""
+        """The table's; a database's has no table; None where the file alone says it."""
         schema, _, table = self.folder.partition("/")
         return TableName(schema, table) if self.is_named else None
 

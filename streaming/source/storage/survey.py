@@ -178,7 +178,7 @@ class Survey:
                 self._last = Look(self._last.checkpoint_ts, self._last.identities, ends)
 
     def schema_texts(self, part: str) -> list[SchemaText]:
-        """Of a part's own version. Raises SourceAway for one that is being written."""
+        """The texts of a part's own version. Raises SourceAway for one that is being written."""
         version, files = version_of(part), self._schemas_in.get(folder_of(part), {})
         return self._texts_in([path for path, file in files.items() if file.version == version])
 

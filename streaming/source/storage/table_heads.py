@@ -32,7 +32,7 @@ class TableHeads:
         self._made: dict[tuple[TableName, int], TableHead] = {}
 
     def of(self, text: SchemaText) -> TableHead:
-        """Of the version that its schema file tells."""
+        """The head of the version that a schema file tells."""
         name, version = text.name, text.version
         made = self._made.get((name, version))
         if made is None:
