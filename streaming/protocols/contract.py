@@ -63,7 +63,9 @@ ROW_FIELDS: Final = (
 #                                  A column may have another Arrow type here than in ``data``
 #   error_class, error_message: string (only if some row has an error) why a row cannot be applied
 #   checksum: int64 (only if the messages tell one) CRC32 of the row in ``data``, as the sender
-#                                  computed it; 0: it told none; DAMAGED: it found the row damaged
+#                                  computed it; 0: it told none; DAMAGED: it found the row damaged.
+#                                  It is of the columns by their IDs: where the cells are AVRO
+#                                  (below), those of ``data`` stand so
 # and ORDER, CELLS, WIRE_TYPES and KEY_NAMES in its schema's metadata, VERSION if a message
 # elsewhere tells the columns' types and the key, and LETTER_HEAD if what lies at a row's position
 # is not enough to decode it.

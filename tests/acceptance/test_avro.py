@@ -3,10 +3,12 @@ schemas."""
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from conf.sources.source_uri import parse_source_uri
 from streaming.source.sources import open_source
 from tests.acceptance.one_process import Lives
 from tests.acceptance.test_protocols import LABELS
-from tests.services import wire
+from tests.services import avro_checksums, wire
 from tests.services.apicurio import Apicurio
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import KafkaBroker
@@ -27,6 +29,7 @@ from tests.services.schema_registry import SchemaRegistry, serving
 from tests.services.topic_producer import Outgoing
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+OP = "_tidb_op"  # of values, not of keys
 NEEDED = "protocol=avro&enable-tidb-extension=true&avro-enable-watermark=true"
 
 
@@ -103,6 +106,47 @@ def test_without_watermarks_tables_come_to_the_same_in_the_end(
             named = [{("列名" if n == "__" else n): v for n, v in row.items()} for row in rows]
             differences.append(table.difference([decimals_of(table, row) for row in named]))
     assert [each for each in differences if each] == []
+
+
+def test_rows_are_compared_with_their_checksums(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All types, in an order of the columns' IDs that is not that of the table."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path, last = tmp_path / "part.jsonl", wire.state_ts("after_load")
+    texts = wire.schemas("avro-string-modes")
+    by_id = {n: avro_checksums.by_id(text, order_of) for n, text in texts.items() if OP in text}
+    wrong, sent = set(), 0
+    with (
+        gzip.open(wire.DATA / "avro-string-modes" / "messages.jsonl.gz", "rt") as lines,
+        path.open("w") as made,
+    ):
+        for line in lines:
+            record = json.loads(line)
+            value = base64.b64decode(record["value_b64"] or "")
+            if sent_at(line) > last or not value:
+                continue
+            is_wrong = sent % 7 == 0
+            if is_wrong and record["topic"] != "shop_audit_log":  # which has no key
+                wrong.add(sent)
+            sent += 1
+            text = texts[int.from_bytes(value[1:5])]
+            value = avro_checksums.checked(value, text, order_of, wrong=is_wrong)
+            made.write(json.dumps(record | {"value_b64": base64.b64encode(value).decode()}) + "\n")
+    with serving(SchemaRegistry({**texts, **by_id})) as registry:
+        needed = "protocol=avro&at-least-once=true&enable-tidb-extension=true"
+        source = parse_source_uri(f"file://{path}?{needed}&schema-registry={registry.url}")
+        lives = Lives(spark, None, tmp_path, source=source)
+        changefeed = replace(lives.settings.changefeed, integrity_check_level="correctness")
+        lives.settings = replace(lives.settings, changefeed=changefeed)
+        lives.finish(target_ts=open_source(source).end_ts())
+    found = [each for each in lives.dead_letters() if each["error_class"] != "no-key"]
+    assert {each["error_class"] for each in found} == {"checksum"}
+    assert {each["position"] for each in found} == wrong
+
+
+def order_of(name: str) -> str:
+    return name[::-1]
 
 
 def decimals_of(table: wire.ExpectedTable, row: dict[str, Any]) -> dict[str, Any]:

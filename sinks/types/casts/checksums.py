@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from sinks.types.casts.base64_texts import from_base64
 from sinks.types.casts.encoded_cells import without_zone
 from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, MySQLType
-from sinks.types.text_arrays import CastRules, try_cast
+from sinks.types.text_arrays import CastRules, as_mask, try_cast
 from sinks.types.time_zones import to_utc
 
 _WHOLE: Final = frozenset((*INTEGER_TYPES, "year", "bit", "enum", "set"))
@@ -47,12 +47,39 @@ def is_countable(kind: MySQLType, cells: pa.DataType) -> bool:
     return kind.name in BINARY_TYPES and bool(pa.types.is_binary(cells))
 
 
+def of_names(
+    columns: Sequence[tuple[MySQLType, pa.Array]],
+) -> tuple[list[tuple[MySQLType, pa.Array]], npt.NDArray[np.bool_]]:
+    """The columns with numbers for names of ENUM and SET, and the rows of which all can be told.
+    An empty text is no member, number 0; where a member has that name, it cannot be told."""
+    found, is_told = [], np.ones(len(columns[0][1]), np.bool_)
+    for kind, cells in columns:
+        numbers = cells
+        if kind.name in ("enum", "set") and pa.types.is_string(cells.type):
+            encoded = cells.dictionary_encode()
+            of = [_of_name(each, kind) for each in encoded.dictionary.to_pylist()]
+            numbers = pa.array(of, pa.uint64()).take(encoded.indices)
+            is_told &= as_mask(pc.or_(cells.is_null(), numbers.is_valid()))
+        found.append((kind, numbers))
+    return found, is_told
+
+
+def _of_name(text: str, kind: MySQLType) -> int | None:
+    names = kind.elements
+    if not text:
+        return None if "" in names else 0
+    if kind.name == "enum":
+        return names.index(text) + 1 if text in names else None
+    chosen = text.split(",")
+    return sum(1 << names.index(each) for each in chosen) if {*chosen} <= {*names} else None
+
+
 def row_checksums(
     columns: Sequence[tuple[MySQLType, pa.Array]], rules: CastRules
 ) -> npt.NDArray[np.int64]:
     """One for each row. ``columns``: by their IDs; at least one. Cells are
-    ``contract.Cells.ENCODED``, all of them ``is_countable``. Where a cell is no value of its type,
-    the checksum is some number.
+    ``contract.Cells.ENCODED``, or AVRO after ``of_names``, all of them ``is_countable``. Where a
+    cell is no value of its type, the checksum is some number.
     """
     parts = [pa.repeat(_NOTHING, len(columns[0][1]))]  # Arrow leaves out a row of NULLs alone
     parts += [part for kind, cells in columns for part in _parts(cells, kind, rules)]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.types.casts.checksums import is_countable, row_checksums
+from sinks.types.casts.checksums import is_countable, of_names, row_checksums
 from sinks.types.casts.columns import CastColumn, CastRules, key_values
 from sinks.types.casts.connect_cells import canal_texts
 from sinks.types.casts.dates import is_storable, is_zero_date
@@ -229,6 +229,8 @@ def _by_id(piece: Piece, data: pa.StructArray) -> tuple[list[tuple[MySQLType, pa
     DELETEs may have the key alone. Nothing where the order is not known (``TableSchema.by_id``)."""
     schema, names = piece.of.schema, [each.name for each in piece.shape]
     types = {column.name: column.type for column in schema.columns}
+    if piece.cells is Cells.AVRO:
+        return _as_sent(piece, data, types), True
     is_known = set(names) <= set(schema.by_id) and set(schema.by_id) == types.keys()
     if piece.cells is not Cells.ENCODED or not is_known:
         return [], False
@@ -238,6 +240,18 @@ def _by_id(piece: Piece, data: pa.StructArray) -> tuple[list[tuple[MySQLType, pa
     is_whole = sent <= set(names)
     order = [name for name in schema.by_id if name in names]
     return [(types[name], data.field(names.index(name))) for name in order], is_whole
+
+
+def _as_sent(
+    piece: Piece, data: pa.StructArray, types: Mapping[str, MySQLType]
+) -> list[tuple[MySQLType, pa.Array]]:
+    """The columns of rows of avro; nothing where the table does not tell a column's type."""
+    added = {name for due in piece.batches for name, _ in due.block.added}
+    names = [each.name for each in piece.shape if each.name not in added]
+    if not all(name in types for name in names):
+        return []
+    found = [(types[name], data.field(name)) for name in names]
+    return found if all(is_countable(kind, cells.type) for kind, cells in found) else []
 
 
 @dataclass(slots=True)
@@ -260,7 +274,10 @@ class _Failures:
         if columns and len(at):
             here = pa.array(at)
             some = [(kind, cells.take(here)) for kind, cells in columns]
-            found[at] = row_checksums(some, rules)
+            is_told = np.ones(len(at), np.bool_)
+            if piece.cells is Cells.AVRO:
+                some, is_told = of_names(some)
+            found[at] = np.where(is_told, row_checksums(some, rules), told[at])
         is_unlike = (found != told) | (told == DAMAGED)
         fresh = is_unlike if self.mask is None else is_unlike & ~self.mask
         if fresh.any():

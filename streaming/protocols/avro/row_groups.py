@@ -9,22 +9,26 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.protocols.avro.row_columns import Column, read_fields
 from streaming.protocols.avro.writer_schema import (
     BEFORE,
+    CHECKSUM,
     COMMIT_TS,
+    CORRUPTED,
     OP,
     WriterSchema,
     column_types,
 )
 from streaming.protocols.avro_binary.byte_walk import Bytes, Indexes, Mask, Walk
-from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE, Cells
+from streaming.protocols.contract import DAMAGED, OP_DELETE, OP_INSERT, OP_UPDATE, Cells
 from streaming.protocols.rows.parsed_message import Error, Shape
 from streaming.protocols.rows.row_arrays import RowArrays, struct
 
 _OPS: Final = np.full(256, -1, np.int8)
 _OPS[ord("c")], _OPS[ord("u")], _OPS[ord("d")] = OP_INSERT, OP_UPDATE, OP_DELETE
+_MOST_DIGITS: Final = 10  # of a checksum
 _MALFORMED: Final = Error("malformed", "not a row of its schema")
 _NO_COMMIT_TS: Final = Error(
     "no-commit-ts", "no _tidb_commit_ts above zero: set enable-tidb-extension=true in TiCDC"
@@ -43,6 +47,7 @@ class Rows:
     columns: Sequence[Column]
     old: Sequence[Column]
     has_old: Mask
+    checksums: Indexes | None  # as in a block
     is_whole: Mask
     is_right: Mask
 
@@ -88,6 +93,7 @@ class Rows:
             old=struct(names, kept, len(old_at)),
             old_at=old_at,
             errors={},
+            checksums=None if self.checksums is None else self.checksums[rows],
         )
         return found, np.setdiff1d(asked, rows)
 
@@ -127,6 +133,9 @@ def read_rows(
             told = fields[at]
             assert isinstance(told, Column), "a commit-ts is a number"
             times = told.numbers
+    checksums = None
+    if deleted_ts is None and schema.is_by_id:
+        checksums = _checksums(walk, schema, fields)
     is_update = op == OP_UPDATE
     has_old = np.zeros(len(begins), np.bool_)
     if before:
@@ -139,9 +148,40 @@ def read_rows(
         columns,
         before,
         has_old,
+        checksums,
         walk.is_right,
         walk.is_right & (times > 0),
     )
+
+
+def _checksums(
+    walk: Walk, schema: WriterSchema, fields: Sequence[Column | list[Column]]
+) -> Indexes:
+    """TiCDC's, as texts; none is an empty text. What is no number of 32 bits is not right."""
+    place, mark = schema.place(CHECKSUM), schema.place(CORRUPTED)
+    told = fields[place or 0]
+    assert isinstance(told, Column), "a checksum is a text"
+    rows = np.flatnonzero(walk.is_right)
+    pieces = walk.of.pieces(told.begins[rows], told.ends[rows], None)
+    found = np.zeros(len(walk.at), np.int64)
+    try:
+        given = pc.replace_substring_regex(pieces.cast(pa.string()), "^$", "0").cast(pa.uint32())
+        found[rows] = given.to_numpy()
+    except pa.ArrowInvalid:
+        found[rows] = [_number(each) for each in pieces.to_pylist()]
+    walk.is_right &= found >= 0
+    if mark is not None:
+        is_damaged = fields[mark]
+        assert isinstance(is_damaged, Column), "a mark is a truth value"
+        found[is_damaged.numbers != 0] = DAMAGED
+    return found
+
+
+def _number(text: bytes) -> int:
+    if not text:
+        return 0
+    is_number = text.isdigit() and len(text) <= _MOST_DIGITS and int(text) < 1 << 32
+    return int(text) if is_number else -1
 
 
 def _all_null(before: Sequence[Column], count: int) -> Mask:
@@ -163,4 +203,5 @@ def _shape(schema: WriterSchema, key: tuple[str, ...] | None) -> Shape:
         (),
         frozenset((name, kind) for name, kind in typed if kind != text),
         cells=Cells.AVRO,
+        is_by_id=schema.is_by_id,
     )

@@ -23,13 +23,15 @@ from coordination.model import TableName
 
 OP: Final = "_tidb_op"
 COMMIT_TS: Final = "_tidb_commit_ts"
+CHECKSUM: Final = "_tidb_row_level_checksum"
+CORRUPTED: Final = "_tidb_corrupted"
 BEFORE: Final = "_ticdc_before"  # the old row, where avro-include-before-value is on
 _EXTENSION: Final = {
     OP: "string",
     COMMIT_TS: "long",
     "_tidb_commit_physical_time": "long",
-    "_tidb_row_level_checksum": "string",
-    "_tidb_corrupted": "boolean",
+    CHECKSUM: "string",
+    CORRUPTED: "boolean",
     "_tidb_checksum_version": "int",
 }
 _MOST_DIGITS: Final = 76  # of Arrow's decimals
@@ -124,6 +126,12 @@ class WriterSchema:
     @property
     def columns(self) -> tuple[Field, ...]:
         return tuple(each for each in self.fields if each.column_type is not None)
+
+    @property
+    def is_by_id(self) -> bool:
+        """Whether its columns are in the order of their IDs. TiCDC sorts them where rows have
+        checksums, which are computed in that order; else they are as in the table."""
+        return self.place(CHECKSUM) is not None
 
     def place(self, name: str) -> int | None:
         """The number of the field of that name that is no column."""

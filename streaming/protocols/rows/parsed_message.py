@@ -67,6 +67,7 @@ class Shape:
 
     ``wire_types`` names the columns of ``columns`` whose type the message tells; ``only_old`` stand
     in ``old`` alone. ``typed``: the columns, of either, whose cells are no texts, with their types.
+    ``is_by_id``: their order counts, since it is that of the columns' IDs.
     """
 
     columns: tuple[str, ...]
@@ -76,6 +77,7 @@ class Shape:
     typed: frozenset[tuple[str, pa.DataType]] = frozenset()
     cells: Cells = Cells.TEXT
     version: int | None = None  # of the table's schema
+    is_by_id: bool = False
     letter_head: bytes | None = None  # `contract.LETTER_HEAD`
 
     def types(self, names: Iterable[str]) -> tuple[pa.DataType, ...]:
@@ -85,9 +87,12 @@ class Shape:
 
     @property
     def unordered(self) -> object:
-        """Equal where only the order of the columns differs: such rows share a block."""
+        """Equal where only the order of the columns differs, and does not count: such rows share a
+        block."""
         names = frozenset(self.columns), frozenset(self.only_old)
-        return *names, frozenset(self.wire_types), self.key_names, self.typed, self.version
+        order = self.columns if self.is_by_id else None
+        kinds = frozenset(self.wire_types), self.key_names, self.typed
+        return *names, *kinds, self.version, order
 
 
 @dataclass(frozen=True, slots=True)

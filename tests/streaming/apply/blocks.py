@@ -54,6 +54,7 @@ class Row:
     old_kinds: Kinds = field(default_factory=dict)
     checksum: int | None = None
     is_encoded: bool = False
+    is_avro: bool = False
 
     def struct(self, names: Iterable[str], kinds: Kinds) -> pa.StructType:
         return pa.struct([(name, kinds.get(name, pa.string())) for name in names])
@@ -90,7 +91,7 @@ def block_of(rows: Sequence[Row], name: TableName = A) -> Block:
         fields.append(pa.field(CHECKSUM, pa.int64()))
     types = [*(first.types or dict.fromkeys(names, "varchar")).items()]
     cells = Cells.TYPED if first.kinds else Cells.TEXT
-    cells = Cells.ENCODED if first.is_encoded else cells
+    cells = Cells.ENCODED if first.is_encoded else Cells.AVRO if first.is_avro else cells
     metadata = wire_metadata(types, first.key, order=first.order, cells=cells)
     stamps, positions = [row.ts for row in rows], [row.position for row in rows]
     return Block(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from coordination.model import TableName
 from streaming.protocols.avro.decoder import decode
 from streaming.protocols.contract import (
+    CHECKSUM,
+    DAMAGED,
     UNTIMED,
     Block,
     Cells,
@@ -24,8 +27,8 @@ from streaming.protocols.contract import (
     wire_types,
     with_key,
 )
-from tests.services import wire
-from tests.services.avro_writer import branch, long, octets, text
+from tests.services import avro_checksums, wire
+from tests.services.avro_writer import boolean, branch, long, octets, text
 from tests.streaming.protocols.avro.reading import (
     EXTENSION,
     ID,
@@ -34,6 +37,7 @@ from tests.streaming.protocols.avro.reading import (
     TS,
     VALUE,
     RandomRows,
+    V,
     chunk,
     ddl,
     deleted,
@@ -187,6 +191,34 @@ def test_the_old_row_of_ticdc_s_new_architecture():
     (found,) = of_kind(blocks, Kind.ROW)
     assert found.table()["op"].to_pylist() == [1, 2, 0]
     assert found.table()["old"].to_pylist() == [None, {"id": 0, "v": "old"}, None]
+
+
+def checked(number: int, checksum: str, *, is_corrupted: bool = False) -> bytes:
+    told = text(checksum) + boolean(is_corrupted) + long(1)
+    value = branch(1, text("a")) + long(number) + extension("c", TS) + told
+    return message(framed(KEY, long(number)), framed(5, value))
+
+
+def test_checksums_and_rows_without_them_in_another_order():
+    """An empty text is none."""
+    fields = [V, ID, *EXTENSION, *avro_checksums.EXTENSION]
+    of = json.dumps({"type": "record", "name": "t", "namespace": "default.shop", "fields": fields})
+    values = [
+        row(1),
+        checked(2, "4294967295"),
+        checked(3, ""),
+        checked(4, "7", is_corrupted=True),
+        *(checked(5, wrong) for wrong in ("-1", "x", "4294967296", "1" * 300, "1 ")),
+        row(6),
+    ]
+    blocks = read(values, EveryTable(None), {**SCHEMAS, 5: of})
+    plain, sums = of_kind(blocks, Kind.ROW)
+    assert plain.table()["data"].to_pylist() == [{"id": 1, "v": "a"}, {"id": 6, "v": "a"}]
+    assert CHECKSUM not in plain.table().column_names
+    assert [*sums.table()["data"].to_pylist()[0]] == ["v", "id"]
+    assert sums.table()[CHECKSUM].to_pylist() == [4294967295, 0, DAMAGED]
+    (bad,) = of_kind(blocks, Kind.BAD)
+    assert bad.table()["error_class"].to_pylist() == ["malformed"] * 5
 
 
 def test_ddls():
