@@ -3,12 +3,12 @@
 Three workers share two cores, as half of what the tests do is to wait: for a lease that ends, for a
 process that starts. The queue is
 
-    lives of the program over Spark | what starts processes, the longest first | other modules |
-    the simulation | the rest of Spark
+    lives of the program over Spark, in two halves | what starts processes, the longest first |
+    other modules | the simulation | the rest of Spark
 
 and two workers take from its head, the others from its end; they meet in the middle, at short
-modules. Two workers have a Spark: what lives load and compile in its JVM, reads of a stream, and
-what the rest does, queries, have little in common, and one worker would take half as long again.
+modules. Each has a Spark: what lives load and compile in its JVM, reads of a stream, and what the
+rest does, queries, have little in common, and one worker would take half as long again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).resolve().parents[1]
 FROM_THE_HEAD = 2  # workers
-LIVES, QUERIES = "lives over Spark", "the rest of Spark"
+LIVES, OTHER_LIVES, QUERIES = "lives over Spark", "other lives over Spark", "the rest of Spark"
 # Lives between statements of an operator's Spark.
 QUERYING = ("tests/acceptance/test_brought_back.py", "tests/acceptance/test_table_errors.py")
+# Lives of other sources than canal-json in Kafka: as long as the rest of them.
+OTHERS = re.compile(
+    r"avro|binlog|database|debezium|diff|letters|maxwell|numbered|other|protocols|route|storage|wire"
+)
 LONGEST = (
     "tests/acceptance/test_hung_jvm.py",
     "tests/acceptance/test_stop_and_takeover.py",
@@ -62,7 +66,9 @@ def scope_of(nodeid: str) -> str:
     module = nodeid.partition("::")[0]
     is_acceptance = module.startswith("tests/acceptance/")
     if is_sparks(nodeid):
-        return LIVES if is_acceptance and module not in QUERYING else QUERIES
+        if not is_acceptance or module in QUERYING:
+            return QUERIES
+        return OTHER_LIVES if OTHERS.search(module) else LIVES
     return nodeid if is_acceptance or module == LAST else module
 
 
@@ -71,11 +77,11 @@ def in_turn(items: list[pytest.Item]) -> None:
 
     def turn(item: pytest.Item) -> int:
         module, scope = item.nodeid.partition("::")[0], scope_of(item.nodeid)
-        if scope in (LIVES, QUERIES):
-            return 0 if scope == LIVES else 100
+        if scope in (LIVES, OTHER_LIVES, QUERIES):
+            return {LIVES: 0, OTHER_LIVES: 1, QUERIES: 101}[scope]
         if item.get_closest_marker("acceptance") is not None:
-            return 1 + (LONGEST.index(module) if module in LONGEST else len(LONGEST))
-        return 98 + (module == LAST)
+            return 2 + (LONGEST.index(module) if module in LONGEST else len(LONGEST))
+        return 99 + (module == LAST)
 
     items.sort(key=turn)
 
