@@ -44,6 +44,11 @@ _DIGITS: Final = 19  # of a commit-ts, at most
 _TRUE: Final = b"true"
 _HEADER: Final = b"ticdc-meta$operation"
 _CUT: Final = Error("malformed", "the row was cut off: TiCDC writes it again in a later file")
+_HALF: Final = Error(
+    "malformed",
+    "the old row of an UPDATE, and its new row is not behind it: if that was cut off, TiCDC writes "
+    "both again in a later file",
+)
 _NO_LETTER: Final = Error("malformed", "no row of csv with its table's columns before it")
 
 
@@ -165,7 +170,8 @@ def _blocks(
     collector, name = Collector(messages, wanted), head.name
     plain = None if rows.is_cut else plain_rows(rows, head)
     read = _read_plain(plain) if plain is not None else _read(rows, head, is_wanted=name in wanted)
-    at, good = read.at, read.good
+    at, lone = read.at, _lone(read)
+    good = read.good & ~lone
     if name in wanted:
         shape = _shape(head)
         data = struct(shape.columns, read.cells, len(at))
@@ -179,12 +185,17 @@ def _blocks(
         collector.count(name, at[good], read.commit_ts[good])
     is_bad = np.ones(len(rows), np.bool_)
     is_bad[at[good]] = False
-    fits = np.zeros(len(rows), np.bool_)
+    fits, halves = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     fits[at] = True
+    halves[at] = lone
     others = np.flatnonzero(is_bad)
     cut = len(rows) - 1 if rows.is_cut else -1
     errors = [
-        Bad(name, _CUT if each == cut else _error(head, bool(fits[each])), is_row=True)
+        Bad(
+            name,
+            _CUT if each == cut else _HALF if halves[each] else _error(head, bool(fits[each])),
+            is_row=True,
+        )
         for each in others.tolist()
     ]
     collector.keep_each(others, errors)
@@ -203,6 +214,19 @@ class _Read:
     commit_ts: Indexes
     is_update: Mask
     cells: list[pa.Array]
+
+
+def _lone(read: _Read) -> Mask:
+    """The old rows of UPDATEs that have no new row behind them."""
+    old = read.good & read.is_update & (read.op == OP_DELETE)
+    if old.any():
+        new = read.good & read.is_update & (read.op == OP_INSERT)
+        old[:-1] &= ~(
+            new[1:]
+            & (read.commit_ts[1:] == read.commit_ts[:-1])
+            & (read.at[1:] == read.at[:-1] + 1)
+        )
+    return old
 
 
 def _read_plain(plain: PlainRows) -> _Read:

@@ -291,3 +291,37 @@ def test_a_chunk_is_several_of_arrows_blocks(
     whole_rows = rows_of(np.frombuffer(text, np.uint8), b",", ord('"'), is_whole=True)
     assert plain_rows.plain_rows(whole_rows, head_of(csv)) is not None
     assert [*rows(read(csv, text)).values()] == found
+
+
+@pytest.mark.parametrize("behind", [b"", b"half of a row", b"a row\r\n", b"another key"])
+@pytest.mark.parametrize("name", ["hex and old", "no quote"])
+def test_an_old_row_alone_is_no_delete(name: str, behind: bytes) -> None:
+    """TiCDC was killed while it wrote the new row, and writes both again."""
+    csv = FORMATS[name]
+    row, ts = (7, "a", b"b", 1), 470_000_000_000_000_001
+    pair = [line(csv, op, ts, row, is_update=True) for op in "DI"]
+    more = {
+        b"half of a row": pair[1][:-9],
+        b"a row\r\n": line(csv, "I", ts, row, is_update=False),
+        b"another key": line(csv, "I", ts + 1, row, is_update=True),
+    }.get(behind, behind)
+    text = Text(
+        part="p",
+        text=line(csv, "D", ts - 1, row, is_update=False) + pair[0] + more,
+        position=0,
+        head=head_of(csv),
+        is_first=True,
+        is_whole=True,
+    )
+    blocks = list(decode_text(text, WANTED, latest_ts=1 << 62, start_ts=0, most_rows=99))
+    rows = [each for b in blocks if b.kind is Kind.ROW for each in b.table().to_pylist()]
+    assert rows[0]["op"] == OP_DELETE
+    assert [each["op"] for each in rows[1:]] == [OP_INSERT] * (
+        behind in (b"a row\r\n", b"another key")
+    )
+    bad = [each for b in blocks if b.kind is Kind.BAD for each in b.table().to_pylist()]
+    assert "its new row is not behind it" in bad[0]["error_message"]
+    assert len(bad) == 1 + (behind == b"half of a row")
+    waiting = replace(text, text=text.text.removesuffix(more), is_whole=False)
+    *_, done = decode_text(waiting, WANTED, latest_ts=1 << 62, start_ts=0, most_rows=99)
+    assert (done.rows, done.last) == (1, len(line(csv, "D", ts - 1, row, is_update=False)))
