@@ -218,7 +218,7 @@ class _Read:
 
 def _lone(read: _Read) -> Mask:
     """The old rows of UPDATEs that have no new row behind them."""
-    old = read.good & read.is_update & (read.op == OP_DELETE)
+    old: Mask = read.good & read.is_update & (read.op == OP_DELETE)
     if old.any():
         new = read.good & read.is_update & (read.op == OP_INSERT)
         old[:-1] &= ~(
