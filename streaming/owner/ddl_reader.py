@@ -35,6 +35,7 @@ from streaming.changefeed.routes import Shards
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
+from streaming.owner.ddl.behind_drops import BehindDrops, Fate
 from streaming.owner.ddl.ddl_scan import DdlScanResult, NewTable
 from streaming.owner.ddl.known_tables import KnownTables, definition
 from streaming.owner.ddl.plan import DdlPlan, plan
@@ -81,6 +82,7 @@ class DdlReader(StreamRole):
         self._awaited = AwaitedSchemas(context.concerns)
         self._context = context
         self._is_at_least_once = is_at_least_once(context.changefeed.source)
+        self._behind = BehindDrops(Ts(rows.row.checkpoint_ts), is_used=self._is_at_least_once)
         self.since: Positions | None = None  # from there on the stream's reads are ours too
         self._is_caught_up = False  # what lies before has been read
         self._closing = threading.Event()
@@ -135,10 +137,14 @@ class DdlReader(StreamRole):
             read,
             planned_ts=self._position_ts,
             ended=self._spans.ended,
-            is_unmade=lambda name: name not in self._spans and self._routes.may_make(name),
+            is_unmade=self._is_unmade,
         )
+        self._behind.look(read.blocks, self._spans.ended, self._is_unmade)
         if self._routes:
             self._unplanned.keep_newcomers(read, ended=self._spans.ended, is_known=self._is_known)
+
+    def _is_unmade(self, name: TableName) -> bool:
+        return name not in self._spans and self._routes.may_make(name)
 
     def _is_known(self, target: TableName, origin: TableName) -> bool:
         """Whether the target has this upstream table. One that no route leads to needs no note."""
@@ -293,19 +299,12 @@ class DdlReader(StreamRole):
                 self._spans.put(self._spans.opened(name, row, span.checkpoint))
 
     def _plan(self, position: Ts) -> DdlPlan:
-        spans = self._spans
-        whole = self._unplanned.whole_from()
         return plan(
             self._unplanned.ddls,
-            KnownTables(
-                schemas=spans.schemas(),
-                last_ddls=spans.last_ddls(),
-                shaped={name: table.shape_ts for name, table in spans.items()},
-                defined=spans.defined,
-                unmade={name: ts for name, ts in whole.items() if name not in spans},
-                forms=spans.forms,
-                reached={name: table.checkpoint for name, table in spans.items()},
-                shards={n: each.shards for n, each in spans.items()} if self._routes else {},
+            KnownTables.of(
+                self._spans,
+                self._unplanned.whole_from(),
+                has_routes=bool(self._routes),
                 unlike=self._unlike,
                 comes_again=self._is_at_least_once,
             ),
@@ -345,8 +344,10 @@ class DdlReader(StreamRole):
         """
         self._unplanned.made(self._spans)
         found = self._unplanned.found(limit, above_start=above_start)
-        names = sorted({*found, *altered} - self._spans.keys())
-        if not names:
+        left = self._behind.fates(found, self._spans, self._unplanned.ddls, limit)
+        self._unplanned.made({name: fate for name, fate in left.items() if fate is Fate.PASS})
+        found = {name: first for name, first in found.items() if name not in left}
+        if not (names := sorted({*found, *altered} - self._spans.keys())):
             return
         since = lowest([first.low_water for first in found.values()])
         told = self._told(names, since, limit, above_start=above_start)

@@ -24,12 +24,12 @@ def refuse_a_gap(span: ReplicatedTable, feed: ChangefeedRow) -> None:
 
 
 def refuse_dropped(name: TableName, dropped_ts: Ts | None) -> None:
-    """Refuses rows of a table behind its DROP TABLE."""
+    """Refuses rows of a table behind its DROP TABLE, or behind the RENAME TABLE that took it."""
     if dropped_ts is not None:
         raise TidelakeError(
-            f"rows of table {name} have come above commit-ts {dropped_ts}, where a DROP TABLE "
-            "has run, and no CREATE TABLE: let [filter] take that DDL, or leave the table out "
-            "with [filter] rules"
+            f"rows of table {name} have come above commit-ts {dropped_ts}, where a DROP TABLE or "
+            "RENAME TABLE of it has run, and no CREATE TABLE: let [filter] take that DDL, or leave "
+            "the table out with [filter] rules"
         )
 
 

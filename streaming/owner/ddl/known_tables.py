@@ -10,6 +10,7 @@ from sinks.ddl.effects import CreateTable, CreateTableLike
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.routes import Shards
 from streaming.changefeed.schema_file import Definitions
+from streaming.changefeed.table_registry import TableRegistry
 from streaming.changefeed.target_forms import WriteModes
 from streaming.owner.ddl.steps import DdlEvent
 
@@ -40,6 +41,32 @@ class KnownTables:
     shards: Mapping[TableName, Shards] = field(default_factory=dict)
     unlike: Mapping[TableName, str] = field(default_factory=dict)
     comes_again: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        spans: TableRegistry,
+        rows_from: Mapping[TableName, Ts],
+        *,
+        has_routes: bool,
+        unlike: Mapping[TableName, str],
+        comes_again: bool,
+    ) -> KnownTables:
+        """``rows_from``: where whole rows begin of tables that nobody has made. Where each
+        partition is numbered by itself, those of a dropped table may be late, and make none."""
+        ended = spans.ended if comes_again else {}
+        return cls(
+            schemas=spans.schemas(),
+            last_ddls=spans.last_ddls(),
+            shaped={name: table.shape_ts for name, table in spans.items()},
+            defined=spans.defined,
+            unmade={n: ts for n, ts in rows_from.items() if n not in spans and n not in ended},
+            forms=spans.forms,
+            reached={name: table.checkpoint for name, table in spans.items()},
+            shards={n: each.shards for n, each in spans.items()} if has_routes else {},
+            unlike=unlike,
+            comes_again=comes_again,
+        )
 
 
 def with_defined(

@@ -97,6 +97,7 @@ class _Made(dict[TableName, Any]):
         self.defined = Definitions()
         self.forms = WriteModes()
         self.ended: dict[TableName, Ts] = {}
+        self.at = dict[TableName, Any]().get
 
     def put(self, table: Any) -> None:
         self[table.name] = table
@@ -139,11 +140,10 @@ class Ground:
         self.known: list[DdlScanResult] = []
         self.failures: list[BaseException] = []
         self.spans = _Made()
-        self.buried: list[Block] = []
         self.marks: list[tuple[TableName, Ts]] = []
         self.begun: list[TableName] = []
         self.storage_is_away = False
-        told = {"add_messages": self.buried.extend, "place": str, "source": None}
+        told = {"add_messages": list, "place": str, "source": None}
         nothing: Any = SimpleNamespace(check=lambda: None, **told)
         rows: Any = SimpleNamespace(
             spans=self.spans,

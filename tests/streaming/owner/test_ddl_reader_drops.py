@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from coordination.model import TableName, Ts
 from coordination.scheduler.messages import stored_table_id
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.owner.control_rows import EndedSpan
+from streaming.owner.ddl.behind_drops import LATE, BehindDrops
 from streaming.protocols.contract import DDL_BODY, NO_TABLE, Block, Kind, ipc
 from streaming.source.resolved.watermarks import Watermarks
 from streaming.stream.read import Read
@@ -150,7 +152,81 @@ def test_a_table_that_rows_tell_of_is_made_before_its_drop(ground: Ground) -> No
 def at_least_once() -> Ground:
     ground = Ground()
     ground.reader._is_at_least_once = True
+    ground.reader._behind = BehindDrops(Ts(0))
     return ground
+
+
+def dropped_at(drop_ts: int) -> Ground:
+    """A source of which each partition is numbered by itself."""
+    ground = at_least_once()
+    ground.spans.ended[A] = Ts(drop_ts)
+    ground.reader.submit(dict.fromkeys(PARTITIONS, 0))
+    ground.reader.catch_up(dict.fromkeys(PARTITIONS, 0), STEP)
+    ground.position = dict.fromkeys(PARTITIONS, 9)
+    return ground
+
+
+def resolve(ground: Ground, ts: int) -> None:
+    ground.resolved = Ts(ts)
+    ground.reader.apply_due()
+
+
+def test_rows_behind_a_drop_are_passed_over_when_no_create_table_comes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They were changed before it: partitions are numbered one by one, perhaps by whole seconds."""
+    ground = dropped_at(200)
+    take_row(ground, 4, 201)
+    resolve(ground, 201 + LATE - 1)
+    assert ground.reader.low_water[PARTITIONS[1]] == 4, "they may be of a table that is made again"
+    take_row(ground, 5, 250)
+    resolve(ground, 201 + LATE)
+    assert (ground.spans.told, ground.known[-1].made) == ({}, ())
+    assert "rows that lie behind the DROP TABLE" in caplog.text
+    resolve(ground, 300 + LATE)
+    assert ground.reader.low_water[PARTITIONS[1]] == 9
+
+
+def test_rows_that_go_on_behind_a_drop_stop_the_changefeed() -> None:
+    """The table is there: who has made it was not read."""
+    ground = dropped_at(200)
+    take_row(ground, 0, 201)
+    take_row(ground, 1, 201 + LATE)
+    with pytest.raises(TidelakeError, match="no CREATE TABLE"):
+        resolve(ground, 201 + LATE)
+
+
+def test_a_drop_that_is_sent_again_with_the_rows_before_it() -> None:
+    later = 200 + 50 * LATE
+    for row_ts, is_left in ((later + 1, False), (later + 150, True)):
+        ground = dropped_at(200)
+        take_row(ground, 0, row_ts)
+        resolve(ground, later + 10)
+        ground.reader.take(ddl_read(0, later + 100, "DROP TABLE IF EXISTS `shop`.`a`"))
+        resolve(ground, later + 110)
+        resolve(ground, later + 120)
+        assert (ground.reader.low_water[PARTITIONS[1]] == 0) is is_left
+        resolve(ground, row_ts + LATE)
+        assert (ground.spans.told, ground.known[-1].made) == ({}, ())
+
+
+def test_a_create_table_takes_the_rows_that_wait() -> None:
+    ground = dropped_at(200)
+    take_row(ground, 3, 260)
+    resolve(ground, 270)
+    ground.reader.take(ddl_read(0, 300, "CREATE TABLE `a` (`id` INT PRIMARY KEY)"))
+    resolve(ground, 310)
+    (made,) = ground.known[-1].made
+    assert (made.low_water[PARTITIONS[1]], made.table.checkpoint) == (3, 200)
+
+
+def test_rows_behind_a_rename_are_not_passed_over() -> None:
+    """They are of the table under its new name."""
+    ground = dropped_at(200)
+    ground.spans.at = {A: SimpleNamespace(left_version=7)}.get
+    take_row(ground, 0, 201)
+    with pytest.raises(TidelakeError, match="no CREATE TABLE"):
+        resolve(ground, 202)
 
 
 def test_a_table_that_its_own_rows_may_be_below_begins_where_they_do() -> None:
