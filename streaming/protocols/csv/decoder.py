@@ -30,8 +30,9 @@ from streaming.protocols.contract import (
     with_head,
 )
 from streaming.protocols.csv.cells import Fields, fields_of
-from streaming.protocols.csv.fields import Indexes, Mask, Rows, rows_of
+from streaming.protocols.csv.fields import Mask, Rows, rows_of
 from streaming.protocols.csv.plain_rows import PlainRows, plain_rows
+from streaming.protocols.csv.quotes import Indexes
 from streaming.protocols.csv.table_head import MAGIC, TableHead
 from streaming.protocols.rows.blocks import Collector, key_of, with_clocks
 from streaming.protocols.rows.parsed_message import Bad, Error, Shape
@@ -138,8 +139,7 @@ def first_row(text: bytes, csv: CsvFormat) -> bytes:
 
 def _rows(text: bytes, head: TableHead, *, is_whole: bool) -> Rows:
     quote = ord(head.csv.quote) if head.csv.quote else None
-    data = np.frombuffer(text, np.uint8)
-    return rows_of(data, head.csv.delimiter.encode(), quote, is_whole=is_whole)
+    return rows_of(text, head.csv.delimiter.encode(), quote, is_whole=is_whole)
 
 
 def _as_they_stand(rows: Rows, first: int, last: int) -> pa.BinaryArray:
@@ -168,11 +168,12 @@ def _blocks(
 ) -> Iterator[Block]:
     messages = with_clocks(messages, start_ts)
     collector, name = Collector(messages, wanted), head.name
-    plain = None if rows.is_cut else plain_rows(rows, head)
-    read = _read_plain(plain) if plain is not None else _read(rows, head, is_wanted=name in wanted)
+    is_wanted = name in wanted
+    plain = None if rows.is_cut else plain_rows(rows, head, is_wanted=is_wanted)
+    read = _read_plain(plain) if plain is not None else _read(rows, head, is_wanted=is_wanted)
     at, lone = read.at, _lone(read)
     good = read.good & ~lone
-    if name in wanted:
+    if is_wanted:
         shape = _shape(head)
         data = struct(shape.columns, read.cells, len(at))
         taken = _row_arrays(at, read.op, read.commit_ts, read.is_update, data, good)
@@ -267,7 +268,7 @@ def _row_arrays(  # noqa: PLR0917
     """``at``: the rows' numbers in the chunk. Two halves of an UPDATE become one row, at the place
     of the first."""
     halves = np.zeros(len(at), np.bool_)  # the first ones
-    if len(at) > 1:
+    if len(at) > 1 and is_update.any():
         halves[:-1] = (
             (good & is_update & (op == OP_DELETE))[:-1]
             & (good & is_update & (op == OP_INSERT))[1:]
@@ -275,14 +276,17 @@ def _row_arrays(  # noqa: PLR0917
             & (at[1:] == at[:-1] + 1)
         )
     olds = np.flatnonzero(halves)
-    op, place = op.copy(), at.copy()
-    op[olds + 1] = OP_UPDATE
-    place[olds + 1] = at[olds]
-    kept = np.flatnonzero(good & ~halves)
+    kept, place = np.flatnonzero(good & ~halves), at
+    if len(olds):
+        op, place = op.copy(), at.copy()
+        op[olds + 1] = OP_UPDATE
+        place[olds + 1] = at[olds]
+    if len(kept) < len(at):
+        place, op, commit_ts = place[kept], op[kept], commit_ts[kept]
     return RowArrays(
-        positions=place[kept],
-        op=op[kept],
-        commit_ts=commit_ts[kept],
+        positions=place,
+        op=op,
+        commit_ts=commit_ts,
         data=data if len(kept) == len(at) else data.take(pa.array(kept)),
         old=data.take(pa.array(olds)),
         old_at=np.searchsorted(kept, olds + 1),

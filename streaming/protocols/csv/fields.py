@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-Bytes = npt.NDArray[np.uint8]
-Indexes = npt.NDArray[np.int64]
+from streaming.protocols.csv.quotes import Bytes, Indexes, Quotes, bits_of, places
+
 Mask = npt.NDArray[np.bool_]
 _LF, _CR, BACKSLASH = b"\n\r\\"
 _NONE: Final = np.zeros(0, np.int64)
@@ -25,16 +25,34 @@ _NONE: Final = np.zeros(0, np.int64)
 class Marks:
     """The delimiters that count, of a whole text: they are looked for where somebody asks."""
 
-    data: Bytes
+    text: bytes
     delimiter: bytes
     quote: int | None
 
     @cached_property
+    def data(self) -> Bytes:
+        return np.frombuffer(self.text, np.uint8)
+
+    @cached_property
+    def quotes(self) -> Quotes:
+        """Of a text that has quotes."""
+        assert self.quote is not None
+        delimiter = self.delimiter[0] if len(self.delimiter) == 1 else None
+        first = self.text.find(b"\n")
+        has_cr = first > 0 and self.text[first - 1] == _CR
+        return Quotes.of(self.data, self.quote, delimiter, has_cr=has_cr)
+
+    @property
+    def lines(self) -> Indexes:
+        """The ends of lines that count."""
+        return places(bits_of(self.data, _LF)) if self.quote is None else self.quotes.lines
+
+    @cached_property
     def delimiters(self) -> Indexes:
-        found = self.data == self.delimiter[0]
+        found = bits_of(self.data, self.delimiter[0])
         if self.quote is not None:
-            found &= (np.cumsum(self.data == self.quote, dtype=np.uint8) & 1) == 0
-        at = np.flatnonzero(found).astype(np.int64)
+            found &= ~self.quotes.inside
+        at = places(found)
         if self.quote is None:
             at = at[~np.isin(at, escapes_in(self.data) + 1, assume_unique=True)]
         return _whole(self.data, at, self.delimiter)
@@ -43,12 +61,14 @@ class Marks:
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """``begins``, ``ends``: of each row, without its line's end; ``nexts``: where the next one
-    begins. ``is_cut``: the last one has no line's end."""
+    begins. ``odd``: quotes of the text that its writer has not set (see ``quotes``); of a delimiter
+    of one byte. ``is_cut``: the last row has no line's end."""
 
     marks: Marks
     begins: Indexes
     ends: Indexes
     nexts: Indexes
+    odd: Indexes
     is_cut: bool = False
 
     @property
@@ -65,15 +85,15 @@ class Rows:
     def part(self, first: int, last: int) -> Rows:
         of = slice(first, last)
         is_cut = self.is_cut and last == len(self)
-        return Rows(self.marks, self.begins[of], self.ends[of], self.nexts[of], is_cut)
+        return Rows(self.marks, self.begins[of], self.ends[of], self.nexts[of], self.odd, is_cut)
 
     def first_fields(self, row: int, count: int) -> list[bytes]:
         """So many fields of one row, as they stand; fewer if it has no more."""
-        text = self.data[self.begins[row] : self.ends[row]]
+        text = self.marks.text[self.begins[row] : self.ends[row]]
         inner = Marks(text, self.marks.delimiter, self.marks.quote).delimiters[:count].tolist()
         begins = [0, *(each + len(self.marks.delimiter) for each in inner)]
         pairs = zip(begins, [*inner, len(text)], strict=True)
-        return [text[low:high].tobytes() for low, high in pairs][:count]
+        return [text[low:high] for low, high in pairs][:count]
 
     def fields(self, count: int, width: int) -> tuple[Mask, Indexes, Indexes]:
         """Which rows have so many fields, and where the fields of those begin and end, by row and
@@ -88,15 +108,12 @@ class Rows:
         return fits, begins, ends
 
 
-def rows_of(data: Bytes, delimiter: bytes, quote: int | None, *, is_whole: bool) -> Rows:
+def rows_of(text: bytes, delimiter: bytes, quote: int | None, *, is_whole: bool) -> Rows:
     """The rows of a text that begins with one. ``is_whole``: what stands behind the last line's end
     is a row too."""
-    nexts = np.flatnonzero(data == _LF).astype(np.int64) + 1
-    if quote is not None and len(nexts):
-        begins = np.concatenate([[0], nexts[:-1]])
-        lines = data[: nexts[-1]]  # what stands behind them is no line yet
-        odd = np.bitwise_xor.reduceat((lines == quote).view(np.uint8), begins)
-        nexts = nexts[np.bitwise_xor.accumulate(odd) == 0]
+    marks = Marks(text, delimiter, quote)
+    data = marks.data
+    nexts = marks.lines + 1
     is_cut = bool(is_whole and len(data) and (not len(nexts) or nexts[-1] < len(data)))
     if is_cut:
         nexts = np.append(nexts, len(data))
@@ -104,7 +121,8 @@ def rows_of(data: Bytes, delimiter: bytes, quote: int | None, *, is_whole: bool)
     ends = nexts.copy()
     for end_of_line in (_LF, _CR):
         ends -= (data[np.maximum(ends - 1, 0)] == end_of_line) & (ends > begins)
-    return Rows(Marks(data, delimiter, quote), begins, ends, nexts, is_cut)
+    odd = _NONE if quote is None else marks.quotes.odd
+    return Rows(marks, begins, ends, nexts, odd, is_cut)
 
 
 def escapes_in(data: Bytes) -> Indexes:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from conf.sources.csv_format import CsvFormat
@@ -57,6 +58,7 @@ class TableHead:
         )
 
 
+@lru_cache(maxsize=1024)
 def _name(text: str) -> str:
     try:
         return MySQLType.parse(text).name

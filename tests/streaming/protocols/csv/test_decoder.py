@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -288,7 +287,7 @@ def test_a_chunk_is_several_of_arrows_blocks(
     lines = text_of(csv, found)
     monkeypatch.setattr(plain_rows, "_BLOCK_BYTES", block_bytes)
     text = b"".join(lines)
-    whole_rows = rows_of(np.frombuffer(text, np.uint8), b",", ord('"'), is_whole=True)
+    whole_rows = rows_of(text, b",", ord('"'), is_whole=True)
     assert plain_rows.plain_rows(whole_rows, head_of(csv)) is not None
     assert [*rows(read(csv, text)).values()] == found
 
