@@ -35,7 +35,7 @@ class Marks:
 
     @cached_property
     def quotes(self) -> Quotes:
-        """Of a text that has quotes."""
+        """The text must have quotes."""
         assert self.quote is not None
         delimiter = self.delimiter[0] if len(self.delimiter) == 1 else None
         first = self.text.find(b"\n")
