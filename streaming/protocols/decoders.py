@@ -14,13 +14,14 @@ import pyarrow as pa
 from coordination.errors import ConfigError
 from coordination.model import TableName
 from streaming.protocols.avro import decoder as avro
+from streaming.protocols.avro import letters as avro_letters
 from streaming.protocols.avro.decoder import Schemas
 from streaming.protocols.canal_json import decoder as canal_json
 from streaming.protocols.canal_json import flat_decoder as flat
 from streaming.protocols.canal_json.disguise import disguise
 from streaming.protocols.canal_json.flat_parser import one_row_each
 from streaming.protocols.compressed import Texts, begin_as_texts, in_pieces, texts_of
-from streaming.protocols.contract import Block, Messages, Wanted
+from streaming.protocols.contract import Block, Decoder, Messages, Wanted, with_head
 from streaming.protocols.csv import decoder as csv
 from streaming.protocols.debezium import decoder as debezium
 from streaming.protocols.json_text import claims as json_claims
@@ -66,7 +67,9 @@ class _Known:
     messages that have neither a commit-ts nor watermarks, when each was made: ms since 1970, null
     where it does not tell. ``by_schemas``: decodes where schemas of a registry are needed besides.
     ``has_topic_each``: each table has a topic of its own. ``loss``: what TiCDC's
-    messages of it cannot have, in a sentence."""
+    messages of it cannot have, in a sentence. ``letter_of``: the bytes of a row's dead letter from
+    its block's head, its message and its commit-ts; ``decode_letters``: decodes these, and messages
+    as they were sent; None: ``decode`` does."""
 
     decode: _Decode
     claims: Claims
@@ -79,6 +82,8 @@ class _Known:
     by_schemas: _DecodeBySchemas | None = None
     has_topic_each: bool = False
     loss: str | None = None
+    decode_letters: _Decode | None = None
+    letter_of: Callable[[bytes, bytes, int], bytes] = lambda head, row, _: with_head(head, row)
 
 
 def _all_texts(values: pa.Array) -> npt.NDArray[np.bool_]:
@@ -111,6 +116,8 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         by_schemas=avro.decode,
         has_topic_each=True,
         loss=avro.LOSS,
+        decode_letters=avro_letters.decode_letters,
+        letter_of=avro_letters.letter_of,
     ),
     "csv": _Known(csv.decode, _NO_CLAIMS, are_texts=_all_texts),
     "debezium": _Known(
@@ -190,6 +197,30 @@ def decoder_of(protocol: str, *, start_ts: int = 0) -> ProtocolDecoder:
 def reads_messages(protocol: str) -> bool:
     """Whether it is a protocol of messages: rows in files, say, have decoders of their own."""
     return protocol in _PROTOCOLS
+
+
+@dataclass(frozen=True, slots=True)
+class _LetterDecoder:
+    """See `contract.Decoder`."""
+
+    protocol: str
+
+    def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]:
+        decode = _PROTOCOLS[self.protocol].decode_letters
+        assert decode is not None, "it has letters of its own"
+        return decode(messages, wanted, start_ts=0)
+
+
+def letter_decoder_of(protocol: str) -> ProtocolDecoder | Decoder:
+    """Decodes dead letters, and messages as they were sent. A `ProtocolDecoder` where letters are
+    messages."""
+    has_own = _PROTOCOLS[protocol].decode_letters is not None
+    return _LetterDecoder(protocol) if has_own else decoder_of(protocol)
+
+
+def letter_of(protocol: str, head: bytes, row: bytes, commit_ts: int) -> bytes:
+    """The bytes of a row's dead letter. ``head``: of its block (`contract.LETTER_HEAD`)."""
+    return _PROTOCOLS[protocol].letter_of(head, row, commit_ts)
 
 
 def one_message_each(protocol: str, message: bytes, indexes: Sequence[int]) -> list[bytes]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,12 @@ from streaming.protocols.contract import KEY_LENGTH
 from tests.acceptance.letter_commands import LetterCommands
 from tests.acceptance.one_process import Lives
 from tests.services import wire
+from tests.services.apicurio import Apicurio
+from tests.services.avro_writer import long
+from tests.services.kafka_broker import KafkaBroker
+from tests.services.registry_package import program
+from tests.services.topic_producer import Outgoing
+from tests.streaming.protocols.avro import reading as avro
 from tests.streaming.protocols.open import reading as open_protocol
 from tests.streaming.protocols.simple import reading as simple
 
@@ -228,3 +235,76 @@ def test_rows_that_their_reader_has_numbered_are_replayed(
     ]
     lives.finish(target_ts=(at + 4_500) << TSO_LOGICAL_BITS)
     assert [row["id"] for row in lives.rows("t")] == [1, 2, 3]
+
+
+def test_letters_of_avro_need_no_registry(
+    spark: SparkSession,
+    broker: KafkaBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Rows, and a DELETE without a commit-ts; the registry is gone when they are replayed."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    topic, ts = "avro-letters", avro.TS
+    with registry() as schemas:
+        number = avro.field("id", "INT")
+        of_key = schemas.register("t-key", avro.schema([number], is_key=True))
+        of_value = schemas.register("t-value", avro.schema([number, avro.field("n", "BIGINT")]))
+
+        def key(id: int) -> bytes:
+            return avro.framed(of_key, long(id))
+
+        def put(at: int, id: int, n: int, op: str = "c") -> Outgoing:
+            row = long(id) + long(n) + avro.extension(op, ts + at)
+            return 0, key(id), avro.framed(of_value, row)
+
+        def told(at: int, query: str) -> Outgoing:
+            return 0, None, avro.ddl(ts + at, query)[KEY_LENGTH.size :]
+
+        def mark(at: int) -> Outgoing:
+            return 0, None, b"\x02" + (ts + at).to_bytes(8)
+
+        broker.create_topic(topic, partitions=1)
+        broker.produce(
+            topic,
+            [
+                told(10, "CREATE TABLE `t` (`id` TINYINT NOT NULL PRIMARY KEY, `n` INT)"),
+                *(put(20, 1, 1), put(21, 2, BIG), put(22, 3, BIG), put(23, 1000, 4)),
+                *(put(24, 1001, 5), (0, key(1000), None), mark(30)),
+                told(40, "ALTER TABLE `t` MODIFY `id` INT, MODIFY `n` BIGINT"),
+                *(put(41, 3, 7, "u"), mark(50)),
+            ],
+        )
+        needed = "protocol=avro&enable-tidb-extension=true&avro-enable-watermark=true"
+        uri = f"kafka://{broker.bootstrap}/{topic}?{needed}&schema-registry={schemas.url}"
+        lives = Lives(spark, broker, tmp_path, source=parse_source_uri(uri))
+        letters = LetterCommands(capfd, lives.warehouse)
+        lives.finish(target_ts=ts + 29)
+        assert letters.states("shop.t") == {(at, 0): "open" for at in (2, 3, 4, 5, 6)}
+        lives.finish(target_ts=ts + 49)  # the mend, and a newer change of one row
+    _, (shown,) = letters("show", "--part", f"{topic}/0", "--position", "2")
+    raw = base64.b64decode(shown["value_base64"])
+    assert raw.startswith(b"tidelake avro row\n%d\n" % (ts + 21))
+    assert raw.endswith(put(21, 2, BIG)[2] or b"-")
+    code, _ = letters("replay", "--all")
+    assert code == 0
+    assert sorted(lives.rows("t"), key=lambda row: row["id"]) == [
+        {"id": 1, "n": 1},
+        {"id": 2, "n": BIG},
+        {"id": 3, "n": 7},
+        {"id": 1001, "n": 5},
+    ]
+    states = letters.states("shop.t")
+    assert states.pop((3, 0)) == "superseded"
+    assert {*states.values()} <= {"replayed", "superseded"}
+
+
+@contextmanager
+def registry() -> Iterator[Apicurio]:
+    try:
+        program()
+    except FileNotFoundError as why:
+        pytest.skip(str(why))
+    with Apicurio() as made:
+        yield made

@@ -23,9 +23,14 @@ from streaming.protocols.contract import (
     Messages,
     Wanted,
     ipc,
-    with_head,
 )
-from streaming.protocols.decoders import decoder_of, one_message_each, reads_messages
+from streaming.protocols.decoders import (
+    ProtocolDecoder,
+    letter_decoder_of,
+    letter_of,
+    one_message_each,
+    reads_messages,
+)
 from streaming.protocols.rows.parsed_message import CLAIM_CHECK
 from streaming.source.binlog.format.letters import letter_blocks, letters_of
 from streaming.source.outside.claimed_rows import with_claimed_rows
@@ -59,7 +64,7 @@ def rows_alone(protocol: str) -> Alone:
     def alone(message: bytes, rows: Sequence[FailedRow]) -> Sequence[bytes]:
         found = one_message_each(protocol, message, [row.index for row in rows])
         return [
-            each if row.head is None else with_head(row.head, each)
+            each if row.head is None else letter_of(protocol, row.head, each, row.commit_ts)
             for row, each in zip(rows, found, strict=True)
         ]
 
@@ -81,20 +86,16 @@ def letter_decoder(protocol: str) -> Decoder:
     claim-check storage have their key alone."""
     if protocol == BINLOG:
         return letter_blocks
-    return decoder_of(protocol) if _is_read(protocol) else Unread(protocol)
-
-
-def _is_read(protocol: str) -> bool:
-    """Whether bytes are enough: no registry is asked here."""
-    return reads_messages(protocol) and not decoder_of(protocol).needs_schemas
+    return letter_decoder_of(protocol) if reads_messages(protocol) else Unread(protocol)
 
 
 def whole_row_decoder(protocol: str, large: LargeMessages, options: Options) -> Decoder:
     """The same, with rows from claim-check storage (``options``: as `with_claimed_rows` has them).
     Raises ConfigError; and the decoder raises OSError where that storage does not answer."""
-    if protocol == BINLOG or not _is_read(protocol):
-        return letter_decoder(protocol)
-    return with_claimed_rows(decoder_of(protocol), large, options)
+    decode = letter_decoder(protocol)
+    if not isinstance(decode, ProtocolDecoder):
+        return decode
+    return with_claimed_rows(decode, large, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ has no such row, its block is UNTIMED, and whoever reads knows the row from an e
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -127,7 +128,10 @@ class _Chunk:
                 key = None if of_key is None else tuple(each.name for each in of_key.columns)
                 begins, ends = (each[some_rows] for each in frames.values)
                 given = None if self.numbers is None else self.numbers[some_rows]
-                found = read_rows(frames.of, begins + HEAD, ends, schema, key, given_ts=given)
+                head = self._head(key_id, value_id)
+                found = read_rows(
+                    frames.of, begins + HEAD, ends, schema, key, head=head, given_ts=given
+                )
                 self._keep(schema.name, found, some_rows)
 
     def _deletes(self, rows: Indexes) -> None:
@@ -136,9 +140,12 @@ class _Chunk:
         for key_id, some_rows in _groups(frames.key_ids, rows):
             schema = self._schema(key_id, some_rows)
             if schema is not None:
+                head = self._head(key_id)
                 begins, ends = (each[some_rows] for each in frames.keys)
                 told = (frames.ts if self.numbers is None else self.numbers)[some_rows]
-                found = read_rows(frames.of, begins + HEAD, ends, schema, None, deleted_ts=told)
+                found = read_rows(
+                    frames.of, begins + HEAD, ends, schema, None, head=head, deleted_ts=told
+                )
                 self._keep(schema.name, found, some_rows)
 
     def _untimed(self, rows: Indexes, marks: Indexes, start_ts: int) -> None:
@@ -151,7 +158,10 @@ class _Chunk:
             above, below, is_known = self._above(schema.name, some_rows, marks)
             begins, ends = (each[some_rows] for each in frames.keys)
             times = np.where(is_known, above + 1, np.maximum(above, 1))
-            found = read_rows(frames.of, begins + HEAD, ends, schema, None, deleted_ts=times)
+            head = self._head(key_id)
+            found = read_rows(
+                frames.of, begins + HEAD, ends, schema, None, head=head, deleted_ts=times
+            )
             self._refuse(schema.name, found, some_rows)
             right = found.is_right
             name, known = schema.name, np.flatnonzero(right & is_known)
@@ -248,6 +258,11 @@ class _Chunk:
             why = Error("unusable-schema", f"the schema of the id {number} is not used: {error}")
         self.collector.keep_each(self.places[rows], [Bad(NO_TABLE, why)] * len(rows))
         return None
+
+    def _head(self, *ids: int) -> bytes:
+        """What dead letters of such rows need besides (`letters.py`): their schemas."""
+        told = {str(number): self.schemas[number] for number in ids if number >= 0}
+        return json.dumps(told, ensure_ascii=False).encode()
 
     def _lack(self, number: int, rows: Indexes) -> None:
         self.lacks.add(number)

@@ -105,11 +105,12 @@ def read_rows(
     schema: WriterSchema,
     key: tuple[str, ...] | None,
     *,
+    head: bytes,
     deleted_ts: Indexes | None = None,
     given_ts: Indexes | None = None,
 ) -> Rows:
-    """``deleted_ts``: they are keys of DELETEs at these commit-ts. ``given_ts``: the commit-ts of
-    rows, if their own do not count."""
+    """``head``: of their dead letters. ``deleted_ts``: they are keys of DELETEs at these commit-ts.
+    ``given_ts``: the commit-ts of rows, if their own do not count."""
     walk = Walk(of, begins, ends)
     fields = read_fields(walk, schema.fields)
     walk.is_right &= walk.at == ends
@@ -142,7 +143,7 @@ def read_rows(
         has_old = is_update & ~_all_null(before, len(begins))
     return Rows(
         of,
-        _shape(schema, key if deleted_ts is None else tuple(n.field.name for n in columns)),
+        _shape(schema, key if deleted_ts is None else tuple(n.field.name for n in columns), head),
         op,
         times,
         columns,
@@ -192,7 +193,7 @@ def _all_null(before: Sequence[Column], count: int) -> Mask:
     return found
 
 
-def _shape(schema: WriterSchema, key: tuple[str, ...] | None) -> Shape:
+def _shape(schema: WriterSchema, key: tuple[str, ...] | None, head: bytes) -> Shape:
     types = column_types(schema.fields)
     text = pa.string()
     typed = ((each.name, each.cells) for each in schema.columns)
@@ -203,5 +204,6 @@ def _shape(schema: WriterSchema, key: tuple[str, ...] | None) -> Shape:
         (),
         frozenset((name, kind) for name, kind in typed if kind != text),
         cells=Cells.AVRO,
+        letter_head=head,
         is_by_id=schema.is_by_id,
     )

@@ -92,7 +92,7 @@ class Shape:
         names = frozenset(self.columns), frozenset(self.only_old)
         order = self.columns if self.is_by_id else None
         kinds = frozenset(self.wire_types), self.key_names, self.typed
-        return *names, *kinds, self.version, order
+        return *names, *kinds, self.version, self.letter_head, order
 
 
 @dataclass(frozen=True, slots=True)
