@@ -1,8 +1,10 @@
-"""A statement of a binlog, and what its session tells of how it is to be read."""
+"""What is told of a statement in a comment before it, as it is kept everywhere: of one in a binlog,
+how its session means it; of one that may be sent again, its place at its sender."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, fields, replace
 
 from coordination.model import TableName
@@ -24,6 +26,7 @@ _FLOAT_BYTES = 4  # of a vector's element
 
 _MARK = "/* tidelake binlog {"
 _END = " */ "
+_SENT = re.compile(r"/\* tidelake sent (?:(?P<file>[\w.\-]+):)?(?P<at>[0-9]{1,19}) \*/ ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,47 @@ def session_of(query: str) -> Session | None:
     if not query.startswith(_MARK):
         return None
     return Session(**json.loads(query[len(_MARK) - 1 : query.index(_END)]))
+
+
+@dataclass(frozen=True, slots=True)
+class SentAt:
+    """Where a statement is at its sender. ``at``: in a file of a binlog, or else its time in ms
+    since 1970."""
+
+    file: str
+    at: int
+
+    @staticmethod
+    def of(at: object, file: object = "") -> SentAt | None:
+        """As a message tells it; None where it does not."""
+        text = str(at)
+        is_number = text.isascii() and text.isdigit() and len(text) < 19 and int(text) > 0
+        return SentAt(file, int(text)) if is_number and isinstance(file, str) else None
+
+    def with_place(self, sql: str) -> str:
+        """The same statement where the place cannot be told."""
+        place = f"{self.file}:{self.at}" if self.file else str(self.at)
+        told = f"/* tidelake sent {place} */ {sql}"
+        return told if _SENT.match(told) else sql
+
+    def is_behind(self, other: SentAt) -> bool:
+        """Whether it is surely later: files of two servers have no order."""
+        files = [each.file.rpartition(".") for each in (self, other)]
+        return files[0][0] == files[1][0] and (
+            (len(self.file), self.file, self.at) > (len(other.file), other.file, other.at)
+        )
+
+
+def sent_at(query: str) -> SentAt | None:
+    found = _SENT.match(query)
+    return None if found is None else SentAt(found["file"] or "", int(found["at"]))
+
+
+def as_written(query: str) -> str:
+    """Without what is told of it."""
+    if query.startswith(_MARK):
+        return query[query.index(_END) + len(_END) :]
+    return query[found.end() :] if (found := _SENT.match(query)) is not None else query
 
 
 def in_session(found: Statement, session: Session) -> Statement:

@@ -14,6 +14,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from coordination.secrets import revealed_options
 from sinks.ddl.column_origin import null_fills
+from sinks.ddl.logged import sent_at
 from sinks.ddl.past_schemas import partitions_then
 from sinks.merge_on_write.alter.table_ddl import (
     AlterTable,
@@ -47,6 +48,7 @@ from streaming.owner.blocked_tables import noted_row
 from streaming.owner.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.owner.ddl.plan import HeldTable
 from streaming.owner.ddl.refusal import DdlNotSupported, refusal, way_past
+from streaming.owner.ddl.sent_again import RENAMES_AGAIN, has_run, renames
 from streaming.owner.ddl.steps import PARTITIONS_OF_LATER, DdlStep
 from streaming.owner.ddl_reader import DdlReader
 from streaming.owner.rewrite_on_spark import SparkRewriter
@@ -126,6 +128,7 @@ class DdlRun:
             self._context.trust.check()
             self._rows.save_schemas()
             self._check()  # a rewrite takes long
+            self._refuse_again()
             self._pass_letters()
             failpoint(Failpoint.BEFORE_DDL)
             if self._step.recovers is not None:
@@ -165,6 +168,15 @@ class DdlRun:
         self._context.trust.check()
         for name in self._step.touched:
             self._spans.refuse_brought_back(name, self._rows.progress.get(name))
+
+    def _refuse_again(self) -> None:
+        """Only a sender that sends DDLs again tells their places."""
+        if sent_at(self._ddl.query) is None or not renames(self._step):
+            return
+        states = filter(None, (self._spans.at(name) for name in self._step.names))
+        known = [ddl for each in states for ddl in (each.ddl, each.shape_ddl)]
+        if has_run(self._ddl, known):
+            raise TidelakeError(RENAMES_AGAIN)
 
     @property
     def _subject(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.effects import PassedOver, Statement
+from sinks.ddl.logged import as_written
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.tokens import TYPED
 from streaming.changefeed.filter import TableFilter
@@ -86,7 +87,7 @@ def is_wanted(event: DdlEvent, statement: Statement, table_filter: TableFilter) 
     if event.upstream.table or not names:
         names.append(event.upstream)
     return any(map(table_filter.selects, names)) and not table_filter.ignores_ddl(
-        event.upstream, statement.event_types, event.query
+        event.upstream, statement.event_types, as_written(event.query)
     )
 
 

@@ -1,12 +1,14 @@
-"""Whether a table has the effect of an ALTER TABLE already. Pure.
+"""Whether a DDL has run already. Pure.
 
 A sender that delivers at least once may send a DDL again, which then has a new commit-ts. One that
-cannot run, and says nothing that is not so already, has come again: upstream it did run.
+cannot run, and says nothing that is not so already, has come again: upstream it did run. One that
+renames may run again: its place at the sender tells (`sinks/ddl/logged.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from coordination.model import TableName
 from sinks.ddl.effects import (
@@ -22,8 +24,37 @@ from sinks.ddl.effects import (
     SetDefault,
     Statement,
 )
+from sinks.ddl.logged import sent_at
 from sinks.ddl.tokens import same_name
+from sinks.target.table_properties import DdlIdentity
 from sinks.types.table_schema import Column, TableSchema
+from streaming.owner.ddl.steps import DdlStep
+
+RENAMES_AGAIN: Final = (
+    "the sender has sent it again, and the names are as it says already. Rows that have come again "
+    "before it may be in the wrong table or column: pass over it, and load its tables anew"
+)
+
+
+def renames(step: DdlStep) -> bool:
+    """Whether it can run a second time and would do harm: it renames tables, or columns of a table
+    change places."""
+    if step.moves:
+        return True
+    sources = step.change.sources if step.change is not None else {}
+    return any(was is not None and was != name and was in sources for name, was in sources.items())
+
+
+def has_run(ddl: DdlIdentity, known: Iterable[DdlIdentity | None]) -> bool:
+    """``known``: the last DDLs of its tables."""
+    sent = sent_at(ddl.query)
+    for each in known:
+        before = None if each is None else sent_at(each.query)
+        if sent is None or each is None or before is None or each.commit_ts >= ddl.commit_ts:
+            continue
+        if before.is_behind(sent) or (before == sent and each.query == ddl.query):
+            return True
+    return False
 
 
 def is_there(statement: Statement, schemas: Mapping[TableName, TableSchema | None]) -> bool:

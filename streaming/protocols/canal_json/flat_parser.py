@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from coordination.model import TableName
+from sinks.ddl.logged import SentAt
 from streaming.protocols.canal_json.strict_parser import (
     MALFORMED,
     OPS,
@@ -76,6 +77,9 @@ def _events(fields: Mapping[str, Any], commit_ts: int) -> list[Event]:
         return [Bad(name, WITH_EXTENSION)]
     op = OPS.get(kind)
     if is_ddl:
+        place = SentAt.of(get("es"))
+        if query and place is not None:
+            query = place.with_place(query)
         return [Ddl(name, commit_ts, kind, query)]
     if op is None:
         return [Bad(name, Error("unknown-type", f"unknown message type {kind}"))]

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from coordination.model import TableName
+from sinks.ddl.logged import SentAt
 from streaming.protocols.contract import (
     NO_TABLE,
     OP_DELETE,
@@ -223,6 +224,9 @@ def _ddl(payload: Fields, source: Fields, name: TableName, commit_ts: int) -> Ev
     kind = next((kind for pattern, kind in _DDL_TYPES if pattern.match(query)), "QUERY")
     if as_text(source.get("snapshot")) not in (None, "false") and kind != "CREATE":
         return None  # before it copies tables, a connector writes how they would be made anew
+    place = SentAt.of(source.get("pos"), source.get("file"))
+    if place is not None and place.file:
+        query = place.with_place(query)
     return Ddl(named, commit_ts, kind, query)
 
 
