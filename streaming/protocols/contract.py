@@ -105,6 +105,9 @@ class Cells(StrEnum):
     # string: a value of Kafka Connect as Debezium writes it in JSON, a number or truth value as its
     # text. Bytes in base64, names of ENUM and SET, moments as numbers (`casts/connect_cells.py`).
     CONNECT = "connect"
+    # string: texts as in NAMED, but bytes in base64, a SET as an array of names, and decimals with
+    # an exponent perhaps. A text that is a JSON document too is marked (`casts/maxwell_cells.py`).
+    MAXWELL = "maxwell"
 
     # TYPED, but TIMESTAMPs are texts as in TEXT, WIRE_TYPES are coarse (any whole number of 32 bits
     # is an int, any text a text, any bytes a blob), and in the names of columns and tables each

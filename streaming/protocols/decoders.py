@@ -26,6 +26,8 @@ from streaming.protocols.csv import decoder as csv
 from streaming.protocols.debezium import decoder as debezium
 from streaming.protocols.json_text import claims as json_claims
 from streaming.protocols.json_text.claims import claims_in
+from streaming.protocols.maxwell import decoder as maxwell
+from streaming.protocols.maxwell.strict_parser import one_object_each
 from streaming.protocols.open import claims as open_claims
 from streaming.protocols.open import decoder as open_protocol
 from streaming.protocols.open.compressed_events import are_texts, messages_of_texts
@@ -67,7 +69,8 @@ class _Known:
     messages that have neither a commit-ts nor watermarks, when each was made: ms since 1970, null
     where it does not tell. ``by_schemas``: decodes where schemas of a registry are needed besides.
     ``has_topic_each``: each table has a topic of its own. ``loss``: what TiCDC's
-    messages of it cannot have, in a sentence. ``letter_of``: the bytes of a row's dead letter from
+    messages of it cannot have, in a sentence; ``numbered_loss``: what those cannot
+    have that a reader numbers. ``letter_of``: the bytes of a row's dead letter from
     its block's head, its message and its commit-ts; ``decode_letters``: decodes these, and messages
     as they were sent; None: ``decode`` does."""
 
@@ -82,6 +85,7 @@ class _Known:
     by_schemas: _DecodeBySchemas | None = None
     has_topic_each: bool = False
     loss: str | None = None
+    numbered_loss: str | None = None
     decode_letters: _Decode | None = None
     letter_of: Callable[[bytes, bytes, int], bytes] = lambda head, row, _: with_head(head, row)
 
@@ -129,6 +133,13 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         own_ms=debezium.own_ms,
         loss=debezium.LOSS,
     ),
+    "maxwell": _Known(
+        maxwell.decode,
+        _NO_CLAIMS,
+        one_event_each=one_object_each,
+        own_ms=maxwell.own_ms,
+        numbered_loss=maxwell.LOSS,
+    ),
     "simple": _Known(
         simple.decode, Claims(simple_claims.MARKER, simple_claims.find, simple_claims.fill)
     ),
@@ -160,6 +171,10 @@ class ProtocolDecoder:
     @property
     def loss(self) -> str | None:
         return _PROTOCOLS[self.protocol].loss
+
+    @property
+    def numbered_loss(self) -> str | None:
+        return _PROTOCOLS[self.protocol].numbered_loss
 
     @property
     def own_ms(self) -> OwnTimes | None:

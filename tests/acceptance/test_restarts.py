@@ -105,7 +105,7 @@ def test_bad_starts_answer_at_once(broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_
         cases = [
             ("no-broker", {"brokers": nobody}, {"log_format": "json"}, 1, nobody),
             ("no-topic", {"topic": "nowhere"}, {}, 2, "topic nowhere does not exist"),
-            ("no-protocol", {"protocol": "maxwell"}, {}, 2, "maxwell"),
+            ("no-protocol", {"protocol": "craft"}, {}, 2, "craft"),
             ("no-etcd", {}, {"etcd_endpoint": f"http://{nobody}"}, 1, nobody),
             ("no-such-key", {}, {"batch_colour": "red"}, 2, "TIDELAKE_BATCH_COLOUR"),
         ]

@@ -105,7 +105,7 @@ def _bit(text: str) -> str:
         return text
 
 
-def _decimals(cells: pa.Array, of: MySQLType) -> pa.Array:
+def decimal_texts(cells: pa.Array, of: MySQLType) -> pa.Array:
     """Without an exponent, and with as many digits behind the point as the type has. A decimal that
     is a text in Delta has them all."""
     scale, is_text = of.scale or 0, pa.types.is_string(arrow_type(of))
@@ -151,6 +151,6 @@ _MAKERS: dict[str, Callable[[pa.Array, MySQLType], pa.Array]] = {
     "time": _times,
     "timestamp": _timestamps,
     "bit": _bits,
-    "decimal": _decimals,
+    "decimal": decimal_texts,
     "bigint": _wrapped,
 }

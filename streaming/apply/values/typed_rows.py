@@ -18,6 +18,7 @@ from sinks.types.casts.columns import CastColumn, CastRules, key_values
 from sinks.types.casts.connect_cells import canal_texts
 from sinks.types.casts.dates import is_storable, is_zero_date
 from sinks.types.casts.encoded_cells import without_zone
+from sinks.types.casts.maxwell_cells import plain_texts
 from sinks.types.casts.typed_cells import cell_texts, is_text
 from sinks.types.delta_types import arrow_type
 from sinks.types.masks import target_values
@@ -35,7 +36,8 @@ from streaming.apply.values.row_errors import (
 from streaming.protocols.contract import DAMAGED, DATA, OP_DELETE, Cells
 
 _WITH_NAMES: Final = (Cells.TYPED, Cells.CONNECT)  # of ENUM and SET
-_NAMES_ALONE: Final = (Cells.NAMED, Cells.AVRO)
+_NAMES_ALONE: Final = (Cells.NAMED, Cells.AVRO, Cells.MAXWELL)
+_PLAIN: Final = {Cells.CONNECT: canal_texts, Cells.MAXWELL: plain_texts}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -157,11 +159,12 @@ def _plain(
     piece: Piece, column: Column, cells: pa.Array, rules: CastRules
 ) -> tuple[pa.Array, CastRules]:
     """The cells as the casts want them, and the rules for them."""
-    if piece.cells not in (Cells.ENCODED, Cells.CONNECT):
+    make = _PLAIN.get(piece.cells)
+    if make is None and piece.cells is not Cells.ENCODED:
         return cells, rules
     rules = replace(rules, are_encoded=True)
-    if piece.cells is Cells.CONNECT:
-        return (canal_texts(cells, column.type) if is_text(cells.type) else cells), rules
+    if make is not None:
+        return (make(cells, column.type) if is_text(cells.type) else cells), rules
     is_moment = column.type.name == "timestamp" and is_text(cells.type)
     return without_zone(cells, rules) if is_moment else (cells, rules)
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from coordination.model import TableName
 from streaming.protocols.contract import NO_TABLE
-from streaming.protocols.ddl_types import ddl_type
 from streaming.protocols.json_text.strict_json import (
     Malformed,
     Repeating,
@@ -14,6 +13,7 @@ from streaming.protocols.json_text.strict_json import (
     member_integer,
     parse,
 )
+from streaming.protocols.rows.ddl_types import ddl_type
 from streaming.protocols.rows.parsed_message import Bad, Ddl, Error
 from streaming.protocols.rows.safe_names import safe_name
 

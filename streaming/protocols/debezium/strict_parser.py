@@ -38,6 +38,7 @@ from streaming.protocols.json_text.strict_json import (
     member_list,
     member_object,
 )
+from streaming.protocols.rows.ddl_types import statement_type
 from streaming.protocols.rows.parsed_message import (
     Bad,
     Ddl,
@@ -62,13 +63,6 @@ _WATERMARK: Final = Error(
     "a watermark of TiCDC's TiDB extension, which a changefeed with at-least-once=true does not "
     "read. Another changefeed, with another changefeed-id and sink-uri, has TiCDC's own order: set "
     "enable-tidb-extension=true there, leave at-least-once out, and let TiCDC begin a new topic",
-)
-_DDL_TYPES: Final = (
-    (re.compile(r"\s*CREATE\s+(OR\s+REPLACE\s+)?TABLE\b", re.IGNORECASE), "CREATE"),
-    (re.compile(r"\s*DROP\s+TABLE\b", re.IGNORECASE), "ERASE"),
-    (re.compile(r"\s*ALTER\s+TABLE\b", re.IGNORECASE), "ALTER"),
-    (re.compile(r"\s*TRUNCATE\b", re.IGNORECASE), "TRUNCATE"),
-    (re.compile(r"\s*RENAME\b", re.IGNORECASE), "RENAME"),
 )
 _ID: Final = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 # Of topics that have no rows: heartbeats, and the beginnings and ends of transactions.
@@ -221,7 +215,7 @@ def _ddl(payload: Fields, source: Fields, name: TableName, commit_ts: int) -> Ev
     named = TableName(schema, table)
     if not query:
         return None  # a connector tells tables that it has recovered
-    kind = next((kind for pattern, kind in _DDL_TYPES if pattern.match(query)), "QUERY")
+    kind = statement_type(query)
     if as_text(source.get("snapshot")) not in (None, "false") and kind != "CREATE":
         return None  # before it copies tables, a connector writes how they would be made anew
     place = SentAt.of(source.get("pos"), source.get("file"))

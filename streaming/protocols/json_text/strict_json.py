@@ -66,6 +66,31 @@ def parse(value: bytes) -> dict[str, Any]:
     return found
 
 
+def parse_each(value: bytes) -> list[tuple[dict[str, Any], bytes]]:
+    """The objects that stand one behind the other, at least one, each with its own bytes. As strict
+    as ``parse``."""
+    try:
+        return [(parse(value), value)]
+    except Malformed:
+        pass
+    found = list[tuple[dict[str, Any], bytes]]()
+    try:
+        text = value.decode()
+        if _depth_exceeds(text, MAX_DEPTH) or (len(text) > _LARGE and _has_many_parts(text)):
+            raise Malformed
+        at = 0
+        while at < len(text):
+            _, end = _DECODER.raw_decode(text, at)
+            one = text[at:end].encode()
+            found.append((parse(one), one))
+            at = end
+    except (ValueError, RecursionError) as error:
+        raise Malformed from error
+    if not found:
+        raise Malformed
+    return found
+
+
 def as_texts(values: Mapping[str, Any]) -> Mapping[str, str | None]:
     """Cells as text; the same object where they are."""
     if _TEXTS.issuperset(map(type, values.values())):

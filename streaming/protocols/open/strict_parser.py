@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from coordination.model import TableName
 from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE
-from streaming.protocols.ddl_types import ddl_type
 from streaming.protocols.json_text.strict_json import (
     Malformed,
     Number,
@@ -28,6 +27,7 @@ from streaming.protocols.json_text.strict_json import (
 )
 from streaming.protocols.open.columns import PRIMARY_KEY, Form, Told, told
 from streaming.protocols.open.encoded_cells import base64_bytes, quoted_bytes
+from streaming.protocols.rows.ddl_types import ddl_type
 from streaming.protocols.rows.parsed_message import (
     Bad,
     Cell,

@@ -191,9 +191,11 @@ class KafkaSource:
         tell_of_cut_rows(self._settings.large)
         if self.is_numbered:
             tell_of_compacted(self._broker, topic_ids_of(shape.identities))
-        loss = decoder_of(self._settings.protocol).loss
-        if told := AT_LEAST_ONCE_MEANS if self.is_numbered else loss:
-            logger.warning("%s", told)
+        decode = decoder_of(self._settings.protocol)
+        means = (AT_LEAST_ONCE_MEANS, decode.numbered_loss)
+        for told in means if self.is_numbered else (decode.loss,):
+            if told:
+                logger.warning("%s", told)
 
     def end_ts(self) -> None: ...
 

@@ -170,9 +170,11 @@ class RecordingSource:
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:  # noqa: ARG002
         tell_of_cut_rows(self._settings.large)
-        loss = decoder_of(self._settings.protocol).loss
-        if told := AT_LEAST_ONCE_MEANS if self.is_numbered else loss:
-            logger.warning("%s", told)
+        decode = decoder_of(self._settings.protocol)
+        means = (AT_LEAST_ONCE_MEANS, decode.numbered_loss)
+        for told in means if self.is_numbered else (decode.loss,):
+            if told:
+                logger.warning("%s", told)
 
     def end_ts(self) -> Ts:
         """The least watermark of its parts, up to which it can be played. Raises ConfigError where

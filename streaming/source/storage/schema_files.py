@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from coordination.model import TableName
-from streaming.protocols.ddl_types import ddl_type
+from streaming.protocols.rows.ddl_types import ddl_type
 from streaming.protocols.rows.parsed_message import Ddl
 
 _LENGTHS: Final = frozenset(("CHAR", "VARCHAR", "BINARY", "VARBINARY", "BIT"))

@@ -275,7 +275,7 @@ def test_an_update_keeps_what_is_not_given(
         (("update",), "nothing is changed"),
         (("update", "--target-ts", "900"), "nothing is changed"),
         (("update", "--target-ts", "4"), "target-ts 4 must be above start-ts 5"),
-        (("update", "--source-uri", SOURCE.replace("canal-json", "maxwell")), "is not built yet"),
+        (("update", "--source-uri", SOURCE.replace("canal-json", "craft")), "craft is not read"),
         (("update", "--sink-uri", SOURCE), "that is --source-uri here"),
         (("resume", "--overwrite-checkpoint-ts", "-5"), "must be a TSO, 0 or above"),
         (("resume", "--overwrite-checkpoint-ts", "9" * 30), "must be a TSO, 0 or above"),
