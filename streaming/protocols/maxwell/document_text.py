@@ -11,7 +11,7 @@ from streaming.protocols.json_text.strict_json import Malformed, Number
 
 
 def text_cell(text: str) -> str:
-    """Of a JSON string."""
+    """The cell of a JSON string."""
     return MARK + text if is_like_a_document(text) else text
 
 
