@@ -132,7 +132,9 @@ def _told(batch: pa.RecordBatch, row: int) -> WholeRow:
     else:
         values = batch.column(DATA)[row].as_py()
         found = {name: _with_digits(types[name], text) for name, text in values.items()}
-    return WholeRow(found, key_names(batch.schema) or (), Ts(_place(batch, row)[0]))
+    is_coarse = cells_of(batch.schema) is Cells.AVRO
+    key, ts = key_names(batch.schema) or (), Ts(_place(batch, row)[0])
+    return WholeRow(found, key, ts, is_coarse=is_coarse)
 
 
 def _with_digits(told: str, text: str | None) -> str:

@@ -27,6 +27,8 @@ from sinks.types.delta_types import quoted
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableFilter
 from streaming.changefeed.routes import Routes, routes_of
+from streaming.protocols.decoders import has_safe_names
+from streaming.protocols.rows.safe_names import safe_table
 
 logger = logging.getLogger(__name__)
 
@@ -72,12 +74,19 @@ class Definitions(dict[TableName, Definition]):
 def definitions_of(changefeed: Changefeed) -> Definitions:
     """The tables of the changefeed's schema file that its filter selects, by the names of their
     targets. Raises ConfigError, which names the table and the reason."""
-    return _by_target(changefeed.schema_text, changefeed.filter, changefeed.sink.routes)
+    is_safe = has_safe_names(changefeed.source.protocol)
+    return _by_target(changefeed.schema_text, changefeed.filter, changefeed.sink.routes, is_safe)
 
 
 @lru_cache(maxsize=8)
-def _by_target(text: str, settings: FilterSettings, rules: tuple[RouteRule, ...]) -> Definitions:
-    found, routes = _read(text, settings), routes_of(rules, settings)
+def _by_target(
+    text: str,
+    settings: FilterSettings,
+    rules: tuple[RouteRule, ...],
+    is_safe: bool,
+) -> Definitions:
+    found, routes = _read(text, settings, is_safe), routes_of(rules, settings)
+    found = _with_safe_names(found) if is_safe else found
     return routed_definitions(found, routes) if routes else found
 
 
@@ -98,9 +107,26 @@ def routed_definitions(found: Definitions, routes: Routes) -> Definitions:
     return routed
 
 
+def _with_safe_names(found: Definitions) -> Definitions:
+    """By the names that messages have. Raises ConfigError where two tables have one."""
+    safe = Definitions()
+    for each in found.values():
+        name = safe_table(each.name)
+        known = safe.setdefault(_lower(name), replace(each, name=name))
+        if known.statement != each.statement:
+            raise ConfigError(
+                f"schema-file: {each.name} and another table both are {name} in the messages: a "
+                "character that is no letter, digit or _ is _ there. Leave one of them out"
+            )
+    return safe
+
+
 @lru_cache(maxsize=8)
-def _read(text: str, settings: FilterSettings) -> Definitions:
-    return read_definitions(text, TableFilter(settings).selects)
+def _read(text: str, settings: FilterSettings, is_safe: bool) -> Definitions:
+    selects = TableFilter(settings).selects
+    if not is_safe:
+        return read_definitions(text, selects)
+    return read_definitions(text, lambda name: selects(name) or selects(safe_table(name)))
 
 
 def read_definitions(text: str, is_wanted: Callable[[TableName], bool]) -> Definitions:
@@ -127,10 +153,10 @@ def read_definitions(text: str, is_wanted: Callable[[TableName], bool]) -> Defin
     return found
 
 
-def stored_text(text: str, settings: FilterSettings) -> str:
+def stored_text(text: str, settings: FilterSettings, protocol: str) -> str:
     """The statements of the tables that the filter selects, to be stored with a changefeed. Raises
     ConfigError if they are too long for etcd."""
-    found = _read(text, settings).values()
+    found = _read(text, settings, has_safe_names(protocol)).values()
     kept = "".join(f"USE {quoted(of.name.schema)};\n{of.statement};\n" for of in found)
     size = len(json.dumps(kept))
     if size > MAX_STORED_BYTES:

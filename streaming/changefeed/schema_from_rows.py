@@ -10,8 +10,9 @@ from enum import StrEnum
 
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName, Ts
-from sinks.types.mysql_type import MySQLType
+from sinks.types.mysql_type import BINARY_TYPES, TEXT_TYPES, MySQLType
 from sinks.types.table_schema import TableSchema, schema_from_mysql_types
+from streaming.protocols.rows.safe_names import safe_name
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ class WholeRow:
     version: int | None = None  # of a schema that another message tells; then the rest is empty
     columns: frozenset[str] | None = None  # of a whole row of that version; None: none has come
     schema: TableSchema | None = None  # as that message tells it
+    is_coarse: bool = False  # types and names are as in `contract.Cells.AVRO`
 
     @property
     def is_elsewhere(self) -> bool:
@@ -57,6 +59,12 @@ class Untold(StrEnum):
     ONLY_CUT = "only-cut"  # rows came, and none was whole
 
 
+_COARSE = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint"), "int"),
+    **dict.fromkeys(TEXT_TYPES, "text"),
+    **dict.fromkeys(BINARY_TYPES, "blob"),
+}
+_DEFAULT_LENGTHS = {"bit": (1, None), "decimal": (10, 0)}
 _LENGTH_COUNTS = (
     *("char", "varchar", "binary", "varbinary", "bit"),
     *("decimal", "datetime", "timestamp", "time"),
@@ -66,7 +74,7 @@ _LENGTH_COUNTS = (
 def refuse_unlike(name: TableName, schema: TableSchema, told: WholeRow) -> None:
     """Raise ConfigError if the file's definition of a table differs from what a whole row of it
     tells."""
-    if differences := unlike(schema, told.types, told.key):
+    if differences := unlike(schema, told.types, told.key, is_coarse=told.is_coarse):
         raise ConfigError(
             f"schema-file: table {name} is another in its messages (commit-ts {told.commit_ts}): "
             f"{'; '.join(differences)}. Give its CREATE TABLE as it was at the start-ts, or leave "
@@ -92,29 +100,40 @@ def schema_of_row(name: TableName, told: WholeRow) -> TableSchema:
     return schema
 
 
-def unlike(schema: TableSchema, types: Mapping[str, str], key: Sequence[str]) -> list[str]:
+def unlike(
+    schema: TableSchema, types: Mapping[str, str], key: Sequence[str], *, is_coarse: bool = False
+) -> list[str]:
     """The differences between a table's definition and a whole row of it, as sentences. ``types``
-    by column, and ``key``, the primary key (empty: there is none)."""
+    by column, and ``key``, the primary key (empty: there is none), or if ``is_coarse`` that by
+    which the messages tell rows apart."""
     told = {name.lower(): text for name, text in types.items()}
     found = []
     for column in schema.delivered:
-        text = told.pop(column.name.lower(), None)
+        text = told.pop(_as_told(column.name, is_coarse=is_coarse), None)
         if text is None:
             found.append(f"column {column.name} ({column.type}) is in the file alone")
-        elif not fits(column.type, text):
+        elif not (fits_coarsely if is_coarse else fits)(column.type, text):
             found.append(f"column {column.name} is {column.type} in the file and {text} there")
     of_target = schema.delivered
-    others = {column.name.lower() for column in schema.columns if column not in of_target}
+    others = {
+        _as_told(column.name, is_coarse=is_coarse)
+        for column in schema.columns
+        if column not in of_target
+    }
     found += [
         f"column {name} ({text}) is there alone"
         for name, text in told.items()
         if name not in others  # they come nevertheless: a binlog has virtual ones
     ]
-    primary = () if schema.key_index is not None else schema.key
-    if {name.lower() for name in primary} != {name.lower() for name in key}:
-        shown, other = (", ".join(each) or "none" for each in (primary, key))
+    known = schema.key if is_coarse or schema.key_index is None else ()
+    if {_as_told(name, is_coarse=is_coarse) for name in known} != {n.lower() for n in key}:
+        shown, other = (", ".join(each) or "none" for each in (known, key))
         found.append(f"the primary key is {shown} in the file and {other} there")
     return found
+
+
+def _as_told(name: str, *, is_coarse: bool) -> str:
+    return (safe_name(name) if is_coarse else name).lower()
 
 
 def fits(file: MySQLType, text: str) -> bool:
@@ -131,3 +150,22 @@ def fits(file: MySQLType, text: str) -> bool:
     if "(" not in text or told.name not in _LENGTH_COUNTS:
         return True
     return (told.length or 0, told.scale or 0) == (file.length or 0, file.scale or 0)
+
+
+def fits_coarsely(file: MySQLType, text: str) -> bool:
+    """The same where one type stands for several (`contract.Cells.AVRO`). Only of whole numbers it
+    tells that they are unsigned, and in names of ENUM and SET TiCDC adds backslashes to commas and
+    takes quotes and backslashes out."""
+    told, coarse = MySQLType.parse(text), _COARSE.get(file.name, file.name)
+    if coarse in ("enum", "set"):
+        return told.name == coarse and _bare(file) == _bare(told)
+    unsigned = file.unsigned and coarse in ("int", "bigint")
+    length, scale = file.length, file.scale
+    if length is None:
+        length, scale = _DEFAULT_LENGTHS.get(coarse, (None, None))
+    of = replace(file, name=coarse, unsigned=unsigned, length=length, scale=scale)
+    return fits(of, text)
+
+
+def _bare(of: MySQLType) -> str:
+    return ",".join(of.elements).replace("\\", "").replace("'", "")

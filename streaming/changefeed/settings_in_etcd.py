@@ -85,7 +85,8 @@ def described(
     given = {**document, **{key: each for key, each in arguments.items() if each is not None}}
     config = changefeed_config(document, delta_uri=str(given["sink-uri"]))
     if changefeed.schema_text:
-        config[SCHEMA_TEXT] = stored_text(changefeed.schema_text, changefeed.filter)
+        protocol = changefeed.source.protocol
+        config[SCHEMA_TEXT] = stored_text(changefeed.schema_text, changefeed.filter, protocol)
     return ChangefeedInfo(
         id=ChangefeedID(changefeed.id),
         sink_uri=str(given["source-uri"]),
@@ -115,7 +116,8 @@ def updated(
         config=_merged(_merged(info.config or {}, file), sink),
     )
     if SCHEMA_TEXT in given:
-        text = stored_text(given[SCHEMA_TEXT], changefeed_settings(changed).filter)
+        of = changefeed_settings(changed)
+        text = stored_text(given[SCHEMA_TEXT], of.filter, of.source.protocol)
         changed = replace(changed, config={**(changed.config or {}), SCHEMA_TEXT: text})
     return changed
 

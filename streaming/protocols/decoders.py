@@ -68,11 +68,11 @@ class _Known:
     the function that exchanges the letters of a message's values; None: not built. ``own_ms``: for
     messages that have neither a commit-ts nor watermarks, when each was made: ms since 1970, null
     where it does not tell. ``by_schemas``: decodes where schemas of a registry are needed besides.
-    ``has_topic_each``: each table has a topic of its own. ``loss``: what TiCDC's
-    messages of it cannot have, in a sentence; ``numbered_loss``: what those cannot
-    have that a reader numbers. ``letter_of``: the bytes of a row's dead letter from
-    its block's head, its message and its commit-ts; ``decode_letters``: decodes these, and messages
-    as they were sent; None: ``decode`` does."""
+    ``has_topic_each``: each table has a topic of its own. ``has_safe_names``: see
+    `rows/safe_names.py`. ``loss``: what TiCDC's messages of it cannot have, in a sentence;
+    ``numbered_loss``: what those cannot have that a reader numbers. ``letter_of``: the bytes of a
+    row's dead letter from its block's head, its message and its commit-ts; ``decode_letters``:
+    decodes these, and messages as they were sent; None: ``decode`` does."""
 
     decode: _Decode
     claims: Claims
@@ -84,6 +84,7 @@ class _Known:
     own_ms: OwnTimes | None = None
     by_schemas: _DecodeBySchemas | None = None
     has_topic_each: bool = False
+    has_safe_names: bool = False
     loss: str | None = None
     numbered_loss: str | None = None
     decode_letters: _Decode | None = None
@@ -119,6 +120,7 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         own_ms=avro.own_ms,
         by_schemas=avro.decode,
         has_topic_each=True,
+        has_safe_names=True,
         loss=avro.LOSS,
         decode_letters=avro_letters.decode_letters,
         letter_of=avro_letters.letter_of,
@@ -207,6 +209,11 @@ def decoder_of(protocol: str, *, start_ts: int = 0) -> ProtocolDecoder:
     if protocol not in _PROTOCOLS:
         raise KeyError(protocol)
     return ProtocolDecoder(protocol, start_ts)
+
+
+def has_safe_names(protocol: str) -> bool:
+    """Whether its messages have names by `rows/safe_names.py`."""
+    return protocol in _PROTOCOLS and _PROTOCOLS[protocol].has_safe_names
 
 
 def reads_messages(protocol: str) -> bool:

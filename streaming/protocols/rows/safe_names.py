@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from coordination.model import TableName
 from streaming.protocols.contract import DATA, OLD
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
@@ -17,6 +18,10 @@ def safe_name(name: str) -> str:
     digit."""
     found = _UNSAFE.sub("_", name)
     return f"_{found}" if found[:1].isdigit() else found
+
+
+def safe_table(name: TableName) -> TableName:
+    return TableName(safe_name(name.schema), safe_name(name.table))
 
 
 def with_names(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:

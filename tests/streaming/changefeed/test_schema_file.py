@@ -174,16 +174,16 @@ def test_a_table_that_the_filter_leaves_out_need_not_be_readable() -> None:
 
 
 def test_what_is_stored_is_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = stored_text(DUMP, FilterSettings(rules=("*.*", "!elsewhere.*")))
+    kept = stored_text(DUMP, FilterSettings(rules=("*.*", "!elsewhere.*")), "canal-json")
     found = everything(kept)
     assert [str(of.name) for of in found.values()] == ["shop.orders", "other.codes"]
     assert all(of.schema == everything(DUMP).schema(of.name) for of in found.values())
     assert digest(found) == digest(read_definitions(DUMP, lambda of: of.schema != "elsewhere"))
-    assert stored_text(kept, FilterSettings()) == kept
+    assert stored_text(kept, FilterSettings(), "canal-json") == kept
     assert digest(Definitions()) is None
     monkeypatch.setattr(schema_file, "MAX_STORED_BYTES", 100)
     with pytest.raises(ConfigError, match=r"of the 3 tables that \[filter\] selects have \d+ byt"):
-        stored_text(DUMP, FilterSettings())
+        stored_text(DUMP, FilterSettings(), "canal-json")
 
 
 # File against message.
