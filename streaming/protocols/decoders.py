@@ -129,8 +129,8 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
     "debezium": _Known(
         debezium.decode,
         _NO_CLAIMS,
-        are_texts=are_texts,
-        texts=messages_of_texts,
+        are_texts=debezium.are_texts,
+        texts=debezium.texts,
         reads_keys=True,
         own_ms=debezium.own_ms,
         loss=debezium.LOSS,

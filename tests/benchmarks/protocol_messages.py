@@ -246,6 +246,16 @@ def debezium(changes: Sequence[Change]) -> Iterator[Sent]:
         yield text_of(key), b'{"payload":' + text_of(payload) + ending
 
 
+def without_schemas(sent: Sequence[Sent]) -> Iterator[Sent]:
+    """The same with ``debezium-disable-schema``."""
+    for key, value in sent:
+        yield _payload(key or b""), _payload(value)
+
+
+def _payload(whole: bytes) -> bytes:
+    return whole[: whole.rindex(b',"schema":{"type":')] + b"}"
+
+
 def _debezium_side(row: Row) -> dict[str, Any]:
     return {name: _debezium_cell(_BASE[name], cell) for name, cell in row.items()}
 
@@ -328,13 +338,15 @@ def _sorted(row: Row) -> Row:
 
 def sent_of(history: Changes, changes: Sequence[Change]) -> dict[str, list[Sent]]:
     """The messages of each protocol."""
+    with_schemas = list(debezium(changes))
     return {
         CANAL: canal_json(history),
         "open-protocol": list(open_protocol(changes)),
         "simple": list(simple_json(changes)),
         "simple, Avro": list(simple_avro(changes)),
         "avro": list(avro(changes)),
-        "debezium": list(debezium(changes)),
+        "debezium": with_schemas,
+        "debezium, no schema": list(without_schemas(with_schemas)),
     }
 
 

@@ -97,6 +97,8 @@ class Aim:
 AIMS: Final = (
     Aim("simple", 1.5, (made.CANAL, DECODE), "a_byte"),
     Aim("open-protocol", 1.5, (made.CANAL, DECODE), "a_byte"),
+    Aim("debezium", 1.5, (made.CANAL, DECODE), "a_byte"),
+    Aim("debezium, no schema", 1.5, (made.CANAL, DECODE), "a_byte"),
     Aim("avro", 1.0, (made.CANAL, DECODE), "a_row"),
     Aim("simple, Avro", 1.0, (made.CANAL, DECODE), "a_row"),
     Aim(made.CSV, 2.0, (made.CSV, PEER), "a_row"),
@@ -174,7 +176,7 @@ def _of_topic(
 
 def of_messages(protocol: str, sent: Sequence[Sent]) -> Callable[[], list[Block]]:
     """What decodes these."""
-    decode = ProtocolDecoder(protocol.removesuffix(", Avro"), 0, made.AVRO_SCHEMAS)
+    decode = ProtocolDecoder(protocol.partition(",")[0], 0, made.AVRO_SCHEMAS)
     values = [with_key(*each) if decode.reads_keys else each[1] for each in sent]
     chunks = list(_chunks(protocol, values))
     return lambda: [block for chunk in chunks for block in decode(chunk, _WANTED)]

@@ -75,7 +75,7 @@ def mysql_type(field: Fields) -> str | None:
     source = parameters.get("__debezium.source.column.type")
     if isinstance(source, str):  # with column.propagate.source.type
         return _with_digits(source, parameters)
-    name = str(field.get("name") or "")
+    name = _name(field)
     if name in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
         allowed = str(parameters.get("allowed") or "")
         elements = ",".join("'" + each.replace("'", "''") + "'" for each in allowed.split(","))
@@ -88,8 +88,12 @@ def mysql_type(field: Fields) -> str | None:
     return _NAMED.get(name) or (None if _is_unknown(field) else _PLAIN.get(str(field.get("type"))))
 
 
+def _name(field: Fields) -> str:
+    return str(field.get("name") or "")
+
+
 def _is_unknown(field: Fields) -> bool:
-    name = field.get("name")
+    name = _name(field)
     return bool(name) and not (
         name in _NAMED or name in _OTHERS or field.get("type") in _TEXTS or "tidb_type" in field
     )
@@ -108,7 +112,7 @@ def _with_digits(source: str, parameters: Mapping[str, Any]) -> str:
 def reader_of(field: Fields) -> Cell | None:
     """Makes of a value the text that `casts/connect_cells.py` knows; None: `cell_of` does. It
     raises NotRead and Malformed."""
-    name = str(field.get("name") or "")
+    name = _name(field)
     if name == _DECIMAL and field.get("type") == "bytes":
         scale = str(_parameters(field).get("scale") or "0")
         return _decimal_reader(int(scale) if scale.isdigit() and len(scale) < 4 else 0)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.protocols.compressed import texts_of
 from streaming.protocols.contract import Block, Messages, Wanted
 from streaming.protocols.debezium.envelope import keyed
+from streaming.protocols.debezium.frames import Sides
+from streaming.protocols.debezium.plain_rows import read_plain
 from streaming.protocols.debezium.strict_parser import read
 from streaming.protocols.json_text.own_times import numbers_in
+from streaming.protocols.json_text.quote_scanner import Mask
 from streaming.protocols.json_text.strict_json import Malformed
 from streaming.protocols.rows.blocks import Collector, with_clocks
 
@@ -56,19 +60,48 @@ def _is_tombstone(message: bytes | None) -> bool:
         return False
 
 
+def are_texts(messages: pa.Array) -> Mask:
+    """Messages whose value is not compressed, those without one too."""
+    if not pa.types.is_binary(messages.type):
+        messages = messages.cast(pa.binary())
+    sides = Sides.of(messages)
+    first = np.frombuffer(sides.buffer, np.uint8).take(sides.values, mode="clip")
+    found: Mask = ~sides.is_whole | (first == ord("{"))
+    return found
+
+
+def texts(messages: Sequence[bytes | None]) -> Iterator[bytes | None]:
+    """The messages with the text of their value. One that cannot be inflated stays as it is."""
+    cut = [_cut(message) for message in messages]
+    for (head, _), text in zip(cut, texts_of(value for _, value in cut), strict=True):
+        yield text if head is None else head + (text or b"")
+
+
+def _cut(message: bytes | None) -> tuple[bytes | None, bytes | None]:
+    """What stands before the value, and the value; None and the message, if it is not framed."""
+    try:
+        if message is not None:
+            _, value = keyed(message)
+            return message[: len(message) - len(value)], value
+    except Malformed:
+        pass
+    return None, message
+
+
 def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator[Block]:
     """Blocks of a chunk by their first position. Tombstones and heartbeats are in none."""
     if not len(messages):
         return iter(())
     messages = with_clocks(messages, start_ts)
-    numbers = messages.commit_ts
+    collector = Collector(messages, wanted)
     at, events = [], []
-    for place, value in enumerate(messages.values.to_pylist()):
+    numbers = messages.commit_ts
+    for place in read_plain(messages, collector).tolist():
+        value = messages.values[place].as_py()
         if value is not None:
             event = read(value, None if numbers is None else numbers[place].as_py())
             if event is not None:
                 at.append(place)
                 events.append(event)
-    collector = Collector(messages, wanted)
     collector.keep_each(np.array(at, np.int64), events)
     return collector.blocks()

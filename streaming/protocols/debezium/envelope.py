@@ -69,23 +69,47 @@ def key_names(key: bytes | None) -> tuple[str, ...] | None:
         return None
 
 
+def inner(text: bytes) -> tuple[int, int]:
+    """Where the payload stands in a key or a value: also by itself, without a schema. Whatever
+    other object stands there in a text with these bytes around, it is that text's payload. Raises
+    Malformed where that cannot be said."""
+    payload, schema = _cut(text)
+    if schema is None:
+        has_name = text.startswith(_PAYLOAD_FIRST)
+        payload = (len(_PAYLOAD_FIRST) - 1, len(text) - 1) if has_name else (0, len(text))
+        fields = parse(text[slice(*payload)])
+        if not has_name and "payload" in fields:
+            raise Malformed
+        return payload
+    parse(text[slice(*schema)])
+    parse(text[slice(*payload)])
+    return payload
+
+
+_Bounds = tuple[int, int]
+
+
+def _cut(text: bytes) -> tuple[_Bounds, _Bounds | None]:
+    """Where payload and schema stand, if all is as it seems; None: there seems to be none."""
+    if text.endswith(b"}"):
+        if text.startswith(_SCHEMA_FIRST):
+            at = text.rfind(_PAYLOAD_NEXT)
+            if at > 0:
+                return (at + len(_PAYLOAD_NEXT) - 1, len(text) - 1), (len(_SCHEMA_FIRST), at)
+        elif text.startswith(_PAYLOAD_FIRST):
+            at = text.rfind(_SCHEMA_NEXT)
+            if at > 0:
+                schema = at + len(_SCHEMA_NEXT) - 1, len(text) - 1
+                return (len(_PAYLOAD_FIRST) - 1, at), schema
+    return (0, len(text)), None
+
+
 def opened(value: bytes) -> Envelope:
     """Raises Malformed."""
-    payload: bytes | None = None
-    schema: bytes | None = None
-    if value.startswith(_SCHEMA_FIRST):
-        at = value.rfind(_PAYLOAD_NEXT)
-        if at > 0:
-            schema = value[len(_SCHEMA_FIRST) : at]
-            payload = value[at + len(_PAYLOAD_NEXT) - 1 : -1]
-    elif value.startswith(_PAYLOAD_FIRST):
-        at = value.rfind(_SCHEMA_NEXT)
-        if at > 0:
-            payload = value[len(_PAYLOAD_FIRST) - 1 : at]
-            schema = value[at + len(_SCHEMA_NEXT) - 1 : -1]
-    if payload is not None and schema is not None and value.endswith(b"}"):
+    payload, schema = _cut(value)
+    if schema is not None:
         try:
-            return Envelope(_plain(parse(payload)), _schema(schema))
+            return Envelope(_plain(parse(value[slice(*payload)])), _schema(value[slice(*schema)]))
         except Malformed:
             pass  # not cut where it was to be
     fields = parse(value)

@@ -87,7 +87,8 @@ def read(message: bytes, commit_ts: int | None) -> Event | None:
     try:
         return _event(key, payload, envelope.schema, commit_ts)
     except Malformed:
-        is_row = payload.get("op") in OPS and "ddl" not in payload
+        op = payload.get("op")
+        is_row = type(op) is str and op in OPS and "ddl" not in payload
         return Bad(_name_in(payload), _MALFORMED, is_row=is_row)
 
 
