@@ -158,7 +158,7 @@ def _courses(bench: Bench) -> Iterator[Course]:
 def _of_topic(
     bench: Bench, protocol: str, sent: Sequence[Sent], changes: Sequence[Change]
 ) -> Course:
-    topic = "protocol-" + protocol.replace(", ", "-").lower()
+    topic = "protocol-" + protocol.replace(", ", "-").replace(" ", "-").lower()
     bench.broker.create_topic(topic, partitions=1)
     bench.broker.produce(topic, ((0, key, value) for key, value in sent))
     decoded = of_messages(protocol, sent)

@@ -56,7 +56,8 @@ def _read_frame(
     messages: Messages, texts: pa.BinaryArray, places: Indexes, taking: Taking
 ) -> Indexes:
     left = [_read_group(messages, texts, (group, places), taking) for group in _by_table(texts)]
-    return places[np.concatenate([*left, np.zeros(0, np.int64)])]
+    found: Indexes = places[np.concatenate([*left, np.zeros(0, np.int64)])]
+    return found
 
 
 def _by_table(texts: pa.BinaryArray) -> Iterator[Indexes]:
