@@ -255,6 +255,12 @@ class Changefeed:
         "warn",
         "with `error`, such a row stops the changefeed; also in `[integrity]`",
     )
+    strict_types: bool = setting(
+        "strict-types",
+        False,
+        "a table with a column of which the protocol's messages lose something (a line in the log "
+        "names each) is refused (docs/protocols.md#columns-that-lose-something)",
+    )
     on_add_default: Literal["rewrite", "null"] = setting(
         "on-add-default",
         "rewrite",

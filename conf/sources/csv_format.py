@@ -36,6 +36,11 @@ class CsvFormat:
     has_header: bool = False
 
     @property
+    def lost_text(self) -> str | None:
+        """The text that cannot be told from NULL; None: there is none."""
+        return None if self.quote or self.null == "\\N" else self.null
+
+    @property
     def told(self) -> dict[str, str | int | None]:
         """By setting, for captures to agree on."""
         return {

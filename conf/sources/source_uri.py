@@ -44,6 +44,12 @@ def parse_source_uri(
     return kafka_uri.parse_kafka_uri(parts, parameters, topics)
 
 
+def lost_text_of(source: SourceSettings) -> str | None:
+    """The text that its rows cannot tell from NULL; None: there is none."""
+    csv = source.csv if isinstance(source, StorageSettings) else None
+    return None if csv is None else csv.lost_text
+
+
 def is_at_least_once(source: SourceSettings) -> bool:
     """Whether its messages have neither a commit-ts nor watermarks."""
     return isinstance(source, KafkaSettings | RecordingSettings) and source.is_numbered

@@ -24,6 +24,7 @@ from sinks.control.control_table import Change, ControlTable, TableView
 from sinks.control.upkeep import join_files
 from sinks.target.engine_port import GENERATION
 from sinks.types.delta_types import delta_type
+from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
 
 KEY = ("changefeed_id", "schema_name", "table_name", "generation", "commit_ts")
@@ -87,6 +88,20 @@ def _stored_type(column: Column) -> str | None:
     return delta_type(column.stored) if is_there else None
 
 
+def columns_in(row: SchemaRow) -> list[Column]:
+    """The columns that the target has; of their definition what ``columns_of`` tells."""
+    return [
+        Column(
+            name=each["name"],
+            type=MySQLType.parse(each["mysql_type"]),
+            nullable=each["nullable"],
+            default=each["default"],
+        )
+        for each in row.columns
+        if each["delta_type"] is not None
+    ]
+
+
 def partitioning_of(schema: TableSchema) -> str | None:
     """As ``SchemaRow.partitioning`` has it."""
     return None if schema.partitioning is None else json.dumps(schema.partitioning.to_json())
@@ -113,6 +128,14 @@ class Schemas:
         )
         rows = self._table.read(lambda view: view.scan(SCHEMA.names, where))
         return [] if rows is None else from_rows(rows, SchemaRow)
+
+    def newest(self, changefeed_id: str) -> dict[TableName, SchemaRow]:
+        """The last row of each table of a changefeed."""
+        where = pc.field("changefeed_id") == changefeed_id
+        found = self._table.read(lambda view: view.scan(SCHEMA.names, where))
+        rows = [] if found is None else from_rows(found, SchemaRow)
+        rows.sort(key=lambda row: (row.generation, row.commit_ts))
+        return {TableName(row.schema_name, row.table_name): row for row in rows}
 
     def add(self, rows: Sequence[SchemaRow]) -> None:
         """Adds the rows that are not there yet, in one commit."""

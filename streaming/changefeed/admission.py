@@ -65,6 +65,8 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
     if changefeed.integrity_check_level != "none":
         agreed["integrity-check-level"] = changefeed.integrity_check_level
         agreed["corruption-handle-level"] = changefeed.corruption_handle_level
+    if changefeed.strict_types:
+        agreed["strict-types"] = True
     if changefeed.sink.tables:
         agreed["sink.tables"] = [asdict(each) for each in changefeed.sink.tables]
     if changefeed.sink.routes:

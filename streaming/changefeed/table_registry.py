@@ -378,7 +378,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         form = self.forms.of(name)
         if state is not None:
             refuse_other_form(state, name, form)
-        form.refuse_without_key(name, schema)
+        self.forms.refuse(name, schema)
         return Target(
             name=name,
             uri=self.uri(name),

@@ -14,12 +14,13 @@ from typing import Final
 from conf.column_rules import ColumnMask, ColumnSelector
 from conf.masking import hide
 from conf.settings import Changefeed, DeltaSink, TableRule
+from conf.sources.source_uri import is_at_least_once, lost_text_of
 from coordination.errors import ConfigError
 from coordination.model import TableName
 from coordination.secrets import revealed
 from sinks.target.write_mode import UPSERT, WriteMode
 from sinks.types.column_choice import ColumnChoice
-from sinks.types.table_schema import Mask
+from sinks.types.table_schema import Mask, TableSchema
 from streaming.changefeed.filter import (
     ColumnRules,
     TableFilter,
@@ -27,6 +28,8 @@ from streaming.changefeed.filter import (
     read_column_rules,
     read_rules,
 )
+from streaming.protocols.decoders import losses_of
+from streaming.protocols.rows.losses import LossyTypes
 
 CHECK_DIGITS: Final = 4  # few, so that they help nobody to guess a salt
 
@@ -46,6 +49,7 @@ class WriteModes:
         case_sensitive: bool = False,
         asks_old_rows: Callable[[TableName], bool] = lambda _: False,
         choice_of: Callable[[TableName], ColumnChoice] = lambda _: ColumnChoice(),
+        lossy: LossyTypes | None = None,
     ) -> None:
         self._rules = [
             (
@@ -56,6 +60,7 @@ class WriteModes:
         ]
         self._asks_old_rows = asks_old_rows
         self._choice_of = choice_of
+        self.lossy = LossyTypes() if lossy is None else lossy
 
     def of(self, name: TableName) -> WriteMode:
         """Upserted, without more, where no rule matches."""
@@ -64,6 +69,11 @@ class WriteModes:
         if asks_old_rows or not choice.is_all:
             return replace(found, asks_old_rows=asks_old_rows, choice=choice)
         return found
+
+    def refuse(self, name: TableName, schema: TableSchema) -> None:
+        """Raises where a target cannot be, or go on, with this schema."""
+        self.of(name).refuse_without_key(name, schema)
+        self.lossy.refuse(name, schema)
 
     def refuse_origin(self, origin: TableName, target: TableName) -> None:
         """Raises ConfigError where rules of columns name an upstream table that is routed into a
@@ -93,7 +103,16 @@ def write_modes(changefeed: Changefeed) -> WriteModes:
         case_sensitive=case_sensitive,
         asks_old_rows=asks_old_rows,
         choice_of=lambda name: replace(choice_of(name, *rules), salt_check=check),
+        lossy=_lossy_types(changefeed),
     )
+
+
+def _lossy_types(changefeed: Changefeed) -> LossyTypes:
+    source, protocol = changefeed.source, changefeed.source.protocol
+    losses = losses_of(
+        protocol, is_numbered=is_at_least_once(source), lost_text=lost_text_of(source)
+    )
+    return LossyTypes(losses, f"protocol={protocol}", changefeed.strict_types)
 
 
 def mask_salt(sink: DeltaSink) -> bytes:

@@ -26,10 +26,12 @@ from rich.text import Text
 
 from conf.masking import masked, masked_values
 from coordination.errors import TidelakeError
+from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import DROPPED, ProgressRow
 from streaming.changefeed.awaited import awaited, delivery
 from streaming.changefeed.freshness import NOT_RUNNING, why_not_running
+from streaming.changefeed.refused.lossy_tables import in_words
 from streaming.operations import changed, progress_report
 from streaming.operations.diff.findings import DiffReport
 from streaming.operations.progress_report import ProgressReport
@@ -66,8 +68,9 @@ def progress(found: ProgressReport, width: int) -> RenderableType:
     spans = [_span(found, span, span.changefeed_id in moving) for span in found.spans]
     dropped = [_dropped(span) for span in found.spans if span.dropped_columns]
     nulled = [_null_dates(span) for span in found.spans if span.null_dates]
+    lossy = [_lossy(*of, columns) for of, columns in found.lossy.items()]
     below = [_table(spans, width)] if spans else []
-    return Group(_table(changefeeds, width), *notes, *below, *dropped, *nulled)
+    return Group(_table(changefeeds, width), *notes, *below, *dropped, *nulled, *lossy)
 
 
 @contextmanager
@@ -323,6 +326,13 @@ def _null_dates(span: ProgressRow) -> Text:
     return Text(
         f"{span.changefeed_id}: {span.name} has NULL for dates that Delta does not have "
         f"(zero-date): {_counted(span.null_dates)}",
+        style="dim",
+    )
+
+
+def _lossy(changefeed_id: str, name: TableName, columns: Mapping[str, str]) -> Text:
+    return Text(
+        f"{changefeed_id}: the messages of {name} may lack values of columns: {in_words(columns)}",
         style="dim",
     )
 

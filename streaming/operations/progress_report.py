@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from conf.settings import DeltaSink
@@ -17,6 +18,7 @@ from sinks.control.progress import DROPPED, STOPPED, ProgressRow
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.awaited import awaited, delivery, without_watermark
 from streaming.changefeed.freshness import NOT_RUNNING, Freshness, refresh_age_s
+from streaming.changefeed.refused.lossy_tables import lossy_tables
 from streaming.changefeed.replicated_table import REPLICATING
 from streaming.owner.progress_rows import with_letters
 
@@ -33,6 +35,8 @@ class ProgressReport:
     spans: tuple[ProgressRow, ...]
     now: datetime
     not_running: frozenset[str] = frozenset()
+    # Columns of which the messages lose something, and what, by changefeed and table.
+    lossy: Mapping[tuple[str, TableName], Mapping[str, str]] = field(default_factory=dict)
 
     def is_running(self, row: ChangefeedRow | ProgressRow) -> bool:
         return row.changefeed_id not in self.not_running
@@ -102,6 +106,7 @@ class ProgressReport:
                     "last_state": row.state,
                     "checkpoint_time": checkpoint_time(row.checkpoint_ts),
                     "lag_s": None if row.state == DROPPED else self.lag_s(row.checkpoint_ts),
+                    "lossy_columns": self.lossy.get((row.changefeed_id, row.name), {}),
                 }
                 for row in self.spans
             ],
@@ -116,7 +121,8 @@ def read_progress(
     TidelakeError if there is none."""
     rows, not_running = freshness.look(lambda: changefeed_rows(sink, changefeed_id))
     wanted = {row.changefeed_id for row in rows}
-    spans = ControlTables.of(sink).progress.read_all()
+    tables = ControlTables.of(sink)
+    spans = tables.progress.read_all()
     counts = open_letters(sink, wanted)
     of_tables = (
         with_letters(span, counts[span.changefeed_id].get(span.name, 0))
@@ -130,6 +136,13 @@ def read_progress(
         spans=tuple(of_tables),
         now=datetime.now(UTC),
         not_running=not_running,
+        lossy={
+            (row.changefeed_id, name): columns
+            for row in rows
+            for name, columns in lossy_tables(
+                row, partial(tables.schemas.newest, row.changefeed_id)
+            ).items()
+        },
     )
 
 

@@ -22,7 +22,7 @@ from conf.settings import Changefeed, DeltaSink
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.recording_uri import RecordingSettings
 from conf.sources.source_parameters import AT_LEAST_ONCE
-from conf.sources.source_uri import is_at_least_once
+from conf.sources.source_uri import is_at_least_once, lost_text_of
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership
@@ -72,6 +72,7 @@ def row_rules(changefeed: Changefeed) -> str:
             "case_sensitive": changefeed.filter.case_sensitive,
             "tables": [asdict(rule) for rule in changefeed.sink.tables],
             **({"delivery": AT_LEAST_ONCE} if is_at_least_once(changefeed.source) else {}),
+            **({} if (lost := lost_text_of(changefeed.source)) is None else {"lost_text": lost}),
             **routes_told(changefeed),
             **conditions_told(changefeed),
             **_claims_told(changefeed),

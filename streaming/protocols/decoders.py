@@ -23,7 +23,9 @@ from streaming.protocols.canal_json.flat_parser import one_row_each
 from streaming.protocols.compressed import Texts, begin_as_texts, in_pieces, texts_of
 from streaming.protocols.contract import Block, Decoder, Messages, Wanted, with_head
 from streaming.protocols.csv import decoder as csv
+from streaming.protocols.csv import losses as csv_losses
 from streaming.protocols.debezium import decoder as debezium
+from streaming.protocols.debezium import losses as debezium_losses
 from streaming.protocols.json_text import claims as json_claims
 from streaming.protocols.json_text.claims import claims_in
 from streaming.protocols.maxwell import decoder as maxwell
@@ -32,6 +34,7 @@ from streaming.protocols.open import claims as open_claims
 from streaming.protocols.open import decoder as open_protocol
 from streaming.protocols.open.compressed_events import are_texts, messages_of_texts
 from streaming.protocols.open.frames import one_event_each
+from streaming.protocols.rows.losses import Loss
 from streaming.protocols.simple import claims as simple_claims
 from streaming.protocols.simple import decoder as simple
 
@@ -70,9 +73,10 @@ class _Known:
     where it does not tell. ``by_schemas``: decodes where schemas of a registry are needed besides.
     ``has_topic_each``: each table has a topic of its own. ``has_safe_names``: see
     `rows/safe_names.py`. ``loss``: what TiCDC's messages of it cannot have, in a sentence;
-    ``numbered_loss``: what those cannot have that a reader numbers. ``letter_of``: the bytes of a
-    row's dead letter from its block's head, its message and its commit-ts; ``decode_letters``:
-    decodes these, and messages as they were sent; None: ``decode`` does."""
+    ``numbered_loss``: what those cannot have that a reader numbers. ``losses``,
+    ``losses_of_others``: what both lose of columns. ``letter_of``: the bytes of a row's dead letter
+    from its block's head, its message and its commit-ts; ``decode_letters``: decodes these, and
+    messages as they were sent; None: ``decode`` does."""
 
     decode: _Decode
     claims: Claims
@@ -89,6 +93,8 @@ class _Known:
     numbered_loss: str | None = None
     decode_letters: _Decode | None = None
     letter_of: Callable[[bytes, bytes, int], bytes] = lambda head, row, _: with_head(head, row)
+    losses: Sequence[Loss] = ()
+    losses_of_others: Sequence[Loss] = ()
 
 
 def _all_texts(values: pa.Array) -> npt.NDArray[np.bool_]:
@@ -133,7 +139,8 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         texts=debezium.texts,
         reads_keys=True,
         own_ms=debezium.own_ms,
-        loss=debezium.LOSS,
+        losses=debezium_losses.TICDCS,
+        losses_of_others=debezium_losses.CONNECTORS,
     ),
     "maxwell": _Known(
         maxwell.decode,
@@ -214,6 +221,17 @@ def decoder_of(protocol: str, *, start_ts: int = 0) -> ProtocolDecoder:
 def has_safe_names(protocol: str) -> bool:
     """Whether its messages have names by `rows/safe_names.py`."""
     return protocol in _PROTOCOLS and _PROTOCOLS[protocol].has_safe_names
+
+
+def losses_of(protocol: str, *, is_numbered: bool, lost_text: str | None = None) -> Sequence[Loss]:
+    """What is lost of columns before the messages come. ``is_numbered``: without a commit-ts.
+    ``lost_text``: of csv, the text that cannot be told from NULL."""
+    if lost_text is not None:
+        return csv_losses.losses_of(lost_text)
+    known = _PROTOCOLS.get(protocol)
+    if known is None:
+        return ()
+    return known.losses_of_others if is_numbered else known.losses
 
 
 def reads_messages(protocol: str) -> bool:

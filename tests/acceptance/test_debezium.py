@@ -3,6 +3,7 @@ has lost."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
+from coordination.errors import TidelakeError
+from coordination.model import TableName
+from streaming.changefeed.freshness import Freshness
+from streaming.operations.progress_report import ProgressReport, read_progress
 from tests.acceptance.one_process import Lives
 from tests.services import wire
 from tests.services.delta_rows import read_rows
@@ -71,6 +76,11 @@ def is_rounded(was: str, now: str) -> bool:
     ) * Decimal("2e-16")
 
 
+def report(lives: Lives) -> ProgressReport:
+    sink = lives.settings.changefeed.sink
+    return read_progress(sink, None, Freshness())
+
+
 @pytest.mark.parametrize("variant", ["debezium", "debezium-noschema"])
 def test_recorded_bytes_lead_to_every_recorded_state(
     variant: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -87,5 +97,31 @@ def test_recorded_bytes_lead_to_every_recorded_state(
         for column, cells in found.items():
             for was, now in cells:
                 assert LOST[column](was, now), (label, column, was, now)
+        told = report(lives).lossy["shop", TableName("shop", "alltypes")]
+        assert {"c_dec", "c_udec", "c_date", "c_datetime", "c_timestamp"} <= told.keys()
+        assert not {"c_dec2", "c_ubigint", "c_time", "c_double", "id"} & told.keys()
+        for column in found:  # but for what another encoder had changed
+            table, _, name = column.partition(".")
+            assert table != "alltypes" or name in told, column
         classes = {(each["table_name"], each["error_class"]) for each in lives.dead_letters()}
         assert {each for each in classes if each[0] != "audit_log"} == {("alltypes", "cast")}
+
+
+def test_strict_types_refuse_a_table_before_it_is_made(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path = wire.DATA / "debezium-noschema" / "messages.jsonl.gz"
+    uri = f"file://{path}?protocol=debezium&enable-tidb-extension=true&partition-num=3"
+    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+    changefeed = replace(lives.settings.changefeed, strict_types=True)
+    lives.settings = replace(lives.settings, changefeed=changefeed)
+    error = lives.live(target_ts=wire.state_ts("after_load"))
+    assert isinstance(error, TidelakeError)
+    assert "table shop.orders: strict-types: protocol=debezium loses values of amount" in str(error)
+    assert "set strict-types = false" in str(error)
+    assert not (lives.warehouse / "shop" / "orders").exists()
+    (row,) = report(lives).changefeeds
+    assert row.state == "failed"
+    assert row.error is not None
+    assert "strict-types" in row.error

@@ -334,7 +334,8 @@ class _Planning:
             return None
         if isinstance(runs, DdlStep) and runs.change is not None:
             lost = set(self.routes.of(event.upstream).names) - set(runs.change.after.key)
-            runs = KEY if lost and runs.change.before.key else runs
+            unfit = KEY if lost and runs.change.before.key else None
+            runs = unfit or self.tables.forms.lossy.refusal(runs.change) or runs
         if isinstance(runs, DdlStep):
             return self._stop_for(place, event, statement, replace(runs, shards=shards))
         why = self.failed.get(place) or runs or ddl.reason

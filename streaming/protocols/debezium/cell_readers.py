@@ -33,7 +33,7 @@ _BYTE: Final = 8
 
 
 def readers_of(columns: tuple[str, ...], fields: Mapping[str, Fields]) -> Mapping[str, Read]:
-    """Of the columns whose values are not as they are written."""
+    """They are of the columns whose values are not as they are written."""
     found = {name: _array_reader(fields[name]) for name in columns if name in fields}
     return {name: read for name, read in found.items() if read is not None}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +28,6 @@ _READ_MS = (
 )
 # Else the database's time, behind the connector's name.
 _SOURCE_MS = r'"source":\{(?:"(?:version|connector|name)":"[^"\\]*",)*"ts_ms":(?P<ms>[0-9]{1,15})'
-
-
-LOSS: Final = (
-    "protocol=debezium: TiCDC writes a DECIMAL as a double, of which 15 digits are right, a date "
-    "before the year 1000 as one of this century, a zero TIMESTAMP as 1970-01-01, and other zero "
-    "dates as NULL. These cells are lost before they come here: canal-json has them"
-)
 
 
 def own_ms(values: pa.Array) -> pa.Int64Array:

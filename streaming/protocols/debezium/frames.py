@@ -75,8 +75,8 @@ class Frame:
         return Frame((key[:begin], key[end:]), (value[:first], value[last:]))
 
     def rows(self, sides: Sides, places: Indexes) -> tuple[pa.BinaryArray, Indexes]:
-        """Of the messages at these places, which rise, those in this frame: each one's inner object
-        of the value, and right behind it that of the key; and their places."""
+        """The messages at these places, which rise, that are in this frame: each one's inner object
+        of the value, and right behind it that of the key. And their places."""
         before, behind = (len(each) for each in self.key)
         first, last = (len(each) for each in self.value)
         keys, values, ends = sides.keys[places], sides.values[places], sides.ends[places]

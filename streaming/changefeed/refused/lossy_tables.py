@@ -1,0 +1,36 @@
+"""Columns of which the source's messages lose something, as the control tables tell them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from coordination.model import TableName
+from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.schemas import SchemaRow, columns_in
+from streaming.changefeed.awaited import delivery
+from streaming.protocols.decoders import losses_of
+from streaming.protocols.rows import losses as of_messages
+
+
+def lossy_tables(
+    row: ChangefeedRow, newest: Callable[[], Mapping[TableName, SchemaRow]]
+) -> dict[TableName, Mapping[str, str]]:
+    """By table, what is lost of which columns. ``newest``: the last shape of each table of the
+    changefeed; not asked where nothing is lost."""
+    told = json.loads(row.row_rules or "{}")
+    losses = losses_of(
+        told.get("protocol", ""),
+        is_numbered=delivery(row) is not None,
+        lost_text=told.get("lost_text"),
+    )
+    found = {
+        name: of_messages.lossy_columns(columns_in(shape), losses)
+        for name, shape in (newest() if losses else {}).items()
+    }
+    return {name: columns for name, columns in found.items() if columns}
+
+
+def in_words(columns: Mapping[str, str]) -> str:
+    """What is lost of which columns."""
+    return of_messages.in_words(columns)
