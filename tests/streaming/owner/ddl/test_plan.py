@@ -24,8 +24,6 @@ from streaming.owner.ddl.known_tables import KnownTables
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
 from streaming.owner.ddl.refusal import refusal, way_past
 from streaming.owner.ddl.steps import TOLD_APART_ANEW, DdlEvent
-from streaming.protocols.decoders import losses_of
-from streaming.protocols.rows.losses import LossyTypes
 
 
 def ddl(ts: int, query: str, table: str = "t", offset: int = 0, kind: str = "CREATE") -> DdlEvent:
@@ -393,23 +391,3 @@ def test_two_ddls_of_one_commit_ts_both_count() -> None:
     """One RENAME or CREATE of several tables has one commit-ts; so may two tables' DDLs."""
     both = [create(10), replace(create(10, "u"), place=1)]
     assert made(planned(in_order((*both, *both)))) == ["t", "u"]
-
-
-def test_with_strict_types_a_ddl_that_brings_a_lossy_column_waits() -> None:
-    losses = losses_of("debezium", is_numbered=False)
-    schema = read_definitions("CREATE TABLE shop.t (id INT PRIMARY KEY);", lambda _: True).schema(
-        TableName("shop", "t")
-    )
-    lossy = ddl(40, "ALTER TABLE `t` ADD COLUMN `d` DECIMAL(20,4)", kind="ALTER")
-    exact = ddl(40, "ALTER TABLE `t` ADD COLUMN `d` DECIMAL(10,4)", kind="ALTER")
-    for is_strict, event, waits in (
-        (True, lossy, True),
-        (True, exact, False),
-        (False, lossy, False),
-    ):
-        forms = WriteModes(lossy=LossyTypes(losses, "protocol=debezium", is_strict))
-        found = planned([event], known=["t"], schema=schema, forms=forms)
-        assert bool(found.held) is waits
-        assert (found.runs is None) is waits
-        if waits:
-            assert "loses values of d (a decimal comes as a double" in found.held[0].why
