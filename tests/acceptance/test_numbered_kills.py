@@ -105,7 +105,7 @@ def run(broker: KafkaBroker, topic: str, folder: Path) -> subprocess.Popen[bytes
 
 def rows(folder: Path, table: str) -> list[dict[str, int]]:
     path = folder / "lake" / "shop" / table
-    found = read_rows(path) if (path / "_delta_log").is_dir() else []
+    found = read_rows(path) if any((path / "_delta_log").glob("*.json")) else []
     return [each for each in found if each.get("_op") != "update_preimage"]
 
 
