@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from coordination.model import TableName
 from streaming.protocols.avro.frames import DDL, DELETE, HEAD, MAGIC, TIMED, WATERMARK, Frames
-from streaming.protocols.avro.row_groups import Rows, read_rows
+from streaming.protocols.avro.row_groups import NO_ROW, Rows, read_rows
 from streaming.protocols.avro.told_ddl import told_ddl
 from streaming.protocols.avro.writer_schema import Unusable, WriterSchema, writer_schema
 from streaming.protocols.avro_binary.byte_walk import Indexes, Mask
@@ -45,6 +45,7 @@ _NO_KEY: Final = Error(
     "a message without key and value: TiCDC writes so a DELETE of a table without a key, and "
     "which row it is cannot be known",
 )
+_TWO_TABLES: Final = Error("malformed", "its key and its value are of two tables")
 _GLUE: Final = Error(
     "glue-schema",
     "its schema is in AWS's Glue registry, which is not read here: give TiCDC a schema registry of "
@@ -121,10 +122,15 @@ class _Chunk:
             schema = self._schema(value_id, of_value)
             if schema is None:
                 continue
+            of_value = self._long_enough(schema, of_value)
             for key_id, some_rows in _groups(frames.key_ids, of_value):
                 of_key = self._schema(key_id, some_rows) if key_id >= 0 else None
                 if key_id >= 0 and of_key is None:
                     continue  # a table must not be made without its key
+                if of_key is not None and of_key.name != schema.name:
+                    bad = [Bad(NO_TABLE, _TWO_TABLES)] * len(some_rows)
+                    self.collector.keep_each(self.places[some_rows], bad)
+                    continue
                 key = None if of_key is None else tuple(each.name for each in of_key.columns)
                 begins, ends = (each[some_rows] for each in frames.values)
                 given = None if self.numbers is None else self.numbers[some_rows]
@@ -133,6 +139,16 @@ class _Chunk:
                     frames.of, begins + HEAD, ends, schema, key, head=head, given_ts=given
                 )
                 self._keep(schema.name, found, some_rows)
+
+    def _long_enough(self, schema: WriterSchema, rows: Indexes) -> Indexes:
+        """Without those that have fewer bytes than fields: a field takes one at least, so a message
+        of a few bytes need not be walked through for thousands of columns."""
+        begins, ends = self.frames.values
+        is_short = ends[rows] - begins[rows] - HEAD < len(schema.fields)
+        if not is_short.any():
+            return rows
+        self._bad(schema.name, rows[is_short])
+        return rows[~is_short]
 
     def _deletes(self, rows: Indexes) -> None:
         """DELETEs with a commit-ts, of which only the key is known."""
@@ -241,7 +257,7 @@ class _Chunk:
             self.collector.keep_each(self.places[rows[at]], bad)
 
     def _bad(self, name: TableName, rows: Indexes) -> None:
-        bad = [Bad(name, _MALFORMED, is_row=True)] * len(rows)
+        bad = [Bad(name, NO_ROW, is_row=True)] * len(rows)
         self.collector.keep_each(self.places[rows], bad)
 
     def _schema(self, number: int, rows: Indexes) -> WriterSchema | None:
@@ -269,11 +285,8 @@ class _Chunk:
         self.lacking.append(rows)
 
     def _refuse_rest(self, rows: Indexes) -> None:
-        frames = self.frames
         for row in rows.tolist():
-            begin, end = int(frames.values[0][row]), int(frames.values[1][row])
-            is_glue = end - begin >= 18 and frames.of.data[begin : begin + 2].tobytes() == b"\x03\0"
-            why = _GLUE if is_glue else _MALFORMED
+            why = _GLUE if self.frames.is_of_glue(row) else _MALFORMED
             self.collector.keep_each(self.places[row : row + 1], [Bad(NO_TABLE, why)])
 
     def _tell(self, marks: Indexes) -> None:
@@ -303,5 +316,6 @@ def own_ms(messages: pa.Array) -> pa.Int64Array:
 def _groups(ids: Indexes, rows: Indexes) -> Iterator[tuple[int, Indexes]]:
     """The rows by their id, rising."""
     here = ids[rows]
-    for number in np.unique(here).tolist():
-        yield number, rows[here == number]
+    order = np.argsort(here, kind="stable")
+    numbers, first = np.unique(here[order], return_index=True)
+    yield from zip(numbers.tolist(), np.split(rows[order], first[1:]), strict=False)

@@ -5,7 +5,8 @@ value  0, the schema's id in four bytes, a row
        null: a DELETE, of which only the key is known
        3 and a commit-ts in eight bytes: a DELETE (TiCDC's new architecture, with watermarks)
        2 and a ts in eight bytes: a watermark; 1 and JSON: a DDL
-       3, 0 and a UUID: a row whose schema is in AWS's Glue, which is not read here
+       3, 0 or 5, and a UUID: a row whose schema is in AWS's Glue, which is not read here; its key
+       begins so, too
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ MAGIC, DDL, WATERMARK, DELETE = range(4)
 HEAD: Final = 5  # bytes before a row
 TIMED: Final = 9  # bytes of a watermark, and of a DELETE with its commit-ts
 NO_ID: Final = -1
+_GLUE: Final = (b"\x03\x00", b"\x03\x05")  # its version, and whether what follows is compressed
+_GLUE_HEAD: Final = 18
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +74,15 @@ class Frames:
             first,
             ts,
         )
+
+    def is_of_glue(self, row: int) -> bool:
+        """Whether its key or its value is as AWS's Glue has them; a DELETE has a key alone."""
+        for begins, ends in (self.keys, self.values):
+            begin, end = int(begins[row]), int(ends[row])
+            head = self.of.data[begin : begin + 2].tobytes()
+            if end - begin >= _GLUE_HEAD and head in _GLUE:
+                return True
+        return False
 
     def sizes(self) -> Indexes:
         """The bytes of the values."""

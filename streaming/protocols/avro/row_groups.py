@@ -29,7 +29,7 @@ from streaming.protocols.rows.row_arrays import RowArrays, struct
 _OPS: Final = np.full(256, -1, np.int8)
 _OPS[ord("c")], _OPS[ord("u")], _OPS[ord("d")] = OP_INSERT, OP_UPDATE, OP_DELETE
 _MOST_DIGITS: Final = 10  # of a checksum
-_MALFORMED: Final = Error("malformed", "not a row of its schema")
+NO_ROW: Final = Error("malformed", "not a row of its schema")
 _NO_COMMIT_TS: Final = Error(
     "no-commit-ts", "no _tidb_commit_ts above zero: set enable-tidb-extension=true in TiCDC"
 )
@@ -53,7 +53,7 @@ class Rows:
 
     def errors(self) -> Iterator[tuple[Error, Indexes]]:
         for error, at in (
-            (_MALFORMED, np.flatnonzero(~self.is_whole)),
+            (NO_ROW, np.flatnonzero(~self.is_whole)),
             (_NO_COMMIT_TS, np.flatnonzero(self.is_whole & ~self.is_right)),
         ):
             if len(at):

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from streaming.protocols.avro.decoder import Schemas, decode
 from streaming.protocols.contract import Block, Messages, Wanted, with_key
-from tests.services.avro_writer import branch, double, long, octets, single, text
+from tests.services import avro_checksums
+from tests.services.avro_writer import boolean, branch, double, long, octets, single, text
 
 FIRST_OFFSET = 100
 KEY, VALUE = 1, 2
@@ -45,8 +46,20 @@ EXTENSION: Sequence[dict[str, Any]] = (
 )
 
 
-def schema(fields: Sequence[dict[str, Any]], *, name: str = "t", is_key: bool = False) -> str:
-    every = [*fields, *(() if is_key else EXTENSION)]
+def before(fields: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The old row of TiCDC's new architecture."""
+    told = {"type": "record", "name": "t_before", "fields": [*fields]}
+    return {"name": "_ticdc_before", "type": ["null", told]}
+
+
+def schema(
+    fields: Sequence[dict[str, Any]],
+    *,
+    name: str = "t",
+    is_key: bool = False,
+    more: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    every = [*fields, *(() if is_key else EXTENSION), *more]
     told = {"type": "record", "name": name, "namespace": "default.shop", "fields": every}
     return json.dumps(told)
 
@@ -113,9 +126,13 @@ class RandomRows:
             field(f"c{n}", self.random.choice(kinds), nullable=self.random.random() < 0.5)
             for n in range(6)
         ]
+        self.has_sums = self.random.random() < 0.3
+        self.has_before = self.random.random() < 0.3
+        extras = [before([ID, *self.fields])] if self.has_before else []
+        sums = avro_checksums.EXTENSION if self.has_sums else ()
         self.schemas: Schemas = {
             KEY: schema([ID], is_key=True),
-            VALUE: schema([ID, *self.fields]),
+            VALUE: schema([ID, *self.fields, *extras], more=sums),
             3: None,
             4: "{}",
         }
@@ -134,6 +151,9 @@ class RandomRows:
             "bytes": octets(dice.randbytes(dice.randrange(1, 9))),
         }[kind["type"]]
 
+    def columns(self) -> bytes:
+        return b"".join(self.value(each) for each in self.fields)
+
     def message(self) -> bytes:
         dice = self.random
         kind, ts = dice.random(), TS + dice.randrange(10**6)
@@ -144,8 +164,14 @@ class RandomRows:
         if kind < 0.18:
             return ddl(ts, "ALTER TABLE t ADD x INT")
         number = dice.randrange(9)
-        columns = b"".join(self.value(each) for each in self.fields)
-        data = long(number) + columns + extension(dice.choice("cu"), ts)
+        data = long(number) + self.columns()
+        if self.has_before:
+            is_there = dice.random() < 0.5
+            data += branch(1, long(dice.randrange(9)) + self.columns()) if is_there else branch(0)
+        data += extension(dice.choice("cu"), ts)
+        if self.has_sums:
+            told = text(dice.choice(("", "0", "7", "4294967295")))
+            data += told + boolean(dice.random() < 0.1) + long(1)
         return message(framed(KEY, long(number)), framed(VALUE, data))
 
     def mutated(self, value: bytes) -> bytes | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from decimal import Decimal
 from typing import Any
 
@@ -36,7 +35,6 @@ from tests.streaming.protocols.avro.reading import (
     SCHEMAS,
     TS,
     VALUE,
-    RandomRows,
     V,
     chunk,
     ddl,
@@ -53,6 +51,9 @@ from tests.streaming.protocols.avro.reading import (
 from tests.streaming.protocols.canal_json.reading import EveryTable
 
 NAME = TableName("shop", "t")
+
+
+GLUE = b"\x03\x00" + bytes(range(16))
 
 
 def of_kind(blocks: list[Block], kind: Kind) -> list[Block]:
@@ -251,6 +252,11 @@ def test_ddls():
         (message(None, b"\x02" + b"\xff" * 8), "malformed"),
         (message(None, b"\x01{}"), "malformed"),
         (message(None, b"\x03\x00" + bytes(20)), "glue-schema"),
+        (message(GLUE + long(1), GLUE + long(1)), "glue-schema"),
+        (message(GLUE + long(1), b"\x03\x05" + bytes(16)), "glue-schema"),
+        (message(GLUE + long(1), None), "glue-schema"),
+        (message(GLUE + long(1), b"\x03" + TS.to_bytes(8)), "glue-schema"),
+        (message(GLUE[:17], GLUE[:17]), "malformed"),
         (row(ts=0), "no-commit-ts"),
         (row(op="x"), "malformed"),
         (row()[:-1], "malformed"),
@@ -313,46 +319,11 @@ def test_every_recorded_message_is_understood(variant: str):
     }
 
 
-def accounted(blocks: list[Block], count: int) -> bool:
-    """Each of ``count`` messages is in exactly one block."""
-    places: list[int] = []
-    for block in blocks:
-        if block.body is not None and block.kind is not Kind.WATERMARK:
-            places += block.table()["position"].to_pylist()
-    rest = sum(b.rows for b in blocks if b.body is None)
-    unique = len(places) == len(set(places))
-    return unique and len(places) + rest == count == sum(block.rows for block in blocks)
-
-
-def garbage(rounds: int) -> None:
-    for number in range(rounds):
-        source = RandomRows(number)
-        good = [source.message() for _ in range(200)]
-        values = [source.mutated(each) for each in good for _ in range(25)]
-        begun = time.process_time()
-        blocks = read(values, EveryTable((None, ("id",), ())[number % 3]), source.schemas)
-        assert accounted(blocks, len(values))
-        assert sum(b.message_bytes for b in blocks) == sum(len(v or b"") for v in values)
-        assert accounted(read(values, {}, source.schemas), len(values))
-        assert time.process_time() - begun < 0.002 * len(values)
-
-
-def test_good_rows_are_rows() -> None:
-    for number in range(20):
-        source = RandomRows(number)
-        values = [source.message() for _ in range(200)]
-        blocks = read(values, EveryTable(None), source.schemas)
-        assert {block.kind for block in blocks} <= {*Kind} - {Kind.BAD}
-        assert accounted(blocks, len(values))
-
-
-def test_100_000_mutated_messages() -> None:
-    garbage(20)
-
-
-@pytest.mark.soak
-def test_a_million_mutated_messages() -> None:
-    garbage(200)
+def test_key_and_value_of_two_tables():
+    other = {**SCHEMAS, 7: schema([ID], is_key=True, name="other")}
+    value = row().replace(framed(KEY, long(1)), framed(7, long(1)), 1)
+    (bad,) = read([value], EveryTable(None), other)
+    assert "two tables" in bad.table()["error_message"].to_pylist()[0]
 
 
 def test_a_chunk_of_large_values():
