@@ -141,18 +141,17 @@ class _Chunk:
             pc.starts_with(values, each).to_numpy(zero_copy_only=False)
             for each in (_WRITTEN, _DELETED)
         )
-        if name not in self._collector.wanted:
-            counted = is_new | is_old
-            self._counted.append((name, at[counted], ts[counted]))
-            uncounted: Indexes = at[~counted]
-            return uncounted
-        rest = [at[~is_new & ~is_old]]
-        rest += [self._alike(name, at[each], ts[each]) for each in (is_new, is_old)]
-        found: Indexes = np.concatenate(rest)
-        return found
+        is_row = is_new | is_old
+        if name in self._collector.wanted:
+            read = self._alike(name, at[is_row], ts[is_row])
+            left: Indexes = np.concatenate([at[~is_row], read])
+            return left
+        self._counted.append((name, at[is_row], ts[is_row]))
+        uncounted: Indexes = at[~is_row]
+        return uncounted
 
     def _alike(self, name: TableName, at: Indexes, ts: Indexes) -> Indexes:
-        """Rows of one table and kind."""
+        """The rows of one table; returns the places of the rest."""
 
         def take(template: Template, part: Indexes) -> Indexes:
             key = key_of(template.shape, self._collector.wanted[name])

@@ -45,7 +45,6 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    is_delete: bool
     shape: Shape
     columns: Sequence[_Column]
 
@@ -62,7 +61,7 @@ class Template:
         known = {each.name: each for each in columns}
         if row.error is not None or any(known.get(each.name) != each for each in old):
             return None
-        return Template(is_delete, row.shape, columns)
+        return Template(row.shape, columns)
 
     def read(
         self,
@@ -76,12 +75,13 @@ class Template:
         text = Text.of(values)
         quotes = np.searchsorted(text.quotes, text.starts)
         walk = _RowWalk(text, text.starts, quotes, text.ends)
-        walk.expect(_DELETED if self.is_delete else _WRITTEN)
+        is_written = text.has(_WRITTEN, walk.at)
+        walk.is_right = is_written | text.has(_DELETED, walk.at)
+        walk.at, walk.quote = walk.at + len(_WRITTEN), walk.quote + 2
         data = walk.side(self.columns, is_old=False)
         old: dict[str, Cells] = {}
-        old_at = np.zeros(0, np.int64)
-        if not self.is_delete:
-            old_at = np.flatnonzero(walk.is_right & text.has(_OLD, walk.at))
+        old_at = np.flatnonzero(walk.is_right & is_written & text.has(_OLD, walk.at))
+        if len(old_at):
             before = _RowWalk(text, walk.at[old_at], walk.quote[old_at], text.ends[old_at])
             before.expect(_OLD)
             old = before.side(self.columns, is_old=True)
@@ -100,7 +100,7 @@ class Template:
                 is_told |= olds[name].is_there
         told = pa.array(np.flatnonzero(is_told))
         kept = [olds[name].cells.take(told) if olds else new[name][:0] for name in names]
-        op = np.full(len(values), OP_DELETE if self.is_delete else OP_INSERT, np.int8)
+        op = np.where(is_written, OP_INSERT, OP_DELETE).astype(np.int8)
         op[old_at] = OP_UPDATE
         found = RowArrays(
             positions=positions[at],
