@@ -57,7 +57,8 @@ class Bytes:
         """The bytes of messages, none of which is null."""
         offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
         first, last = int(offsets[0]), int(offsets[-1])
-        data = np.zeros(last - first + _PADDING, np.uint8)
+        data = np.empty(last - first + _PADDING, np.uint8)
+        data[last - first :] = 0
         if last > first:
             data[: last - first] = np.frombuffer(values.buffers()[2], np.uint8)[first:last]
         bounds = offsets.astype(np.int64) - first
@@ -104,7 +105,13 @@ class Bytes:
         last = len(self.windows) - 1
         for at in range(0, int(lengths.max(initial=0)), WORD):
             here = self.words(np.minimum(begins + at, last))
-            yield here & MASKS[np.clip(lengths - at, 0, WORD)]
+            yield here & MASKS[between(lengths - at, 0, WORD)]
+
+
+def between(values: Indexes, least: int, most: int) -> Indexes:
+    """As ``np.clip``, which takes longer for some thousand values than for their comparison."""
+    found: Indexes = np.minimum(np.maximum(values, least), most)
+    return found
 
 
 def _word_of(piece: bytes, number: int) -> np.uint64:
@@ -154,7 +161,7 @@ class Walk:
         self.is_right &= length >= 0
         begins = self.at
         # An untrue length must not wrap around.
-        self.go(begins + np.clip(length, 0, len(self.of.data)))
+        self.go(begins + between(length, 0, len(self.of.data)))
         return begins, self.at
 
     def fixed(self, size: int) -> Indexes:

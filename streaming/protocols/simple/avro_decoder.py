@@ -68,8 +68,7 @@ def _plain_rows(
     pieces = []
     for first in range(0, len(rows), size):
         part = rows[first : first + size]
-        told = heads.body[part], part, heads.op[part], heads.commit_ts[part]
-        pieces.append(PlainRows.read(some(values, part), *told, names=names, zone=zone))
+        pieces.append(PlainRows.read(heads, part, names, zone))
     yield from rows_of(pieces, columns, version, zone, key)
 
 

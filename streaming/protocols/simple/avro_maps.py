@@ -21,6 +21,7 @@ from streaming.protocols.avro_binary.byte_walk import (
     Mask,
     Walk,
     Words,
+    between,
     numbers,
 )
 from streaming.protocols.avro_binary.datum_reader import DatumReader
@@ -85,7 +86,7 @@ class Names:
         found = []
         for at in range(0, len(self.words) * WORD, WORD):
             here = of.words(np.minimum(begins + at, last) if at else begins)
-            found.append(here & MASKS[np.clip(lengths - at, 0, WORD)])
+            found.append(here & MASKS[between(lengths - at, 0, WORD)])
         column = self.slots[(_mixed(found, self.factors) >> self.shift).view(np.int64)]
         is_known = self.lengths[column] == lengths
         for word, mine in zip(found, self.words, strict=True):
@@ -169,7 +170,7 @@ class MapCells:
         has_number, has_length = _HAS_NUMBER[branch], _HAS_LENGTH[branch]
         walk.is_right &= is_number | (has_number == 0)
         begins = at + size * has_length
-        ends = begins + np.clip(value, -1, len(walk.of.data)) * has_length
+        ends = begins + between(value, -1, len(walk.of.data)) * has_length
         walk.is_right &= ends >= begins
         walk.go(np.maximum(ends, begins) + size * (has_number - has_length) + _FIXED[branch])
         ends = np.where(has_length > 0, ends, value)

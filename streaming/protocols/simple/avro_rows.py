@@ -19,6 +19,7 @@ from streaming.protocols.avro_binary.byte_walk import Bytes, Indexes, Mask, Walk
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE
 from streaming.protocols.rows.parsed_message import Shape
 from streaming.protocols.rows.row_arrays import RowArrays, struct
+from streaming.protocols.simple.avro_heads import RowHeads
 from streaming.protocols.simple.avro_maps import NOT_READ, MapCells, Names, Zone
 from streaming.protocols.simple.avro_reader import (
     BYTES,
@@ -28,10 +29,12 @@ from streaming.protocols.simple.avro_reader import (
     LONG,
     MOMENT,
     NULL,
+    TEXT,
     UNSIGNED,
     shape_of,
 )
 
+_MAY_BE_BAD: Final = (TEXT, MOMENT)  # as the bytes of a value are no text
 _PLAIN: Final = r'^[^"\\\x00-\x1f]*$'
 
 
@@ -49,19 +52,10 @@ class PlainRows:
     is_right: Mask
 
     @staticmethod
-    def read(
-        values: pa.BinaryArray,
-        body: Indexes,
-        positions: Indexes,
-        op: npt.NDArray[np.int8],
-        commit_ts: Indexes,
-        *,
-        names: Names,
-        zone: Zone,
-    ) -> PlainRows:
-        """``body``: where the two maps begin in each message."""
-        of = Bytes.of(values)
-        walk = Walk(of, of.starts + body, of.ends)
+    def read(heads: RowHeads, positions: Indexes, names: Names, zone: Zone) -> PlainRows:
+        """The messages at some places of ``heads``, which rise."""
+        of, op, commit_ts = heads.of, heads.op[positions], heads.commit_ts[positions]
+        walk = Walk(of, of.starts[positions] + heads.body[positions], of.ends[positions])
         updates = np.flatnonzero(op == OP_UPDATE)
         cells = MapCells(len(names), len(op) + len(updates))
         numbers = np.arange(len(op))
@@ -110,10 +104,12 @@ class PlainRows:
                 data.append(found)
                 if fine is not None:
                     is_fine[rows[~fine]] = False
-                found, fine = self._cells(column, branch, olds + len(self.op), zone)
-                old.append(found)
-                if fine is not None:
-                    is_fine[self.updates[olds[~fine]]] = False
+                if column in kept or branch in _MAY_BE_BAD:
+                    found, fine = self._cells(column, branch, olds + len(self.op), zone)
+                    if fine is not None:
+                        is_fine[self.updates[olds[~fine]]] = False
+                if column in kept:
+                    old.append(found)
             if (is_fine == self.is_right).all():
                 break
             self.is_right[:] = is_fine
@@ -122,7 +118,7 @@ class PlainRows:
             op=self.op[rows],
             commit_ts=self.commit_ts[rows],
             data=struct(names, data, len(rows)),
-            old=struct([names[n] for n in kept], [old[n] for n in kept], len(olds)),
+            old=struct([names[n] for n in kept], old, len(olds)),
             old_at=np.searchsorted(rows, self.updates[olds]),
             errors={},
         )
