@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from conf.sources.csv_format import CsvFormat
 from sinks.types.casts.base64_texts import cut_out, from_base64
 from streaming.protocols.csv.fields import Mask, escapes_in
-from streaming.protocols.csv.quotes import Bytes, Indexes
+from streaming.protocols.json_text.byte_places import Bytes, Indexes
 
 _GO_BYTES: Final = re.compile(rb"\[(?:\d{1,3}(?: \d{1,3})*)?\]")
 _OPEN: Final = ord("[")

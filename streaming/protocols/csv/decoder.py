@@ -32,8 +32,8 @@ from streaming.protocols.contract import (
 from streaming.protocols.csv.cells import Fields, fields_of
 from streaming.protocols.csv.fields import Mask, Rows, rows_of
 from streaming.protocols.csv.plain_rows import PlainRows, plain_rows
-from streaming.protocols.csv.quotes import Indexes
 from streaming.protocols.csv.table_head import MAGIC, TableHead
+from streaming.protocols.json_text.byte_places import Indexes
 from streaming.protocols.rows.blocks import Collector, key_of, with_clocks
 from streaming.protocols.rows.parsed_message import Bad, Error, Shape
 from streaming.protocols.rows.row_arrays import RowArrays, struct

@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from streaming.protocols.csv.quotes import Bytes, Indexes, Quotes, bits_of, places
+from streaming.protocols.csv.quotes import Quotes
+from streaming.protocols.json_text.byte_places import Bytes, Indexes, bits_of, places, places_of
 
 Mask = npt.NDArray[np.bool_]
 _LF, _CR, BACKSLASH = b"\n\r\\"
@@ -45,7 +46,7 @@ class Marks:
     @property
     def lines(self) -> Indexes:
         """The ends of lines that count."""
-        return places(bits_of(self.data, _LF)) if self.quote is None else self.quotes.lines
+        return places_of(self.data, _LF) if self.quote is None else self.quotes.lines
 
     @cached_property
     def delimiters(self) -> Indexes:

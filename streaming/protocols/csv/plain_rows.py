@@ -20,8 +20,8 @@ from pyarrow import csv as arrow_csv
 from sinks.types.casts.base64_texts import from_base64
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE
 from streaming.protocols.csv.fields import BACKSLASH, Mask, Rows
-from streaming.protocols.csv.quotes import Bytes, Indexes, bits_of, places
 from streaming.protocols.csv.table_head import TableHead
+from streaming.protocols.json_text.byte_places import Bytes, Indexes, places_of
 
 _CODES: Final = np.full(256, -1, np.int8)
 _CODES[ord("D")], _CODES[ord("I")], _CODES[ord("U")] = OP_DELETE, OP_INSERT, OP_UPDATE
@@ -74,7 +74,7 @@ def _is_as_written(rows: Rows, head: TableHead) -> bool:
         line_ends = rows.nexts - rows.ends
         return bool(low == high and (line_ends == line_ends[0]).all())
     text = rows.data[first:last]
-    at = places(bits_of(text, BACKSLASH))
+    at = places_of(text, BACKSLASH)
     if not len(at):
         return True
     if head.csv.null != _NULL or at[-1] + 2 >= len(text):

@@ -12,24 +12,20 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Bytes = npt.NDArray[np.uint8]
-Indexes = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+from streaming.protocols.json_text.byte_places import (
+    BITS,
+    PIECE,
+    Bytes,
+    Indexes,
+    Words,
+    bits_of,
+    places,
+)
 
-_BITS: Final = 64
-_PIECE: Final = 1 << 20  # bytes whose words stay in the processor's cache
 _LF: Final = ord("\n")
-_NONE: Final = np.zeros(0, np.int64)
 _ZERO, _ONE, _TOP = np.uint64(0), np.uint64(1), np.uint64(63)
 _SHIFTS: Final = tuple(np.uint64(1 << each) for each in range(6))
-# A number whose every six bits are others: of a bit times it the highest six say which bit.
-_FACTOR: Final = 0x03F79D71B4CB0A89
-_SHIFT: Final = np.uint64(58)
-_PLACES: Final = np.zeros(_BITS, np.int64)
-for _bit in range(_BITS):
-    _PLACES[(_FACTOR << _bit) % (1 << _BITS) >> 58] = _bit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,16 +41,16 @@ class Quotes:
     @staticmethod
     def of(data: Bytes, quote: int, delimiter: int | None, *, has_cr: bool) -> Quotes:
         """``has_cr``: each line's end is two bytes."""
-        size = (len(data) + _BITS - 1) // _BITS
+        size = (len(data) + BITS - 1) // BITS
         inside, lines, odd = np.zeros((3, size), np.uint64)
         to_line = np.uint64(1 + has_cr)  # from a row's last byte
         is_open, is_behind = _ZERO, _ONE
-        for begin in range(0, len(data), _PIECE):
+        for begin in range(0, len(data), PIECE):
             # One word more than is kept: what stands behind the others.
-            piece = data[begin : begin + _PIECE + _BITS]
+            piece = data[begin : begin + PIECE + BITS]
             at = bits_of(piece, quote)
-            count = min(len(at), _PIECE // _BITS)
-            part = slice(begin // _BITS, begin // _BITS + count)
+            count = min(len(at), PIECE // BITS)
+            part = slice(begin // BITS, begin // BITS + count)
             here = _odd_so_far(at, is_open)
             ends = bits_of(piece, _LF)
             ends &= ~here
@@ -72,14 +68,6 @@ class Quotes:
                 at &= ~(_down(behind, _ONE) | _down(ends, to_line))
                 np.bitwise_or(here[:count], at[:count], out=odd[part])
         return Quotes(inside, places(lines), places(odd))
-
-
-def bits_of(data: Bytes, byte: int) -> Words:
-    """Where this byte stands."""
-    found = np.packbits(data == byte, bitorder="little")
-    if missing := -len(found) % 8:
-        found = np.append(found, np.zeros(missing, np.uint8))
-    return found.view(np.uint64)
 
 
 def _odd_so_far(bits: Words, first: np.uint64) -> Words:
@@ -108,19 +96,3 @@ def _down(bits: Words, by: np.uint64) -> Words:
     found = bits >> by
     found[:-1] |= bits[1:] << _TOP - by + _ONE
     return found
-
-
-def places(words: Words) -> Indexes:
-    """The bits that are set, rising."""
-    at = np.flatnonzero(words)
-    left, found, count = words[at], [_NONE], len(at)
-    while len(at):
-        lowest = left & (~left + _ONE)
-        found.append(at * _BITS + _PLACES[lowest * np.uint64(_FACTOR) >> _SHIFT])
-        left ^= lowest
-        more = np.flatnonzero(left)
-        if len(more) > count // 4:  # they stand close together
-            bits = np.unpackbits(words.view(np.uint8), bitorder="little")
-            return np.flatnonzero(bits.view(np.bool_))
-        at, left = at[more], left[more]
-    return found[1] if len(found) == 2 else np.sort(np.concatenate(found))

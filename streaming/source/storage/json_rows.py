@@ -13,6 +13,7 @@ import pyarrow as pa
 from sinks.types.casts.base64_texts import cut_out
 from streaming.protocols.clocks import latest_ts
 from streaming.protocols.contract import Block, Decoder, Kind, Messages, Wanted
+from streaming.protocols.json_text.byte_places import places_of
 from streaming.source.storage.slices_task import SliceText
 
 CHUNK_BYTES: Final = 16 << 20
@@ -28,7 +29,7 @@ class JsonRows:
     def __call__(self, of: SliceText, wanted: Wanted, *, most_rows: int) -> Iterator[Block]:
         part, position = of.part, of.position
         data = np.frombuffer(of.text, np.uint8)
-        nexts = np.flatnonzero(data == _LF).astype(np.int64) + 1
+        nexts = places_of(data, _LF) + 1
         if of.is_whole and len(data) and (not len(nexts) or nexts[-1] < len(data)):
             nexts = np.append(nexts, len(data))  # a row that was cut off
         nexts = nexts[:most_rows]

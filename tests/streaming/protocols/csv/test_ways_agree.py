@@ -16,8 +16,10 @@ from streaming.protocols.csv import quotes
 from streaming.protocols.csv.decoder import _read
 from streaming.protocols.csv.fields import Rows, rows_of
 from streaming.protocols.csv.plain_rows import plain_rows
-from streaming.protocols.csv.quotes import Quotes, bits_of, places
+from streaming.protocols.csv.quotes import Quotes
 from streaming.protocols.csv.table_head import TableHead
+from streaming.protocols.json_text import byte_places
+from streaming.protocols.json_text.byte_places import places_of
 from tests.streaming.protocols.csv.test_decoder import COLUMNS, changes, head_of, text_of
 
 FORMATS = {
@@ -130,7 +132,8 @@ def test_a_row_that_begins_or_ends_unlike_the_others_is_not_given_to_arrow(
 
 @pytest.mark.parametrize("piece", [64, 128, 1 << 20])
 def test_quotes_are_seen_as_one_by_one(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quotes, "_PIECE", piece)
+    for module in (quotes, byte_places):
+        monkeypatch.setattr(module, "PIECE", piece)
     letters = np.frombuffer(b'",\n\ra', np.uint8)
     for seed in range(300):
         dice = np.random.default_rng(seed)
@@ -141,7 +144,7 @@ def test_quotes_are_seen_as_one_by_one(piece: int, monkeypatch: pytest.MonkeyPat
         assert bits.tolist() == inside.tolist()
         assert found.lines.tolist() == np.flatnonzero((data == ord("\n")) & ~inside).tolist()
         assert found.odd.tolist() == _odd(bytes(data), inside.tolist())
-        assert places(bits_of(data, ord("a"))).tolist() == np.flatnonzero(data == ord("a")).tolist()
+        assert places_of(data, ord("a")).tolist() == np.flatnonzero(data == ord("a")).tolist()
 
 
 def _odd(text: bytes, inside: Sequence[bool]) -> list[int]:
