@@ -4,12 +4,12 @@ The filter, and what an operator has decided, know a DDL by its upstream table."
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl
-from sinks.ddl.effects import PassedOver, Statement
+from sinks.ddl.effects import PassedOver, RenameTable, Statement
 from sinks.ddl.logged import as_written
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.tokens import TYPED
@@ -19,6 +19,7 @@ from streaming.owner.ddl.steps import (
     DdlEvent,
     dropped_names,
     exchanged_names,
+    folded,
     is_rename,
     new_names,
     old_names,
@@ -57,6 +58,47 @@ def due_ddls(
         held = event, statement, event
     if held is not None:
         yield held
+
+
+def in_turn(
+    statement: Statement, tables: Iterable[TableName], target: Callable[[TableName], TableName]
+) -> Statement:
+    """One RENAME TABLE of several tables, its parts in an order in which they can run. ``tables``:
+    those that are there, by target.
+
+    Where each table has a topic or a folder of its own, nobody tells that order. Then a name is
+    taken when its table has left it, and of a swap the first part takes the name that no table has.
+    Where the parts can run as they came, their order is right."""
+    parts = [each for each in statement.effects if isinstance(each, RenameTable)]
+    there = {folded(name) for name in tables}
+    if len(parts) < 2 or not is_rename(statement) or _can_run(parts, there, target):
+        return statement
+    turn: list[RenameTable] = []
+    while parts:
+        lasting = (each for each in parts if not any(_leaves(o, each) for o in parts))
+        free = (each for each in parts if folded(target(each.new_name)) not in there)
+        turn.append(next(lasting, None) or next(free, parts[0]))
+        parts.remove(turn[-1])
+    return replace(statement, effects=tuple(turn))
+
+
+def _can_run(
+    parts: Iterable[RenameTable],
+    there: Iterable[tuple[str, str]],
+    target: Callable[[TableName], TableName],
+) -> bool:
+    now = set(there)
+    for each in parts:
+        if folded(target(each.new_name)) in now:
+            return False
+        now.discard(folded(target(each.name)))
+        now.add(folded(target(each.new_name)))
+    return True
+
+
+def _leaves(one: RenameTable, other: RenameTable) -> bool:
+    """Whether its table leaves the name that the other one takes."""
+    return one is not other and folded(one.name) == folded(other.new_name)
 
 
 def statement_of(event: DdlEvent) -> Statement:

@@ -36,6 +36,7 @@ from streaming.owner.ddl.due import (
     Place,
     as_ordered,
     due_ddls,
+    in_turn,
     statement_of,
     unsure_of_indexes,
 )
@@ -193,6 +194,7 @@ class _Planning:
 
     def meet(self, place: Place, event: DdlEvent, statement: Statement) -> DdlPlan | None:
         """The plan where this DDL blocks; None where the next one is to be looked at."""
+        statement = in_turn(statement, self.schemas, lambda told: self.routes.of(told).target)
         name, upstream = event.name, statement
         if self.routes:
             upstream, statement = self._routed(statement)

@@ -259,19 +259,19 @@ def _moves(effects: Iterable[Effect]) -> dict[TableName, TableName]:
     now: dict[TableName, TableName] = {}
     for each in effects:
         if isinstance(each, RenameTable):
-            same = (old for old, name in now.items() if _folded(name) == _folded(each.name))
+            same = (old for old, name in now.items() if folded(name) == folded(each.name))
             now[next(same, each.name)] = each.new_name
     return {old: new for old, new in now.items() if old != new}
 
 
-def _folded(name: TableName) -> tuple[str, str]:
+def folded(name: TableName) -> tuple[str, str]:
     """TiDB compares names in any case, and TiCDC writes old ones in lower case."""
     return name.schema.lower(), name.table.lower()
 
 
 def as_known(told: TableName, names: Iterable[TableName]) -> TableName:
     """The spelling of the name among these, if the statement spells it otherwise."""
-    return {_folded(name): name for name in names}.get(_folded(told), told)
+    return {folded(name): name for name in names}.get(folded(told), told)
 
 
 def rename_step_of(
@@ -288,15 +288,15 @@ def rename_step_of(
 
     Where the new name's table was loaded as it was after the rename (``reached``), it has the
     rows already, and the one with the old name is gone."""
-    known = {_folded(name): name for name in schemas}
+    known = {folded(name): name for name in schemas}
     every = _moves(statement.effects)
-    leaving = {_folded(told) for told in every}
+    leaving = {folded(told) for told in every}
     ends, moves = [], []
     for told, new in every.items():
-        old = known.get(_folded(told))
+        old = known.get(folded(told))
         if old is None and selects(new) and not selects(told):
             return RENAMES_UNREAD
-        there = None if _folded(new) in leaving else known.get(_folded(new))
+        there = None if folded(new) in leaving else known.get(folded(new))
         is_loaded = there is not None and reached.get(there, 0) > event.commit_ts
         if old is not None and selects(new) and not is_loaded:
             moves.append((old, new))
@@ -346,8 +346,8 @@ def _exchanged(
     schemas: Mapping[TableName, TableSchema | None],
     shaped: Mapping[TableName, Ts],
 ) -> DdlStep | str | None:
-    known = {_folded(name): name for name in schemas}
-    found = [known.get(_folded(name)) for name in (effect.name, effect.table)]
+    known = {folded(name): name for name in schemas}
+    found = [known.get(folded(name)) for name in (effect.name, effect.table)]
     names = [name for name in found if name is not None]
     if not any(schemas[name] for name in names):
         return None  # neither has a target

@@ -108,6 +108,21 @@ def test_two_tables_swap_their_names_through_a_third() -> None:
     assert moves(planned([alone], known=["a", "b"])) == moves(found)
 
 
+@pytest.mark.parametrize("topics", [*permutations("xyz")])
+def test_parts_from_topics_of_their_own_have_no_order(topics: tuple[str, ...]) -> None:
+    """Of each topic the places begin anew."""
+    parts = [replace(part, part=topic) for part, topic in zip(swap(), topics, strict=True)]
+    assert moves(planned(parts, known=["a", "b"])) == {"shop.a": "shop.b", "shop.b": "shop.a"}
+    took = [rename("a", "old"), rename("b", "a"), rename("c", "b")]
+    parts = [replace(part, part=topic) for part, topic in zip(took, topics, strict=True)]
+    found = moves(planned(parts, known=["a", "b", "c"]))
+    assert found == {"shop.a": "shop.old", "shop.b": "shop.a", "shop.c": "shop.b"}
+    carried_out = planned(
+        parts, known=["old", "a", "b"], seen={"old": 20, "a": 20, "b": 20, "c": 20}
+    )
+    assert carried_out.runs is None
+
+
 def test_a_name_is_taken_that_was_left() -> None:
     both = [rename("b", "c"), rename("a", "b", offset=1)]
     assert moves(planned(both, known=["a", "b"])) == {"shop.b": "shop.c", "shop.a": "shop.b"}
