@@ -27,10 +27,9 @@ from conf.files.reading import (
 )
 from conf.files.sink_table import (
     as_parameters,
-    check_dispatchers,
+    dispatched_topics,
     kafka_config,
     sink_parameters,
-    static_topics,
 )
 from conf.forms import ID_MAX_LENGTH, is_id, other_unit
 from conf.problems import Problems, SettingError, require, unknown
@@ -339,11 +338,11 @@ def _source(document: Document, values: Mapping[str, Any]) -> SourceSettings:
     problems = Problems()
     with problems.noted("source-uri: "):
         defaults = _parameters(document, cast(str, uri))
-        source = parse_source_uri(cast(str, uri), defaults=defaults, topics=static_topics(sink))
+        topics = dispatched_topics(sink, cast(str, uri))
+        source = parse_source_uri(cast(str, uri), defaults=defaults, topics=topics)
     problems.refuse()
     if not isinstance(source, KafkaSettings):  # what is set about Kafka has no effect
         return source
-    check_dispatchers(sink, source)
     own = _given(KafkaSettings, values)
     for name, value in own.items():
         parse_reference(f"kafka-{name.replace('_', '-')}", value)

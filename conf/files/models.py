@@ -182,7 +182,7 @@ _Sink = _table(
     {
         "protocol": _used(str, "as the source URI's parameter"),
         "schema_registry": _used(str, "as the source URI's parameter"),
-        "topics": _used(Texts, "topics to read beside the one of the URI"),
+        "topics": _used(Texts, "topics to read beside the one of the URI, names or expressions"),
         "dispatchers": _used(list[_Dispatcher], "TiCDC's dispatchers: their topics are read"),  # type: ignore[valid-type]
         "tables": _used(list[_TableRule], "how tables are written; the first that matches counts"),  # type: ignore[valid-type]
         "routes": _used(list[_Route], "which target each table goes into"),  # type: ignore[valid-type]

@@ -3,12 +3,17 @@ of the URI."""
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl
+
 from conf.files.reading import Document
-from conf.problems import require
-from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.schema_registry import REGISTRY
-from conf.sources.source_parameters import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES
+from conf.sources.source_parameters import (
+    KAFKA_CONFIG_IGNORED,
+    KAFKA_CONFIG_TABLES,
+    split_uri,
+)
 from conf.sources.storage_uri import BY_ID
+from conf.sources.topic_expressions import is_expression, is_left_out
 
 
 def kafka_config(document: Document) -> dict[str, str]:
@@ -53,20 +58,12 @@ def _folder_parameters(sink: Document) -> dict[str, str]:
     return {**as_parameters(sink.get("csv") or {}), **as_parameters(told)}
 
 
-def static_topics(sink: Document) -> tuple[str, ...]:
-    """The topics that dispatchers name, and those that the user lists."""
+def dispatched_topics(sink: Document, uri: str) -> tuple[str, ...]:
+    """The topics that the user lists, and those that dispatchers name: their expressions only where
+    none are listed, here or in the URI. Raises SettingError if the text is no URI at all."""
+    listed = tuple(sink.get("topics", ()))
+    of_uri = dict(parse_qsl(split_uri(uri).query)).get("topics", "").split(",")
+    has_list = any(each and not is_left_out(each) for each in (*listed, *of_uri))
     dispatched = (rule.get("topic", "") for rule in sink.get("dispatchers", ()))
-    static = (topic for topic in dispatched if topic and "{" not in topic)
-    return (*static, *sink.get("topics", ()))
-
-
-def check_dispatchers(sink: Document, source: KafkaSettings) -> None:
-    """Refuse a topic expression without a list of topics: it stands for topics whose names only
-    TiCDC knows, so the user has to list those to read."""
-    listed = set(source.topics) - {source.topic} - set(static_topics({**sink, "topics": ()}))
-    for rule in sink.get("dispatchers", ()):
-        require(
-            "{" not in rule.get("topic", "") or bool(listed),
-            f"sink.dispatchers: topic {rule.get('topic')!r} stands for many topics: "
-            "list those to read in [sink] topics = [...]",
-        )
+    named = (each for each in dispatched if each and not (has_list and is_expression(each)))
+    return (*named, *listed)

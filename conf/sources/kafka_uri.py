@@ -13,11 +13,16 @@ from conf.sources.kafka_security import KafkaSecurity, parse_security
 from conf.sources.large_messages import NOTHING_LARGE, LargeMessages
 from conf.sources.schema_registry import SchemaRegistry
 from conf.sources.source_parameters import AT_LEAST_ONCE, message_settings, number
+from conf.sources.topic_expressions import (
+    NO_EXPRESSIONS,
+    TopicExpressions,
+    parse_topics,
+    topic_name,
+)
 
 SCHEMES = ("kafka", "kafka+ssl")  # TiCDC takes both and lets enable-tls alone decide
 
 _BROKER = re.compile(r"^(\[[0-9a-fA-F:.%]+\]|[^:\[\]@/\s]+):(\d{1,5})$")
-_TOPIC = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,7 @@ class KafkaSettings:
     topic: str  # the default topic; `topics` has all, this one first
     topics: tuple[str, ...]
     protocol: str
+    expressions: TopicExpressions = NO_EXPRESSIONS  # topics that the broker has besides
     # The default topic's number; None: as many as the broker says, as for every other topic. TiCDC
     # does the same for a topic that exists (its default of 3 is only for a topic that it creates).
     partition_num: int | None
@@ -63,22 +69,24 @@ class KafkaSettings:
     @property
     def agreed(self) -> dict[str, str | int | None]:
         """The facts about the source on which all captures of a `run` must agree, by setting."""
-        topics = ",".join(sorted(self.topics))
+        topics = ",".join(sorted((*self.topics, *self.expressions.texts)))
         return {"topics": topics, "partition-num": self.partition_num}
 
 
 def parse_kafka_uri(
     parts: SplitResult, parameters: Mapping[str, str], topics: Sequence[str]
 ) -> KafkaSettings:
-    """``topics`` are topics to read besides those of the URI. Raises SettingError."""
+    """``topics`` are topics to read besides those of the URI, names or expressions. Raises
+    SettingError."""
     problems = Problems()
     made = message_settings(parameters, problems)
     with problems.noted():
         made["brokers"] = _brokers(parts)
     with problems.noted():
         named = (*topics, *filter(None, parameters.get("topics", "").split(",")))
-        topic = made["topic"] = _topic(unquote(parts.path.strip("/")))
-        made["topics"] = tuple(dict.fromkeys((topic, *map(_topic, named))))
+        topic = made["topic"] = topic_name(unquote(parts.path.strip("/")))
+        names, made["expressions"] = parse_topics(named)
+        made["topics"] = tuple(dict.fromkeys((topic, *names)))
     with problems.noted():
         made["max_message_bytes"] = number(parameters, "max-message-bytes", 2**30, "must be bytes")
     with problems.noted():
@@ -100,12 +108,3 @@ def _brokers(parts: SplitResult) -> tuple[str, ...]:
             match is not None and 0 < int(match[2]) < 65536, f"broker {broker!r} must be host:port"
         )
     return brokers
-
-
-def _topic(name: str) -> str:
-    require(name != "", "no topic; it is the path: kafka://host:9092/topic")
-    require(
-        _TOPIC.match(name) is not None and name not in (".", ".."),
-        f"topic {name!r}: letters, digits, '.', '_' and '-', at most 249",
-    )
-    return name

@@ -24,6 +24,7 @@ from streaming.stream.read import Read, marks_of, nothing_read, reached
 from streaming.stream.role import StreamContext
 
 ROW_EVERY_S: Final = 0.5  # between two looks at the changefeed's row, where it says how far to read
+PARTS_EVERY_S: Final = 5.0  # between two looks for new parts, while nothing comes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class Reading:
         self._idle = IdleTime()
         self.place = begin
         self._looks_at_s = 0.0
+        self._parts_at_s = time.monotonic() + PARTS_EVERY_S
         # The watermarks and the low water in the row, as its owner knows them. Any thread sets it.
         self.stored: tuple[Marks, Positions] = {}, NO_POSITIONS
         self._looked_at: Marks = {}  # the row's watermarks, where the owner is elsewhere
@@ -95,11 +97,19 @@ class Reading:
         )
         if read is None:
             self._idle.nothing_came(place.position)
+            self._look_for_parts()
             return None
         self._source.check_unchanged(place.shape)
         self._idle.came(read)
         self.place = replace(place, position=dict(read.position), limits=read.watermarks)
         return replace(read, ends_ms=ends_ms, owner=owner)
+
+    def _look_for_parts(self) -> None:
+        """Raises SourceChanged where there are more, though nothing has come to those that are
+        read. Where watermarks come, they come to these too."""
+        if self._source.is_numbered and (now_s := time.monotonic()) >= self._parts_at_s:
+            self._parts_at_s = now_s + PARTS_EVERY_S
+            self._source.check_unchanged(self.place.shape)
 
     def reshape(self) -> None:
         """Parts were added to the source: they are read from their beginning, and all others from

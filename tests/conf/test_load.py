@@ -191,7 +191,7 @@ def test_a_whole_file(tmp_path: Path):
         ("[integrity]\nintegrity-check-level = 'all'", "integrity-check-level: unknown value"),
         ("[[sink.column-selectors]]\nmatcher = ['*.*']", "selectors: one of them has no columns"),
         ("[filter]\nignore-txn-start-ts = [1]", "not built yet"),
-        ("[[sink.dispatchers]]\nmatcher=['*.*']\ntopic='{schema}'", "[sink] topics"),
+        ("[[sink.dispatchers]]\nmatcher=['*.*']\ntopic='{name}'", "must look like prefix"),
         ("target-ts = 5\nstart-ts = 5", "target-ts 5 must be above start-ts 5"),
         ("capture-session-ttl = 1", "capture-session-ttl must be 2 or more, not 1"),
         ("max-batch-messages = 0", "max-batch-messages must be above 0, not 0"),

@@ -64,7 +64,7 @@ class Broker:
     def shape(self) -> TopicsShape:
         """The shape that the broker has now. Raises TopicMissing for a topic that does not exist or
         has too few partitions, SourceAway."""
-        described = self._described(self._settings.topics)
+        described = self._described((*self._settings.topics, *self._matching()))
         counts = {name: len(topic.partitions) for name, topic in described.items()}
         partitions = {
             TopicPartition(name, n) for name, count in counts.items() for n in range(count)
@@ -74,6 +74,16 @@ class Broker:
             frozenset(partitions),
             frozenset(p for p in partitions if p.partition >= self._used(p.topic, counts[p.topic])),
         )
+
+    def _matching(self) -> list[str]:
+        """The topics that the source URI's expressions stand for now. TiCDC makes a topic before it
+        writes to it, so who asks behind a watermark knows all topics with rows up to it. Raises
+        SourceAway."""
+        expressions, named = self._settings.expressions, self._settings.topics
+        if not expressions:
+            return []
+        found = self._tried(lambda admin: admin.list_topics(timeout=_ANSWER_S).topics)
+        return sorted(each for each in found if expressions.take(each) and each not in named)
 
     def _used(self, topic: str, count: int) -> int:
         """How many partitions of a topic the sink surely uses: ``partition-num`` of the default
@@ -245,12 +255,17 @@ class Broker:
         raise SourceAway(f"partitions without a leader on {self._where()}: is a broker down?")
 
     def _ask(self, request: Callable[[AdminClient], Answers[K]]) -> dict[K, Any]:
+        return self._tried(
+            lambda admin: {each: answer.result() for each, answer in request(admin).items()}
+        )
+
+    def _tried(self, request: Callable[[AdminClient], dict[K, Any]]) -> dict[K, Any]:
         is_new = self._admin is None
         try:
             if self._admin is None:
                 settings = librdkafka_settings(self._settings)
                 self._admin = AdminClient({**settings, "log_level": 0})
-            return {each: answer.result() for each, answer in request(self._admin).items()}
+            return request(self._admin)
         except KafkaException as error:
             self.close()
             why = connection_refusal(self._settings) if is_new else None

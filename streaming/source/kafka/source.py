@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from conf.sources.kafka_uri import KafkaSettings
-from coordination.errors import TidelakeError
+from coordination.errors import TidelakeError, TopicMissing
 from streaming.protocols.clocks import beyond_ts
 from streaming.protocols.decoders import decoder_of
 from streaming.source.contract import (
@@ -63,6 +64,7 @@ class KafkaSource:
         self, settings: KafkaSettings, storage_options: tuple[tuple[str, str], ...] = ()
     ) -> None:
         self._settings = settings
+        self._topic = settings.topic
         self._storage_options = storage_options
         self._registry = None if settings.registry is None else RegistryClient(settings.registry)
         self._broker = Broker(settings)
@@ -84,9 +86,10 @@ class KafkaSource:
     def _of_tables(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Those of tables' own topics: TiCDC sends watermarks there only while the table is there,
         and to the default topic always."""
-        if self.is_numbered or not decoder_of(self._settings.protocol).has_topic_each:
+        has_own = self._settings.expressions or decoder_of(self._settings.protocol).has_topic_each
+        if self.is_numbered or not has_own:
             return frozenset()
-        return frozenset(each for each in partitions if each.topic != self._settings.topic)
+        return frozenset(each for each in partitions if each.topic != self._topic)
 
     def goes_on(
         self,
@@ -105,7 +108,15 @@ class KafkaSource:
             raise SourceChanged(f"new partitions {added}: starting the stream again to read them")
 
     def check_identities(self, recorded: Identities, shape: SourceShape) -> None:
-        check_topic_ids(topic_ids_of(recorded), topic_ids_of(shape.identities))
+        read, now = topic_ids_of(recorded), topic_ids_of(shape.identities)
+        check_topic_ids(read, now)
+        gone = [each for each in read if each not in now and self._settings.expressions.take(each)]
+        if gone:
+            raise TopicMissing(
+                f"topic {', '.join(gone)} was read and is gone: what it had and was not read yet "
+                "cannot be had any more. If nothing of it is missed, say so by "
+                f"topics=…,{','.join('!' + each for each in gone)}"
+            )
 
     def check(self, positions: Positions, checkpoint_ts: int | None = None) -> None:
         self._broker.check_offsets(_offsets(positions), checkpoint_ts)
@@ -187,7 +198,15 @@ class KafkaSource:
         return f"topic {partition.topic} partition {partition.partition} offset {position}"
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:
-        tell_of_strays(self, shape, begin)
+        of_default = (p for p in shape.strays if TopicPartition.parse(p).topic == self._topic)
+        tell_of_strays(self, replace(shape, strays=frozenset(of_default)), begin)
+        if self._settings.expressions:
+            found = topic_ids_of(shape.identities).keys() - {*self._settings.topics}
+            logger.info(
+                "topics that %s stands for: %s. New ones are read as they come",
+                ",".join(self._settings.expressions.texts),
+                ", ".join(sorted(found)) or "none yet",
+            )
         tell_of_cut_rows(self._settings.large)
         if self.is_numbered:
             tell_of_compacted(self._broker, topic_ids_of(shape.identities))

@@ -35,12 +35,13 @@ def past_strays(
 
 
 def tell_of_strays(source: Source, shape: SourceShape, begin: Positions) -> None:
-    """Log that a topic has more partitions than ``partition-num`` says, and what is in them."""
+    """Log that a topic has more partitions than ``partition-num`` says, and what is in them.
+    ``shape``: its strays are of one topic."""
     topics = {TopicPartition.parse(each).topic for each in shape.strays}
-    if len(topics) != 1:  # those of tables
+    if not topics:
         return
     ends = source.ends(shape.strays)
-    (topic,) = topics  # of others all are used
+    (topic,) = topics
     counts = [each for each in shape.parts if TopicPartition.parse(each).topic == topic]
     held = [f"{each} [{begin[each]}, {ends[each]})" for each in sorted(shape.strays) if ends[each]]
     logger.log(

@@ -1,0 +1,183 @@
+"""Topics by an expression, as TiCDC's dispatchers have them: those that are there, and those that
+come while the changefeed runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.settings import TableRule
+from conf.sources.source_uri import parse_source_uri
+from coordination.model import TSO_LOGICAL_BITS
+from tests.acceptance.one_process import Life, Lives
+from tests.acceptance.reported import at, ddl, mark, row
+from tests.services.delta_rows import read_rows
+from tests.services.kafka_broker import KafkaBroker
+from tests.shop.feed import Message
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+TYPES = {"id": "bigint"}
+
+
+class Topics:
+    """Topics of one changefeed, whose names have a beginning of their own."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        self.broker = broker
+        self.head = f"e{uuid4().hex[:8]}"
+        self.made: list[str] = []
+
+    def make(self, name: str, *messages: Message, partitions: int = 1) -> str:
+        topic = f"{self.head}-{name}"
+        if topic not in self.made:
+            self.broker.create_topic(topic, partitions=partitions)
+            self.made.append(topic)
+        self.broker.produce(topic, messages)
+        return topic
+
+    def uri(self, parameters: str, more: str = "") -> str:
+        of_tables = f"topics={self.head}-{{schema}}_{{table}}{more}"
+        return f"kafka://{self.broker.bootstrap}/{self.head}-default?{parameters}&{of_tables}"
+
+
+@pytest.fixture
+def topics(
+    broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Topics]:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = Topics(broker)
+    yield made
+    for each in made.made:
+        broker.delete_topic(each)
+
+
+def create(ts: int, table: str) -> Message:
+    return ddl(ts, table, f"CREATE TABLE `shop`.`{table}` (`id` BIGINT PRIMARY KEY)", kind="CREATE")
+
+
+def added(ts: int, table: str, id: int, partition: int = 0) -> Message:
+    return row(ts, table, {"id": f"{id}"}, TYPES, partition=partition)
+
+
+def ids(lives: Lives, table: str) -> list[Any]:
+    return sorted(each["id"] for each in read_rows(Path(lives.uri, "shop", table)))
+
+
+def wait_for(life: Life, lives: Lives, ts: int) -> None:
+    def is_there() -> bool:
+        found = lives.changefeed()
+        return found is not None and found.checkpoint_ts >= ts
+
+    life.wait_until(is_there)
+
+
+EXACT = "protocol=canal-json&enable-tidb-extension=true"
+
+
+def test_a_tables_topic_joins_while_it_runs_and_nothing_is_lost_or_doubled(
+    spark: SparkSession, topics: Topics, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TiCDC makes a topic for a new table, writes to it, and then sends a watermark to the default
+    topic. To a table's own topic it need not send any. Each event is there once, in change logs."""
+    topics.make("default", *mark(at(3)))
+    topics.make("shop_a", create(at(0), "a"), added(at(1), "a", 1), added(at(4), "a", 2))
+    foreign = topics.make("foreign", (0, None, b"of another program"))
+    lives = Lives(spark, topics.broker, tmp_path, source=parse_source_uri(topics.uri(EXACT)))
+    logs = replace(
+        lives.settings.changefeed.sink, tables=(TableRule(matcher=("*.*",), write_mode="append"),)
+    )
+    with caplog.at_level(logging.INFO, logger="streaming"):
+        life = lives.begin(target_ts=at(30) - 1, sink=logs)
+        wait_for(life, lives, at(3) - 1)
+        assert ids(lives, "a") == [1]
+        for n in range(5, 25, 5):  # a new table's topic, each of which has another table too
+            name = f"b{n}"
+            messages = [create(at(n), name), added(at(n + 1), name, n, 1), added(at(n + 2), "a", n)]
+            topics.make(f"shop_{name}", *messages, partitions=2)
+            topics.make("default", *mark(at(n + 3)))
+            wait_for(life, lives, at(n + 3) - 1)
+            assert ids(lives, name) == [n]
+        topics.make("default", *mark(at(30)))
+        assert life.join() is None
+    assert ids(lives, "a") == [1, 2, 5, 10, 15, 20]
+    assert lives.dead_letters() == []
+    assert f"{topics.head}-shop_a" in caplog.text
+    found = lives.changefeed()
+    assert found is not None
+    assert foreign not in {each.rpartition("/")[0] for each in found.source_positions}
+
+
+def test_a_topic_that_came_between_two_runs_and_one_that_is_gone(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topics.make("default", *mark(at(3)))
+    gone = topics.make("shop_a", create(at(0), "a"), added(at(1), "a", 1))
+    lives = Lives(spark, topics.broker, tmp_path, source=parse_source_uri(topics.uri(EXACT)))
+    lives.finish(target_ts=at(3) - 1)
+    topics.make("shop_b", create(at(4), "b"), added(at(5), "b", 2))
+    topics.make("default", *mark(at(6)))
+    lives.finish(target_ts=at(6) - 1)
+    assert (ids(lives, "a"), ids(lives, "b")) == ([1], [2])
+
+    topics.broker.delete_topic(gone)
+    topics.made.remove(gone)
+    topics.make("shop_b", added(at(7), "b", 3))
+    topics.make("default", *mark(at(9)))
+    error = lives.live(target_ts=at(9) - 1)
+    assert f"topic {gone} was read and is gone" in str(error)
+    assert f"topics=…,!{gone}" in str(error)
+    without = parse_source_uri(topics.uri(EXACT, f",!{gone}"))
+    lives.finish(target_ts=at(9) - 1, source=without)
+    assert (ids(lives, "a"), ids(lives, "b")) == ([1], [2, 3])
+
+
+def maxwells(table: str, ts_s: float, **told: Any) -> Message:
+    found = {"database": "shop", "table": table, "ts": int(ts_s), "xid": 3, "commit": True, **told}
+    return 0, None, json.dumps(found).encode()
+
+
+def test_a_topic_of_messages_without_a_commit_ts_joins_though_nothing_else_comes(
+    spark: SparkSession, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Maxwell's daemon with a topic for each table. What a topic that joins has is numbered above
+    all that may have been resolved: two minutes later, and here two seconds."""
+    for module in ("stream.reading", "source.kafka.source"):
+        monkeypatch.setattr(
+            f"streaming.{module}.beyond_ts", lambda ms: int(ms + 2_000) << TSO_LOGICAL_BITS
+        )
+    now_s = time.time() - 100
+    made = "CREATE TABLE {0} (id INT PRIMARY KEY, e ENUM('5','x'), d DECIMAL(20,2), b BLOB, j JSON)"
+
+    def created(table: str) -> Message:
+        ms = int(now_s * 1e3)
+        told = {"type": "table-create", "sql": made.format(table), "ts": ms, "def": {}}
+        return maxwells(table, 0, **told)
+
+    def inserted(table: str, id: int) -> Message:
+        data = {"id": id, "e": "5", "d": 1.5, "b": "AP8=", "j": {"a": [id, "x"]}}
+        return maxwells(table, now_s + 5, type="insert", data=data)
+
+    topics.make("default", created("a"))
+    topics.make("shop_a", inserted("a", 1))
+    source = parse_source_uri(topics.uri("protocol=maxwell&at-least-once=true"))
+    lives = Lives(spark, topics.broker, tmp_path, source=source)
+    life = lives.begin()
+    life.wait_until(lambda: (tmp_path / "warehouse/shop/a").exists() and ids(lives, "a") == [1])
+    topics.make("default", created("b"))
+    life.wait_until(lambda: (tmp_path / "warehouse/shop/b").exists())
+    topics.make("shop_b", inserted("b", 1), inserted("b", 2))
+    life.wait_until(lambda: ids(lives, "b") == [1, 2])
+    assert life.stop() is None
+    (first, _) = sorted(read_rows(Path(lives.uri, "shop", "b")), key=lambda each: each["id"])
+    assert (first["e"], first["b"], first["j"]) == ("5", b"\0\xff", '{"a": [1, "x"]}')
+    assert str(first["d"]) == "1.50"
+    assert lives.dead_letters() == []
