@@ -117,6 +117,7 @@ class StorageWriter:
         """It begins again, from a checkpoint that may be older than what it has told."""
         self.crashes += 1
         began_ts = self.dice.choice(self._metadata[-3:])
+        self._metadata = [each for each in self._metadata if each <= began_ts]
         first = {
             table: next((n for n, each in enumerate(of) if each.ts > began_ts), len(of))
             for table, of in self.changes.items()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,18 +20,21 @@ from conf.sources.csv_format import CsvFormat
 from conf.sources.storage_uri import StorageSettings
 from coordination.errors import TryAgain
 from coordination.model import TableName, Ts
+from sinks.storage.local_storage import LocalStorage
+from sinks.storage.table_storage import Entry, Inside, ReadStorage
 from streaming.protocols.contract import DATA, Block, Kind, WantedTable
 from streaming.source.contract import RecordedPlace, SourceChanged
 from streaming.source.positions import Positions
 from streaming.source.resolved.limits import Limits, Stored
 from streaming.source.storage import reader as reader_module
 from streaming.source.storage.source import StorageSource
-from streaming.source.storage.survey import survey_of
+from streaming.source.storage.survey import Survey
 from streaming.source.task_results import Result
 from tests.services.storage_writer import SCHEMA, TABLES, Change, StorageWriter
 
 WANTED = {TableName(SCHEMA, each): WantedTable(above_ts=Ts(0), key=("id",)) for each in TABLES}
 STEPS = 150
+RACES = 0.2
 Row = tuple[str, int, str, int, int]
 
 
@@ -56,12 +60,37 @@ class Record:
     checkpoint_ts: int
 
 
+class Racing(LocalStorage):
+    """Lists in pages of a few files, and the writer goes on between two of them."""
+
+    def __init__(self, folder: Path, writer: StorageWriter, dice: random.Random) -> None:
+        super().__init__(str(folder))
+        self._writer, self._dice, self.is_over = writer, dice, False
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[Entry]:
+        while page := list(islice(super().list(prefix, start_after), self._dice.randint(1, 9))):
+            yield from page
+            start_after = page[-1].path
+            self._write_on()
+
+    def inside(self, folder: str) -> Inside:
+        self._write_on()
+        return super().inside(folder)
+
+    def _write_on(self) -> None:
+        if not self.is_over and self._dice.random() < RACES:
+            for _ in range(self._dice.randint(1, 6)):
+                self._writer.step()
+
+
 class Process:
     """A life of a reader. ``carry``: what is read and above the checkpoint, with its place."""
 
-    def __init__(self, settings: StorageSettings, stored: Record | None) -> None:
-        survey_of.cache_clear()
+    def __init__(
+        self, settings: StorageSettings, stored: Record | None, storage: ReadStorage
+    ) -> None:
         self.source = StorageSource(settings)
+        self.source._opened = Survey(settings, storage)
         self.carry: dict[tuple[str, int, Row | str], int] = {}
         self.checkpoint_ts = stored.checkpoint_ts if stored else 0
         low_water: Positions = {}
@@ -169,18 +198,20 @@ def live(folder: Path, seed: int) -> None:
         dispatchers=dice.choice((0, 0, 2)),
     )
     settings = StorageSettings(folder=str(folder), protocol="csv", csv=CsvFormat(has_old=has_old))
+    storage = Racing(folder, writer, dice)
     applied, stored, process = set[Row | str](), None, None
     reached_ts = 0
     while True:
         step += 1
         if step == STEPS:
+            storage.is_over = True
             writer.finish()
         elif step < STEPS:
             for _ in range(dice.randint(0, 12)):
                 writer.step()
         with suppress(TryAgain):
             if process is None:
-                process = Process(settings, stored)
+                process = Process(settings, stored, storage)
             try:
                 process.turn(dice)
             except SourceChanged:
