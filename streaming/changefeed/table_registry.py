@@ -350,8 +350,8 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         known = self.get(name, ReplicatedTable(name=name, checkpoint=start))
         if is_cut and known.state != WARNING:
             logger.warning(
-                "no CREATE TABLE of this table was read, and only the keys of its rows have come: "
-                "they go to dead_letters, and the first whole row makes the table table=%s",
+                "no CREATE TABLE of this table was read, and its rows tell no types, or their keys "
+                "alone: they go to dead_letters until a whole row, or --schema-file, does table=%s",
                 name,
             )
         self.put(replace(known, state=WARNING if is_cut else known.state))

@@ -7,6 +7,7 @@
     TIMESTAMP  2020-01-02T03:04:05.6Z
     BIT        base64, the lowest byte first; a BIT(1) is true or false
     DECIMAL    a number, perhaps with an exponent
+    TINYINT    true or false, of a BOOL
     BIGINT     of an unsigned one, above 2^63: less 2^64
 
 What is already such a text stays as it is, and so does what is no value at all: the casts refuse
@@ -107,16 +108,18 @@ def _bit(text: str) -> str:
 
 def decimal_texts(cells: pa.Array, of: MySQLType) -> pa.Array:
     """Without an exponent, and with as many digits behind the point as the type has. A decimal that
-    is a text in Delta has them all."""
-    scale, is_text = of.scale or 0, pa.types.is_string(arrow_type(of))
+    is a text in Delta has them all; where the type is not told, those of the number."""
+    is_text = pa.types.is_string(arrow_type(of))
+    scale = _MOST_EXPONENT if of.scale is None else of.scale
     has_exponent = pc.fill_null(pc.match_substring_regex(cells, "[eE]"), False)
     behind = pc.extract_regex(cells, r"\.(?P<digits>[0-9]+)$").field("digits")
     is_long = pc.fill_null(pc.greater(pc.utf8_length(behind), scale), False)
-    rare = pa.repeat(True, len(cells)) if is_text else pc.or_(has_exponent, is_long)
+    is_padded = is_text and of.scale is not None
+    rare = pa.repeat(True, len(cells)) if is_padded else pc.or_(has_exponent, is_long)
     rare = pc.and_(rare, cells.is_valid())
     if not pc.any(rare).as_py():
         return cells
-    texts = [_decimal(text, scale, is_text) for text in cells.filter(rare).to_pylist()]
+    texts = [_decimal(text, scale, is_padded) for text in cells.filter(rare).to_pylist()]
     return pc.replace_with_mask(cells, rare, pa.array(texts, cells.type))
 
 
@@ -130,6 +133,16 @@ def _decimal(text: str, scale: int, is_padded: bool) -> str:
         return f"{number:.{scale if is_padded else min(max(behind, 0), scale)}f}"
     except (InvalidOperation, ValueError):
         return text
+
+
+def _truths(cells: pa.Array, of: MySQLType) -> pa.Array:  # noqa: ARG001
+    is_true = pc.equal(cells, "true")
+    return pc.case_when(
+        pc.make_struct(pc.fill_null(is_true, False), pc.fill_null(pc.equal(cells, "false"), False)),
+        pa.scalar("1", cells.type),
+        pa.scalar("0", cells.type),
+        cells,
+    )
 
 
 def _wrapped(cells: pa.Array, of: MySQLType) -> pa.Array:
@@ -153,4 +166,5 @@ _MAKERS: dict[str, Callable[[pa.Array, MySQLType], pa.Array]] = {
     "bit": _bits,
     "decimal": decimal_texts,
     "bigint": _wrapped,
+    "tinyint": _truths,
 }

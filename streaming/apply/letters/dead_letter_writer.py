@@ -215,7 +215,7 @@ class DeadLetterWriter:
                 f"{what}. corruption-handle-level is 'error': find out what has changed a row, or "
                 "set 'warn'"
             )
-        logger.warning("%s. They are in _tidelake/dead_letters with their bytes", what)
+        logger.warning("%s. They are in _tidelake/dead_letters", what)
         changefeed = pa.repeat(pa.scalar(self.by.changefeed_id), len(letters))
         self.dead_letters.merge(letters.append_column("changefeed_id", changefeed), self.by)
         self.refreshed()

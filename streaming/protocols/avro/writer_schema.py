@@ -20,6 +20,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from coordination.model import TableName
+from streaming.protocols.rows.element_names import definition
 
 OP: Final = "_tidb_op"
 COMMIT_TS: Final = "_tidb_commit_ts"
@@ -210,7 +211,7 @@ def _column(name: str, null: int | None, of: Mapping[str, Any]) -> Field:
     if form is Form.BITS:
         text = f"{text}({_length(name, parameters.get('length'))})"
     if text in ("enum", "set"):
-        text = f"{text}({_elements(parameters.get('allowed'))})"
+        text = definition(text, parameters.get("allowed"))
     return Field(name, form, null, text)
 
 
@@ -222,13 +223,6 @@ def _length(name: str, told: Any) -> int:
     if type(told) is not str or not told.isdecimal() or not 0 < int(told[:3]) <= 64:
         raise Unusable(f"field {name} is a BIT of {told} bits")
     return int(told)
-
-
-def _elements(told: Any) -> str:
-    """As a definition has them. A comma in a name has a backslash before it."""
-    parts = str(told or "").replace("\\,", "\0").split(",")
-    names = (part.replace("\0", ",").replace("'", "''") for part in parts)
-    return ",".join(f"'{name}'" for name in names)
 
 
 def column_types(fields: Sequence[Field]) -> tuple[tuple[str, str], ...]:

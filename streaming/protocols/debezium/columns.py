@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from streaming.protocols.debezium.envelope import Fields
 from streaming.protocols.json_text.strict_json import Number, as_text
+from streaming.protocols.rows.element_names import definition
 
 _DIGITS: Final = Context(prec=80)
 _MOST_DIGITS: Final = 20  # of a moment or a time
@@ -42,6 +43,7 @@ _NAMED: Final[Mapping[str, str]] = {
     "io.debezium.time.Year": "year",
     "io.debezium.data.Json": "json",
 }
+_BY_NAME: Final = {"io.debezium.data.Enum": "enum", "io.debezium.data.EnumSet": "set"}
 _PLAIN: Final[Mapping[str, str]] = {
     "int8": "tinyint",
     "int16": "smallint",
@@ -55,6 +57,7 @@ _PLAIN: Final[Mapping[str, str]] = {
     "string": "longtext",
     "bytes": "longblob",
 }
+_BITS: Final = "io.debezium.data.Bits"
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _OTHERS: Final = (_DECIMAL, *(f"io.debezium.data.{each}" for each in ("Bits", "Enum", "EnumSet")))
 # Of types whose texts and bytes are values by themselves, under any name.
@@ -69,19 +72,17 @@ class NotRead(Exception):
 
 def mysql_type(field: Fields) -> str | None:
     """The type in words that `MySQLType.parse` knows; None where it is not told."""
-    if (told := field.get("tidb_type")) is not None:
-        return str(told)
-    parameters = _parameters(field)
+    parameters, name = _parameters(field), _name(field)
     source = parameters.get("__debezium.source.column.type")
+    told = str(field.get("tidb_type") or source or "").lower()
+    if name in _BY_NAME or told in _BY_NAME.values():
+        return definition(_BY_NAME.get(name, told), parameters.get("allowed"))
+    if name == _BITS or (told == "bit" and field.get("type") == "boolean"):
+        return f"bit({parameters.get('length') or (64 if name else 1)})"
+    if "tidb_type" in field:
+        return told
     if isinstance(source, str):  # with column.propagate.source.type
         return _with_digits(source, parameters)
-    name = _name(field)
-    if name in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
-        allowed = str(parameters.get("allowed") or "")
-        elements = ",".join("'" + each.replace("'", "''") + "'" for each in allowed.split(","))
-        return f"{'set' if name.endswith('Set') else 'enum'}({elements})"
-    if name == "io.debezium.data.Bits":
-        return f"bit({parameters.get('length') or 64})"
     if name == _DECIMAL:
         scale = parameters.get("scale") or "0"
         return f"decimal({parameters.get('connect.decimal.precision') or 65},{scale})"

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 BINARY: Final = 1
+HANDLE_KEY: Final = 2
 PRIMARY_KEY: Final = 8
 UNSIGNED: Final = 128
 

@@ -25,7 +25,7 @@ from streaming.protocols.json_text.strict_json import (
     member_integer,
     parse,
 )
-from streaming.protocols.open.columns import PRIMARY_KEY, Form, Told, told
+from streaming.protocols.open.columns import HANDLE_KEY, PRIMARY_KEY, Form, Told, told
 from streaming.protocols.open.encoded_cells import base64_bytes, quoted_bytes
 from streaming.protocols.rows.ddl_types import ddl_type
 from streaming.protocols.rows.parsed_message import (
@@ -151,17 +151,21 @@ class _Side:
             return None
         if isinstance(found, Repeating):
             raise Malformed
-        values, types, key, has_bytes = dict[str, Cell](), dict[str, str](), [], set()
+        values, types, has_bytes = dict[str, Cell](), dict[str, str](), set()
+        primary, handle = list[str](), list[str]()
         for name, each in as_object(found).items():
             column, cell, flags = column_of(each)
             values[name] = cell
             if column.mysql_type is not None:
                 types[name] = column.mysql_type
             if flags & PRIMARY_KEY:
-                key.append(name)
+                primary.append(name)
+            if flags & HANDLE_KEY:
+                handle.append(name)
             if column.has_bytes:
                 has_bytes.add(name)
-        return _Side(values, types, tuple(key), frozenset(has_bytes))
+        # A table without a primary key has a NOT NULL unique key as its handle key, or none.
+        return _Side(values, types, tuple(primary or handle), frozenset(has_bytes))
 
 
 def column_of(found: Any) -> tuple[Told, Cell, int]:
@@ -172,8 +176,9 @@ def column_of(found: Any) -> tuple[Told, Cell, int]:
     number, flags = (member_integer(as_object(fields), each) for each in ("t", "f"))
     if number is None or "v" not in fields:
         raise Malformed
-    column = told(number, flags or 0)
-    return column, cell_of(column.form, fields["v"]), flags or 0
+    flags = (flags or 0) | (HANDLE_KEY if fields.get("h") is True else 0)
+    column = told(number, flags)
+    return column, cell_of(column.form, fields["v"]), flags
 
 
 def cell_of(form: Form, value: Any) -> Cell:

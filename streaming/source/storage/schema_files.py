@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from coordination.model import TableName
 from streaming.protocols.rows.ddl_types import ddl_type
+from streaming.protocols.rows.element_names import UNTOLD
 from streaming.protocols.rows.parsed_message import Ddl
 
 _LENGTHS: Final = frozenset(("CHAR", "VARCHAR", "BINARY", "VARBINARY", "BIT"))
@@ -113,8 +114,10 @@ def mysql_type(column: Mapping[str, Any]) -> str:
         digits = "(1)"
     elif name in _TIMED and scale:
         digits = f"({scale})"
-    elif name in ("ENUM", "SET") and column.get("ColumnElems"):
-        quoted = ("'" + each.replace("'", "''") + "'" for each in column["ColumnElems"])
+    elif name in ("ENUM", "SET"):
+        if not (names := column.get("ColumnElems")):
+            return UNTOLD
+        quoted = ("'" + each.replace("'", "''") + "'" for each in names)
         digits = f"({','.join(quoted)})"
     is_unsigned = unsigned and name not in _NOT_UNSIGNED
     return f"{name.lower()}{digits}{' unsigned' if is_unsigned else ''}"

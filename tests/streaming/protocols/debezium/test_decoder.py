@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import TableName
+from sinks.types.casts.connect_cells import canal_texts
+from sinks.types.mysql_type import MySQLType
 from streaming.protocols.contract import (
     OP_DELETE,
     OP_INSERT,
@@ -26,6 +28,7 @@ from streaming.protocols.contract import (
     with_key,
 )
 from streaming.protocols.contract import Cells as CellKind
+from streaming.protocols.debezium.columns import mysql_type
 from streaming.protocols.debezium.decoder import own_ms
 from streaming.protocols.decoders import decoder_of
 from tests.services import wire
@@ -145,6 +148,43 @@ def test_schemas_tell_types_and_how_values_are_read() -> None:
         "c": "x",
         "b": "AAE=",
     }
+
+
+@pytest.mark.parametrize(
+    ("of", "wanted"),
+    [
+        ({"tidb_type": "bigint unsigned"}, "bigint unsigned"),
+        ({"tidb_type": "bit", "type": "boolean"}, "bit(1)"),
+        ({"tidb_type": "bit", "name": "io.debezium.data.Bits", "parameters": {"length": "10"}},
+         "bit(10)"),
+        ({"tidb_type": "enum", "name": "io.debezium.data.Enum",
+          "parameters": {"allowed": "a,b\\,c,d'e,"}}, "enum('a','b,c','d''e','')"),
+        ({"tidb_type": "set", "name": "io.debezium.data.EnumSet", "parameters": {"allowed": "x,y"}},
+         "set('x','y')"),
+        # Values are names: as numbers they would be read when a DDL tells the names.
+        ({"tidb_type": "enum", "name": "io.debezium.data.Enum"}, "longtext"),
+        ({"parameters": {"__debezium.source.column.type": "ENUM", "allowed": "p,q"}},
+         "enum('p','q')"),
+        ({"parameters": {"__debezium.source.column.type": "SET"}}, "longtext"),
+    ],
+)  # fmt: skip
+def test_types_of_tidb_and_of_columns_with_names(of: dict[str, Any], wanted: str) -> None:
+    assert mysql_type({"type": "string", **of}) == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "wanted"),
+    [
+        ("decimal", ["19.99", "-0.004", "1e2", "1.5E-7"], ["19.99", "-0.004", "100", "0.00000015"]),
+        ("decimal(5,2)", ["19.99", "0.125"], ["19.99", "0.12"]),
+        ("decimal(50,2)", ["19.9", None], ["19.90", None]),
+        ("tinyint(1)", ["true", "false", "7", None], ["1", "0", "7", None]),
+    ],
+)
+def test_numbers_as_the_database_has_them(
+    kind: str, texts: list[str | None], wanted: list[str | None]
+) -> None:
+    assert canal_texts(pa.array(texts), MySQLType.parse(kind)).to_pylist() == wanted
 
 
 def test_ddls_are_the_changes_of_schemas_but_for_those_of_a_snapshot() -> None:

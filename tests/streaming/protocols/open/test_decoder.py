@@ -15,6 +15,7 @@ from streaming.protocols.contract import (
     OP_UPDATE,
     Kind,
     Messages,
+    key_names,
     with_key,
 )
 from streaming.protocols.open.decoder import decode
@@ -51,6 +52,18 @@ def test_one_message_has_events_of_several_kinds():
     assert [r["index"] for r in rows.table().to_pylist()] == [0, 1, 3]
     assert [r["old"] for r in rows.table().to_pylist()] == [None, None, {"id": "4"}]
     assert (rows.rows, rows.key_changes, others.rows) == (3, 1, 1)
+
+
+def test_without_a_primary_key_the_handle_key_is_the_key():
+    def told(**flags: dict[str, Any]) -> tuple[str, ...] | None:
+        columns = {name: {"t": 3, "v": 1, **each} for name, each in flags.items()}
+        (block,) = read([message((key(), {"u": columns}))], EveryTable(None))
+        return key_names(block.table().schema)
+
+    unique = {"h": True, "f": 2 | 16}
+    assert told(a=unique, b=unique, c={"f": 64}) == ("a", "b")
+    assert told(a={"h": True, "f": 2 | 8}, b={"f": 16}) == ("a",)
+    assert told(a={"f": 16}) == ()
 
 
 def test_ddls_and_watermarks():

@@ -9,7 +9,7 @@ import pytest
 from conf.sources.csv_format import CsvFormat
 from coordination.model import TableName
 from streaming.source.storage.layout import SchemaFile
-from streaming.source.storage.schema_files import SchemaText
+from streaming.source.storage.schema_files import SchemaText, mysql_type
 from streaming.source.storage.slices_task import Damaged, checked
 from streaming.source.storage.table_heads import TableHeads
 
@@ -76,3 +76,9 @@ def test_the_hidden_column_of_an_expression_index_is_in_no_row() -> None:
     )
     head = TableHeads(CsvFormat(), lambda _: [told]).of(told)
     assert [name for name, _ in head.columns] == ["id", "v"]
+
+
+def test_names_that_are_not_told_are_texts_until_a_ddl_tells_them():
+    column = {"ColumnName": "e", "ColumnType": "ENUM"}
+    assert mysql_type(column) == "longtext"
+    assert mysql_type({**column, "ColumnElems": ["a", "it's"]}) == "enum('a','it''s')"
