@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from streaming.protocols.contract import DAMAGED, OP_DELETE, OP_INSERT, OP_UPDATE
-from streaming.protocols.json_text.quote_scanner import Cells, Indexes, Text, Walk
+from streaming.protocols.json_text.quote_scanner import Cells, Indexes, Mask, Text, Walk
 from streaming.protocols.json_text.strict_json import GO_ESCAPED, Malformed, parse
 from streaming.protocols.rows.parsed_message import ParsedRow, Shape
 from streaming.protocols.rows.row_arrays import RowArrays
@@ -82,7 +82,6 @@ class Template:
 
     head: bytes
     quotes: int
-    is_delete: bool
     shape: Shape
     names: Sequence[bytes]  # of the columns, as they are written
     zone: bytes | None
@@ -114,7 +113,7 @@ class Template:
         zone = _zone(fields[sides[0]])
         names = [_written(name, sample) for name in row.shape.columns]
         quotes = head.count(b'"') - head.count(b'\\"')
-        return Template(head, quotes, is_delete, row.shape, names, zone, _opening(found))
+        return Template(head, quotes, row.shape, names, zone, _opening(found))
 
     def read(
         self, values: pa.BinaryArray, positions: Indexes, key: Sequence[str] | None
@@ -129,16 +128,14 @@ class Template:
         checksums = None
         if self.checksum is not None:
             current, previous = walk.checksums(self.checksum)
-            checksums = previous if self.is_delete else current
+            checksums = np.where(op == OP_DELETE, previous, current)
             walk.is_right &= (current < NO_CRC) & (previous < NO_CRC)
-        walk.is_right &= (op == OP_DELETE) == self.is_delete
         columns = list(zip(self.shape.columns, self.names, strict=True))
-        walk.expect(_OLD if self.is_delete else _DATA)
+        walk.side_begins(op == OP_DELETE)
         data = walk.side(columns, self.zone, may_lack=False)
         old: dict[str, Cells] = {}
-        old_at = np.zeros(0, np.int64)
-        if not self.is_delete:
-            old_at = np.flatnonzero(walk.is_right & (op == OP_UPDATE))
+        old_at = np.flatnonzero(walk.is_right & (op == OP_UPDATE))
+        if len(old_at):
             before = walk.rows(old_at)
             before.expect(_OLD)
             old = before.side(columns, self.zone, may_lack=True)
@@ -163,6 +160,13 @@ class _RowWalk(HeadWalk):
         part = object.__new__(_RowWalk)
         Walk.__init__(part, self.text, self.at[rows], self.quote[rows])
         return part
+
+    def side_begins(self, is_old: Mask) -> None:
+        """On to the only side of a DELETE, and to the new one of the others."""
+        text, at = self.text, self.at
+        self.is_right &= np.where(is_old, text.has(_OLD, at), text.has(_DATA, at))
+        self.at = at + np.where(is_old, len(_OLD), len(_DATA))
+        self.quote = self.quote + 2
 
     def side(
         self, columns: Sequence[tuple[str, bytes]], zone: bytes | None, *, may_lack: bool
