@@ -152,9 +152,14 @@ def call(
         raise NotToBeHad(f"{Path(command[0]).name}: {error}") from error
     if done.returncode:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        told = [line for line in lines if line.startswith("E: ") or "ERROR" in line] or lines
-        raise NotToBeHad(f"{Path(command[0]).name} failed: {told[0] if told else 'it says no why'}")
+        told = [line for line in lines if _is_why(line)] or lines or ["it says no why"]
+        raise NotToBeHad(f"{Path(command[0]).name} failed: {told[0].strip()}")
     return done.stdout
+
+
+def _is_why(line: str) -> bool:
+    """As apt, databases and Ivy say it."""
+    return line.startswith("E: ") or "ERROR" in line or line.endswith(": not found")
 
 
 def main() -> None:

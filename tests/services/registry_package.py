@@ -21,6 +21,7 @@ from tests.services.kafka_broker import java_program
 FOLDER: Final = SERVERS / "apicurio"
 ABSENT: Final = SERVERS / "apicurio.absent"
 _READY: Final = FOLDER / ".ready"
+_ATTEMPTS: Final = 3
 _NAME, _VERSION = "apicurio-registry-app", "2.6.13.Final"
 _IVY: Final = f"""\
 <ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
@@ -44,7 +45,16 @@ def program() -> Path:
 
 
 def bring() -> str | None:
-    """None, or why it is not there."""
+    """None, or why it is not there after some attempts."""
+    reason = None
+    for _ in range(_ATTEMPTS):
+        reason = _brought()
+        if reason is None:
+            break
+    return reason
+
+
+def _brought() -> str | None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     ABSENT.unlink(missing_ok=True)
     try:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
 
 import pytest
 
 from streaming.protocols.avro.decoder import Schemas, decode
 from streaming.protocols.avro.letters import decode_letters, letter_of
-from streaming.protocols.contract import LETTER_HEAD, UNTIMED, Block, Kind, Wanted
+from streaming.protocols.contract import LETTER_HEAD, OP_DELETE, UNTIMED, Block, Kind, Wanted
 from tests.seeds import hunted_seeds
 from tests.services.avro_writer import branch, long, text
+from tests.streaming.protocols.avro import reading
 from tests.streaming.protocols.avro.reading import (
     ID,
     KEY,
@@ -23,7 +24,6 @@ from tests.streaming.protocols.avro.reading import (
     RandomRows,
     chunk,
     extension,
-    field,
     framed,
     message,
     read,
@@ -47,14 +47,27 @@ def accounted(blocks: list[Block], count: int) -> bool:
     return unique and len(places) + rest == count == sum(block.rows for block in blocks)
 
 
-def rows_of(blocks: list[Block]) -> dict[int, Any]:
+@dataclass(frozen=True)
+class Found:
+    """A row, as text: a number that is none equals nothing."""
+
+    row: str
+    op: int
+    commit_ts: int
+    head: bytes = field(compare=False)
+
+
+def rows_of(blocks: list[Block]) -> dict[int, Found]:
     """By position; a DELETE that waits for its time depends on its neighbours."""
-    return {
-        each["position"]: (block.name, block.table().schema.metadata, {"old": None, **each})
-        for block in blocks
-        if block.kind is Kind.ROW and block.body is not None and block.token != UNTIMED
-        for each in block.table().to_pylist()
-    }
+    found = {}
+    for block in blocks:
+        if block.kind is not Kind.ROW or block.body is None or block.token == UNTIMED:
+            continue
+        head = block.table().schema.metadata[LETTER_HEAD]
+        for each in block.table().to_pylist():
+            row = f"{block.name}: {dict(sorted({'old': None, **each}.items()))}"
+            found[each["position"]] = Found(row, each["op"], each["commit_ts"], head)
+    return found
 
 
 def test_good_rows_are_rows() -> None:
@@ -78,7 +91,7 @@ def mutated(source: RandomRows, seed: int) -> list[bytes | None]:
     return values
 
 
-def alone(values: Sequence[bytes | None], tables: Wanted, schemas: Schemas) -> dict[int, Any]:
+def alone(values: Sequence[bytes | None], tables: Wanted, schemas: Schemas) -> dict[int, Found]:
     """The rows, each message read by itself."""
     found = {}
     whole = chunk(values)
@@ -98,19 +111,16 @@ def assert_none_changes_another(
     blocks = read(some, tables, source.schemas)
     together = rows_of(blocks)
     by_itself = alone(some, tables, source.schemas)
-    is_delete = {at for at, (*_, each) in together.items() if each["op"] == 0}
+    is_delete = {at for at, each in together.items() if each.op == OP_DELETE}
     for at in together.keys() - is_delete:
-        assert together[at][2] == by_itself[at][2]
+        assert together[at] == by_itself[at]
     assert together.keys() - is_delete == by_itself.keys() - is_delete
-    letters = [None] * len(some)
+    letters: list[bytes | None] = [None] * len(some)
     for number, at in enumerate(chunk(some).positions.to_pylist()):
         if at in together:
-            _, told, each = together[at]
-            letters[number] = letter_of(told[LETTER_HEAD], some[number], each["commit_ts"])
-    again = rows_of(list(decode_letters(chunk(letters), tables)))
-    assert {at: each for at, (*_, each) in again.items()} == {
-        at: each for at, (*_, each) in together.items()
-    }
+            each = together[at]
+            letters[number] = letter_of(each.head, some[number] or b"", each.commit_ts)
+    assert rows_of(list(decode_letters(chunk(letters), tables))) == together
 
 
 def test_100_000_mutated_messages() -> None:
@@ -177,7 +187,7 @@ def test_many_ids_and_many_fields_cost_little() -> None:
         def __contains__(self, _number: object) -> bool:
             return True
 
-    wide = [field(f"c{n}", "TEXT", nullable=n % 2 == 0) for n in range(2_000)]
+    wide = [reading.field(f"c{n}", "TEXT", nullable=n % 2 == 0) for n in range(2_000)]
     schemas: Mapping[int, str | None] = {**SCHEMAS, 5: schema([ID, *wide])}
     cut = [message(framed(KEY, long(1)), framed(5, long(1) + b"\x00"))] * count
     for values, of in (
@@ -193,7 +203,7 @@ def test_many_ids_and_many_fields_cost_little() -> None:
 
 def test_one_bad_value_costs_its_column_no_more_than_a_walk() -> None:
     """A text that is not UTF-8 among 50,000, and a decimal of too many digits."""
-    price = field("p", "DECIMAL")
+    price = reading.field("p", "DECIMAL")
     schemas = {**SCHEMAS, 5: schema([ID, price])}
 
     def put(number: int, data: bytes) -> bytes:

@@ -36,6 +36,7 @@ def apicurio(authority: Authority) -> Iterator[Apicurio]:
         yield made
 
 
+@pytest.mark.kafka
 class TestApicurio(RegistryContract):
     @pytest.fixture
     def registry(self, apicurio: Apicurio) -> Apicurio:
