@@ -113,6 +113,13 @@ class FilterSettings:
         "rules", ("*.*",), "the tables to replicate; the last rule that matches a table decides"
     )
     event_filters: tuple[EventFilter, ...] = ()
+    dml_filters: Literal["here", "ticdc"] = setting(
+        "dml-filters",
+        "here",
+        "who asks what event filters say of rows (`insert`, `update` and `delete` of `ignore-event`"
+        ", and the conditions): `here`, or `ticdc` alone, whose own file has them "
+        "(docs/configuration.md#conditions-on-values)",
+    )
     case_sensitive: bool = setting(
         "case-sensitive",
         False,

@@ -120,7 +120,8 @@ _EVENTS["ignore-sql"] = replace(
 )
 for _key in KEYS.values():
     _EVENTS[_key] = replace(_EVENTS[_key], type=Annotated[str, AfterValidator(_is_condition)])
-_RULES = {"rules": keys_of(FilterSettings)["rules"]}
+_FILTER = keys_of(FilterSettings)
+_RULES = {name: _FILTER[name] for name in ("rules", "dml-filters")}
 
 _EventFilter = _table("EventFilter", _read(_EVENTS))
 _Filter = _table(

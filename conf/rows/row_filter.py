@@ -43,12 +43,14 @@ class ValueRule:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """The rules of a table. An event is ignored if one of them says so."""
+    """The rules of a table. An event is ignored if one of them says so. ``events``: those of
+    insert, update and delete that are ignored whatever their values are."""
 
     rules: tuple[ValueRule, ...] = ()
+    events: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.rules)
+        return bool(self.rules or self.events)
 
     @property
     def asks_old_rows(self) -> bool:

@@ -51,7 +51,12 @@ def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
     if not columns:
         raise ValueError("the CREATE TABLE has no columns")
     schema = keyed(columns, named([*of_table, *of_columns]), binary)  # in TiDB's order
-    return replace(schema, partitioning=read_partitioning(options), follows_indexes=True)
+    return replace(
+        schema,
+        partitioning=read_partitioning(options),
+        follows_indexes=True,
+        is_nonclustered=any(word.upper == "NONCLUSTERED" for word in body),
+    )
 
 
 def read_index(part: Sequence[Word]) -> Index | None:

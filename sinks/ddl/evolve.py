@@ -204,6 +204,7 @@ class _Places:
         ]
         self._binary = schema.binary_charset
         self._follows_indexes = schema.follows_indexes
+        self._is_nonclustered = schema.is_nonclustered
 
     def schema(self) -> TableSchema:
         names = [each.column.name.lower() for each in self.columns]
@@ -218,7 +219,9 @@ class _Places:
         ]
         columns = [each.column for each in self.columns]
         schema = keyed(columns, named(indexes), self._binary)
-        return replace(schema, follows_indexes=self._follows_indexes)
+        return replace(
+            schema, follows_indexes=self._follows_indexes, is_nonclustered=self._is_nonclustered
+        )
 
     def change_columns(self, change: AlterSpec) -> None:
         match change:
@@ -296,6 +299,7 @@ class _Places:
     def add_index(self, change: AddIndex) -> None:
         index = change.index
         name = PRIMARY if index.kind == "primary" else index.name
+        self._is_nonclustered |= index.kind == "primary"  # as each one that comes later
         known = next((each for each in self._indexes if name and same_name(each.name, name)), None)
         if known is not None:
             if change.if_not_exists:

@@ -75,6 +75,8 @@ class TableSchema:
     # The columns in the order of TiDB's IDs, as a message told them; a row's checksum has this
     # order. Empty: nobody has told it.
     by_id: tuple[str, ...] = field(default=(), compare=False)
+    # The primary key is NONCLUSTERED, as a definition says: TiKV has the rows by another key
+    is_nonclustered: bool = field(default=False, compare=False)
 
     @property
     def delivered(self) -> tuple[Column, ...]:
@@ -84,6 +86,16 @@ class TableSchema:
             column
             for column in self.columns
             if column.generated != "virtual" and not column.left_out
+        )
+
+    @property
+    def is_by_key(self) -> bool:
+        """Whether TiKV has the rows by this key, as far as it is known: an UPDATE of it is a DELETE
+        and an INSERT there."""
+        return (
+            bool(self.key)
+            and self.key_index is None
+            and not (self.key_is_row or self.is_nonclustered)
         )
 
     def by_all_columns(self) -> TableSchema:
@@ -138,6 +150,7 @@ class TableSchema:
             **({"partitioning": self.partitioning.to_json()} if self.partitioning else {}),
             **({"follows_indexes": True} if self.follows_indexes else {}),
             **({"by_id": list(self.by_id)} if self.by_id else {}),
+            **({"is_nonclustered": True} if self.is_nonclustered else {}),
         }
         return json.dumps(fields, ensure_ascii=False)
 
@@ -173,6 +186,7 @@ class TableSchema:
             partitioning=None if partitioning is None else Partitioning.from_json(partitioning),
             follows_indexes=fields.get("follows_indexes", False),
             by_id=tuple(fields.get("by_id", ())),
+            is_nonclustered=fields.get("is_nonclustered", False),
         )
 
 

@@ -1,7 +1,7 @@
 """The due rows of a table's blocks, as columns: those for order and key at once, the other values
 later and only for the rows that need them.
 
-    blocks ──due? (commit-ts, event filter)──► DueBatch: the due rows of one record batch
+    blocks ──due? (commit-ts)──► DueBatch: the due rows of one record batch
     Parts of one shape ──► Piece: their columns concatenated, rows numbered from 0
 """
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordination.model import Ts
+from coordination.model import TableName, Ts
 from sinks.ddl.past_schemas import PastSchema
 from sinks.types.casts.typed_cells import of_one_type
 from sinks.types.table_schema import TableSchema
@@ -46,7 +46,7 @@ PIECE_BYTES: Final = 128 << 20
 RowNumbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 NO_ROWS: Final[RowNumbers] = np.empty(0, np.int64)
-_EVENTS: Final = {"delete": OP_DELETE, "insert": OP_INSERT, "update": OP_UPDATE}
+OP_OF_EVENT: Final = {"delete": OP_DELETE, "insert": OP_INSERT, "update": OP_UPDATE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -130,6 +130,18 @@ class Piece:
                 found.append(_shaped(values, self.shape, high - low))
             begin, low = begin + due.count, high
         return found[0] if len(found) == 1 else _joined_values(found or [pa.nulls(0, self.shape)])
+
+    def upstreams(self) -> Iterator[tuple[TableName, int]]:
+        """The upstream tables of the rows, in order, with the number of rows that follow each
+        other."""
+        last, rows = None, 0
+        for due in self.batches:
+            if last is not None and due.block.upstream != last:
+                yield last, rows
+                rows = 0
+            last, rows = due.block.upstream, rows + due.count
+        if last is not None:
+            yield last, rows
 
     def only(self, is_kept: Mask) -> Piece:
         """Some of the rows, each with the DELETE of its old key. ``is_kept``: by row."""
@@ -256,8 +268,8 @@ def _due(
     if block.min_ts <= above or block.max_ts > last:
         commit_ts = batch.column("commit_ts").to_numpy()
         is_due = (commit_ts > above) & (commit_ts <= last)
-    for event in task.ignored_of.get(block.upstream, task.ignored_events):
-        is_other = batch.column("op").to_numpy() != _EVENTS[event]
+    for event in task.ignored_events:
+        is_other = batch.column("op").to_numpy() != OP_OF_EVENT[event]
         is_due = is_other if is_due is None else is_due & is_other
     return None if is_due is None or is_due.all() else np.flatnonzero(is_due)
 

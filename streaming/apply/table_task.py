@@ -25,10 +25,9 @@ class TableTask:
     name: TableName
     schema: TableSchema
     checkpoint: Ts
-    # Those of insert, update and delete that the event filter ignores.
+    # Those of insert, update and delete that change nothing.
     ignored_events: frozenset[str] = frozenset()
-    ignored_of: Mapping[TableName, frozenset[str]] = field(default_factory=dict)  # upstream tables
-    filters: Mapping[TableName, RowFilter] = field(default_factory=dict)  # ... that have one
+    filters: Mapping[TableName, RowFilter] = field(default_factory=dict)  # of upstream tables
     behind: Mapping[TableName, PastSchema] = field(default_factory=dict)  # their shapes, of some
     form: WriteMode = UPSERT
     # If the schema has no key: True, the table has none; False, its shape is not known yet.

@@ -62,6 +62,8 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
         "schema-file": digest(definitions_of(changefeed)),
         "on-drop": changefeed.on_drop,
     }
+    if given.dml_filters != "here":
+        agreed["filter.dml-filters"] = given.dml_filters
     if changefeed.integrity_check_level != "none":
         agreed["integrity-check-level"] = changefeed.integrity_check_level
         agreed["corruption-handle-level"] = changefeed.corruption_handle_level

@@ -48,8 +48,10 @@ class TableFilter:
     def __init__(self, settings: FilterSettings) -> None:
         rules = settings.rules or ("*.*",)
         self._rules = read_rules("filter rule", rules, settings.case_sensitive)
+        self._asks_rows = settings.dml_filters == "here"
         self._events = [
-            _read_event_filter(e, settings.case_sensitive) for e in settings.event_filters
+            _read_event_filter(e, settings.case_sensitive, asks_rows=self._asks_rows)
+            for e in settings.event_filters
         ]
 
     def selects(self, name: TableName) -> bool:
@@ -62,15 +64,15 @@ class TableFilter:
         return frozenset(
             event
             for rule in self._events
-            if rule.rules.match(name)
+            if self._asks_rows and rule.rules.match(name)
             for event in ROW_EVENTS
             if rule.ignores_event(event)
         )
 
     def row_filter(self, name: TableName) -> RowFilter:
-        """The conditions by which rows of this table are ignored."""
+        """The events and conditions by which rows of this table are ignored."""
         rules = (each.values for each in self._events if each.values and each.rules.match(name))
-        return RowFilter(tuple(rules))
+        return RowFilter(tuple(rules), self.ignored_row_events(name))
 
     def row_filters(self, names: Iterable[TableName]) -> dict[TableName, RowFilter]:
         """Those of these tables that have one."""
@@ -155,14 +157,16 @@ class _EventRule:
         return named or any(pattern.search(query) for pattern in self.sql)
 
 
-def _read_event_filter(settings: EventFilter, case_sensitive: bool) -> _EventRule:
+def _read_event_filter(
+    settings: EventFilter, case_sensitive: bool, *, asks_rows: bool
+) -> _EventRule:
     events = [_read_event(event) for event in settings.ignore_event]
     sql = [
         _compiled(text, re.IGNORECASE, _refusal("ignore-sql", text)) for text in settings.ignore_sql
     ]
     rules = read_rules("event filter's matcher", settings.matcher, case_sensitive)
     try:
-        values = value_rule(settings)
+        values = value_rule(settings) if asks_rows else None
     except SettingError as error:
         raise ConfigError(f"event filter: {error}") from error
     return _EventRule(rules, tuple(events), tuple(sql), values)

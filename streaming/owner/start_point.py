@@ -88,7 +88,10 @@ def routes_told(changefeed: Changefeed) -> dict[str, Any]:
 
 
 def conditions_told(changefeed: Changefeed) -> dict[str, Any]:
-    """The event filters by values. Nothing where there are none, as before there were any."""
+    """The event filters by values that are asked here. Nothing where there are none, as before
+    there were any."""
+    if changefeed.filter.dml_filters != "here":
+        return {}
     found = [asdict(each) for each in changefeed.filter.event_filters if texts_of(each)]
     return {"event_filters": found} if found else {}
 

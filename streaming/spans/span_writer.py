@@ -343,14 +343,15 @@ class SpanWriter(StreamRole):
         if not (blocks := self._carry.due(name, span.checkpoint, limit)):
             return None
         taken, upstream = self._context.routes.filter, {of.upstream for of in blocks}
-        is_log = self._spans.forms.of(name).is_log
-        also = frozenset({"delete"} if span.has_no_row and not is_log else ())
+        filters, is_log = taken.row_filters(upstream), self._spans.forms.of(name).is_log
+        # Such a DELETE has no effect, but may be half of an UPDATE that a filter is asked about.
+        has_none_to_delete = span.has_no_row and not is_log and not filters
         task = TableTask(
             name=name,
             schema=self._spans[name].schema_or_empty,
             checkpoint=span.checkpoint,
-            ignored_of={each: taken.ignored_row_events(each) | also for each in upstream},
-            filters=taken.row_filters(upstream),
+            ignored_events=frozenset({"delete"} if has_none_to_delete else ()),
+            filters=filters,
             behind=self._older.behind(span),
             form=UPSERT if span.target is None else span.target.form,
             is_keyless=span.is_keyless,

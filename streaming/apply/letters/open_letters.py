@@ -235,7 +235,6 @@ class OpenLetters:
             checkpoint=Ts(0),
             older=older,
             ignored_events=frozenset(),
-            ignored_of={},
             behind={},
         )
         known = _Known(task=every, keys=LetterKeys(is_log=task.is_log))

@@ -17,7 +17,7 @@ from sinks.types.delta_types import delta_type
 from sinks.types.masks import HIDDEN
 from sinks.types.table_schema import MOMENTS, Column
 from streaming.apply.row_block import RowBlock
-from streaming.apply.rows_to_apply import Piece, RowNumbers, pieces_to_apply
+from streaming.apply.rows_to_apply import OP_OF_EVENT, Piece, RowNumbers, pieces_to_apply
 from streaming.apply.table_task import TableTask
 from streaming.protocols.contract import DAMAGED, LETTER_HEAD
 
@@ -164,13 +164,24 @@ def told_errors(piece: Piece, rows: RowNumbers, otherwise: tuple[str, str] = (""
 
 
 def keyless_errors(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> pa.Table:
-    """An error, of schema ``ERRORS``, for every due row of a table that has no target."""
+    """An error, of schema ``ERRORS``, for every due row of a table that has no target, unless a
+    filter ignores its kind of event."""
     reason = (NO_KEY, NO_KEY_MESSAGE) if task.is_keyless else (NO_TABLE, NO_TABLE_MESSAGE)
     errors = [
-        (piece, told_errors(piece, np.arange(piece.count), reason))
+        (piece, told_errors(piece, np.flatnonzero(_is_taken(piece, task)), reason))
         for piece in pieces_to_apply(task, blocks, limit)
     ]
     return error_table(errors)
+
+
+def _is_taken(piece: Piece, task: TableTask) -> npt.NDArray[np.bool_]:
+    is_taken, begin = np.ones(piece.count, np.bool_), 0
+    for upstream, count in piece.upstreams():
+        op = piece.op[begin : begin + count]
+        for event in task.filters[upstream].events if upstream in task.filters else ():
+            is_taken[begin : begin + count] &= op != OP_OF_EVENT[event]
+        begin += count
+    return is_taken
 
 
 def error_table(found: Sequence[tuple[Piece, RowErrors]]) -> pa.Table:
