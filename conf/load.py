@@ -25,13 +25,14 @@ from conf.files.reading import (
     refuse,
     with_schema_text,
 )
+from conf.files.row_filters import check_row_filters
 from conf.files.sink_table import (
     as_parameters,
     dispatched_topics,
     kafka_config,
     sink_parameters,
 )
-from conf.forms import ID_MAX_LENGTH, is_id, other_unit
+from conf.forms import other_unit
 from conf.problems import Problems, SettingError, require, unknown
 from conf.route_rules import route_rules
 from conf.rows.event_filter import EventFilter
@@ -56,6 +57,7 @@ from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.source_parameters import check_names
 from conf.sources.source_uri import (
     SourceSettings,
+    changefeed_id,
     check_parameters,
     is_binlog_uri,
     is_folder_uri,
@@ -231,23 +233,6 @@ def changefeed_document(config: Path | None, environment: Mapping[str, str]) -> 
     return with_schema_text({key: each for key, each in given.items() if key not in foreign})
 
 
-def _changefeed_id(given: str | None, source: SourceSettings) -> str:
-    """The ID that was given, else the name of the topic or the recording, or of a database the
-    scheme: what is copied of a server has no name, and its host may change. A name that is not a
-    valid ID is refused, not altered: two topics could become the same ID, and a user who looks for
-    the topic's name in the control tables would not find it."""
-    if given:
-        return given
-    name, what = source.name, "topic" if isinstance(source, KafkaSettings) else "recording"
-    suggestion = re.sub(r"[^a-zA-Z0-9]+", "-", name)[:ID_MAX_LENGTH].strip("-")
-    require(
-        is_id(name),
-        f"changefeed-id is missing, and {what} {name!r} cannot be one (letters and digits, joined "
-        f"by single hyphens, at most {ID_MAX_LENGTH}): give --changefeed-id {suggestion}".rstrip(),
-    )
-    return name
-
-
 def _parsed(text: str, key: Key) -> Any:
     """The text of a variable as its key's kind of value; the text itself where it is none."""
     if key.is_list:
@@ -273,7 +258,7 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     sink = _given(DeltaSink, values)
     with problems.noted():
         made["source"] = source = _source(document, values)
-        made["id"] = _changefeed_id(values.get("changefeed-id"), source)
+        made["id"] = changefeed_id(values.get("changefeed-id"), source)
     with problems.noted():
         sink["warehouse"] = _warehouse(values, made.get("source"))
     with problems.noted():
@@ -284,7 +269,7 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     with problems.noted():
         sink["storage_options"] = _string_items("storage-options", document)
     with problems.noted():
-        made["filter"] = _filter(document.get("filter", {}), values)
+        made["filter"] = _filter(document.get("filter", {}), values, made.get("source"))
     with problems.noted():
         for name in ("start-ts", "target-ts", "overwrite-checkpoint-ts"):
             check_ts(name, values.get(name))
@@ -358,13 +343,18 @@ def _parameters(document: Document, uri: str) -> dict[str, str]:
     return sink_parameters(document.get("sink", {}), is_folder=is_folder_uri(uri))
 
 
-def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:
+def _filter(
+    table: Document, values: Mapping[str, Any], source: SourceSettings | None
+) -> FilterSettings:
     rows = table.get("event-filters", ())
     filters = tuple(EventFilter(**_given(EventFilter, row)) for row in rows)
     made = _given(FilterSettings, {**values, **table})
     if not made.get("rules"):
         made.pop("rules", None)  # TiCDC: no rules are *.*
-    return FilterSettings(event_filters=filters, **made)
+    found = FilterSettings(event_filters=filters, **made)
+    if source is not None:
+        check_row_filters(found, source)
+    return found
 
 
 def _etcd(values: Mapping[str, Any]) -> EtcdSettings:

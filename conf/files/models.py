@@ -28,9 +28,7 @@ from conf.files.keys import (
 )
 from conf.problems import SettingError
 from conf.route_rules import RouteRule
-from conf.rows.conditions import read_condition
 from conf.rows.event_filter import EventFilter
-from conf.rows.row_filter import KEYS
 from conf.settings import FilterSettings, TableRule
 from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.kafka_security import NOT_BUILT
@@ -92,12 +90,6 @@ def _is_pattern(text: str) -> str:
     return text
 
 
-def _is_condition(text: str) -> str:
-    if text:
-        read_condition(text)
-    return text
-
-
 def _kafka_config() -> Any:
     """conf/load.py checks the names that are in it; an editor learns them here."""
     known: dict[str, Any] = {name: {} for name in KNOWN if name not in NOT_BUILT}
@@ -118,8 +110,6 @@ _EVENTS["ignore-event"] = replace(
 _EVENTS["ignore-sql"] = replace(
     _EVENTS["ignore-sql"], type=tuple[Annotated[str, AfterValidator(_is_pattern)], ...]
 )
-for _key in KEYS.values():
-    _EVENTS[_key] = replace(_EVENTS[_key], type=Annotated[str, AfterValidator(_is_condition)])
 _FILTER = keys_of(FilterSettings)
 _RULES = {name: _FILTER[name] for name in ("rules", "dml-filters")}
 

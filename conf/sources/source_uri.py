@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
+from conf.forms import ID_MAX_LENGTH, is_id
 from conf.problems import require
 from conf.sources import binlog_uri, kafka_uri, recording_uri, storage_uri, tidb_uri
 from conf.sources.binlog_uri import BinlogSettings
@@ -42,6 +44,23 @@ def parse_source_uri(
     if parts.scheme == recording_uri.SCHEME:
         return recording_uri.parse_recording_uri(parts, parameters)
     return kafka_uri.parse_kafka_uri(parts, parameters, topics)
+
+
+def changefeed_id(given: str | None, source: SourceSettings) -> str:
+    """The ID that was given, else the name of the topic or the recording, or of a database the
+    scheme: what is copied of a server has no name, and its host may change. A name that is not a
+    valid ID is refused, not altered: two topics could become the same ID, and a user who looks for
+    the topic's name in the control tables would not find it."""
+    if given:
+        return given
+    name, what = source.name, "topic" if isinstance(source, KafkaSettings) else "recording"
+    suggestion = re.sub(r"[^a-zA-Z0-9]+", "-", name)[:ID_MAX_LENGTH].strip("-")
+    require(
+        is_id(name),
+        f"changefeed-id is missing, and {what} {name!r} cannot be one (letters and digits, joined "
+        f"by single hyphens, at most {ID_MAX_LENGTH}): give --changefeed-id {suggestion}".rstrip(),
+    )
+    return name
 
 
 def lost_text_of(source: SourceSettings) -> str | None:

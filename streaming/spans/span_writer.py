@@ -342,15 +342,14 @@ class SpanWriter(StreamRole):
         span = self._spans[name]
         if not (blocks := self._carry.due(name, span.checkpoint, limit)):
             return None
-        taken, upstream = self._context.routes.filter, {of.upstream for of in blocks}
-        filters, is_log = taken.row_filters(upstream), self._spans.forms.of(name).is_log
-        # Such a DELETE has no effect, but may be half of an UPDATE that a filter is asked about.
-        has_none_to_delete = span.has_no_row and not is_log and not filters
+        filters = self._context.routes.filter.row_filters({of.upstream for of in blocks})
+        # A filter is asked of the DELETE too: it may be half of an UPDATE.
+        has_none = span.has_no_row and not self._spans.forms.of(name).is_log and not filters
         task = TableTask(
             name=name,
             schema=self._spans[name].schema_or_empty,
             checkpoint=span.checkpoint,
-            ignored_events=frozenset({"delete"} if has_none_to_delete else ()),
+            ignored_events=frozenset({"delete"} if has_none else ()),
             filters=filters,
             behind=self._older.behind(span),
             form=UPSERT if span.target is None else span.target.form,

@@ -86,17 +86,17 @@ def split_updates(pieces: Sequence[Piece], rules: CastRules) -> SplitUpdates:
     if not found:
         return SplitUpdates(halves, 0)
     words, is_delete = (np.concatenate([each[at] for each in found]) for at in (2, 3))
-    _, number = np.unique(words, axis=0, return_inverse=True)
-    number = number.reshape(-1)
-    deletes, inserts = (np.bincount(number, weights=of) > 0 for of in (is_delete, ~is_delete))
-    is_pair = (deletes & inserts)[number]
+    _, inverse = np.unique(words, axis=0, return_inverse=True)
+    pair = inverse.reshape(-1)
+    deletes, inserts = (np.bincount(pair, weights=of) > 0 for of in (is_delete, ~is_delete))
+    is_pair = (deletes & inserts)[pair]
     begin = 0
     for of, rows, _, _ in found:
         here = slice(begin, begin + len(rows))
         begin += len(rows)
-        of.pair[rows[is_pair[here]]] = number[here][is_pair[here]]
+        of.pair[rows[is_pair[here]]] = pair[here][is_pair[here]]
         of.is_half[rows[is_pair[here]]] = True
-    return SplitUpdates(halves, int(number.max()) + 1)
+    return SplitUpdates(halves, int(pair.max()) + 1)
 
 
 def _is_half(piece: Piece) -> Mask:
@@ -129,8 +129,10 @@ def _moments_of_both(
                 moments[number, op].append(np.unique(commit_ts))
     found = {}
     for number in {number for number, _ in moments}:
-        each = [np.concatenate([*moments[number, op], _NONE]) for op in (OP_DELETE, OP_INSERT)]
-        both = np.intersect1d(*each)
+        deletes, inserts = (
+            np.concatenate([*moments[number, op], _NONE]) for op in (OP_DELETE, OP_INSERT)
+        )
+        both = np.intersect1d(deletes, inserts)
         if len(both):
             found[number] = both
     return found
@@ -143,29 +145,49 @@ def ask_halves(
     INSERT as well."""
     if not split.count:
         return
-    as_update, as_half = np.zeros((2, split.count), np.bool_)
-    told = defaultdict[tuple[TableName, int, Kind], Mask](lambda: np.zeros(split.count, np.bool_))
+    answers = _Answers(split.count)
     for each, of in zip(asked, split.of_pieces, strict=True):
         for upstream, row_filter, within in each.filtered(filters):
             rows = np.flatnonzero(within & (of.pair >= 0))
-            pairs, op = of.pair[rows], each.piece.op[rows]
-            as_update[pairs] |= "update" in row_filter.events
-            for event in row_filter.events - {"update"}:
-                as_half[pairs[op == OP_OF_EVENT[event]]] = True
-            for number, rule in enumerate(row_filter.rules):
-                for kind, expression in rule.expressions.items():
-                    here = op == _HALF[kind]
-                    is_true = pairs[here][each.answer(expression, rows[here])]
-                    told[upstream, number, kind][is_true] = True
-                    if kind not in _OF_UPDATES:
-                        as_half[is_true] = True
-    for upstream, number in {key[:2] for key in told}:
-        rule = filters[upstream].rules[number]
-        answers = [told[upstream, number, kind] for kind in _OF_UPDATES if kind in rule.expressions]
-        if rule.needs_both and len(answers) > 1:
-            as_update |= answers[0] & answers[1]
-        for answer in () if rule.needs_both and len(answers) > 1 else answers:
-            as_update |= answer
-    is_ignored = np.append(as_update & as_half, False)  # the last one: of no pair
+            answers.add_events(of.pair[rows], each.piece.op[rows], row_filter)
+            answers.add_conditions(of.pair[rows], rows, each, upstream, row_filter)
+    is_ignored = np.append(answers.ignored(filters), False)  # the last one: of no pair
     for each, of in zip(asked, split.of_pieces, strict=True):
         each.ignore(is_ignored[of.pair])
+
+
+class _Answers:
+    """What the rules say of each pair, from all pieces."""
+
+    def __init__(self, count: int) -> None:
+        self._as_update, self._as_half = np.zeros((2, count), np.bool_)
+        self._told = defaultdict[tuple[TableName, int, Kind], Mask](
+            lambda: np.zeros(count, np.bool_)
+        )
+
+    def add_events(self, pairs: RowNumbers, op: npt.NDArray[np.int8], of: RowFilter) -> None:
+        self._as_update[pairs] |= "update" in of.events
+        for event in of.events - {"update"}:
+            self._as_half[pairs[op == OP_OF_EVENT[event]]] = True
+
+    def add_conditions(
+        self, pairs: RowNumbers, rows: RowNumbers, asked: AskedRows, name: TableName, of: RowFilter
+    ) -> None:
+        op = asked.piece.op[rows]
+        for number, rule in enumerate(of.rules):
+            for kind, expression in rule.expressions.items():
+                here = op == _HALF[kind]
+                is_true = pairs[here][asked.answer(expression, rows[here])]
+                self._told[name, number, kind][is_true] = True
+                if kind not in _OF_UPDATES:
+                    self._as_half[is_true] = True
+
+    def ignored(self, filters: Mapping[TableName, RowFilter]) -> Mask:
+        for name, number in {key[:2] for key in self._told}:
+            rule = filters[name].rules[number]
+            kinds = [kind for kind in _OF_UPDATES if kind in rule.expressions]
+            answers = [self._told[name, number, kind] for kind in kinds]
+            if answers:
+                join = np.logical_and if rule.needs_both else np.logical_or
+                self._as_update |= join.reduce(answers)
+        return self._as_update & self._as_half

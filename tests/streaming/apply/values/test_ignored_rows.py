@@ -294,7 +294,7 @@ def _sent_by_ticdc(
 ) -> list[Row]:
     """``is_late``: UPDATEs are split before the filter's values are asked."""
 
-    def passes(op: str, old: str | None, new: str | None) -> bool:
+    def passes(op: str, old: str, new: str) -> bool:
         said = {"INSERT": {"insert_value_expr": new}, "DELETE": {"delete_value_expr": old}}
         of_update = {"update_old_value_expr": old, "update_new_value_expr": new}
         asked = said.get(op, of_update)
@@ -302,27 +302,29 @@ def _sent_by_ticdc(
             kind in values and values[kind] == value for kind, value in asked.items()
         )
 
+    def halves(ts: int, key: int, to: int, old: str, new: str) -> list[Row]:
+        if "update" in events or not (is_late or passes("UPDATE", old, new)):
+            return []
+        sides = (("DELETE", key, old), ("INSERT", to, new))
+        return [
+            half(side, at, v, ts, part)
+            for part, (side, at, v) in enumerate(sides)
+            if not is_late or passes(side, v, v)
+        ]
+
     sent: list[Row] = []
     for ts in range(10, 400, 10):
         keys = iter(chance.sample(range(1000), 20))
         for _ in range(chance.randint(1, 4)):
             op, key = chance.choice(("INSERT", "DELETE", "UPDATE", "split")), next(keys)
             old, new = chance.choice("abc"), chance.choice("abc")
-            if op == "UPDATE" and passes(op, old, new):
-                sent.append(put(op, ts, key, new, old))
-            elif op != "split":
-                if op != "UPDATE" and passes(op, old, old):
-                    new = old
-                    sent.append(half(op, key, old, ts, chance.randint(0, 1)))
-            else:
+            if op == "split":
                 to = next(keys) if nonclustered and chance.random() < 0.5 else key
-                if not is_late and not passes("UPDATE", old, new):
-                    continue
-                if is_late and "update" in events:
-                    continue
-                for part, (side, at, v) in enumerate((("DELETE", key, old), ("INSERT", to, new))):
-                    if not is_late or passes(side, v, v):
-                        sent.append(half(side, at, v, ts, part))
+                sent += halves(ts, key, to, old, new)
+            elif op == "UPDATE" and passes(op, old, new):
+                sent.append(put(op, ts, key, new, old))
+            elif op != "UPDATE" and passes(op, old, old):
+                sent.append(half(op, key, old, ts, chance.randint(0, 1)))
     return sent
 
 
