@@ -29,6 +29,14 @@ CANAL_JSON_INTERLEAVED = "canal-json-interleaved"
 # SHOW COLUMNS does not tell a table's NOT NULL unique key; these are the CREATE TABLE's.
 _UNIQUE_KEYS = {"coupon": ("code", "sub"), "coupon_v2": ("code", "sub")}
 _MAX_PRECISION = 38
+LABELS = (
+    "after_load",
+    "after_updates",
+    "after_first_ddls",
+    "after_renames",
+    "after_partition_ddls",
+    "final",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +131,12 @@ def shown_rows(label: str, table: str) -> list[dict[str, Any]]:
     """The rows as SELECT shows them: texts, and in dicts bytes and names."""
     rows: list[dict[str, Any]] = _state(label)["tables"][table]["rows"]
     return rows
+
+
+def shown(label: str) -> dict[str, Any]:
+    """Table name -> its ``columns``, ``primaryKey`` and ``rows``, as SELECT shows them."""
+    found: dict[str, Any] = _state(label)["tables"]
+    return found
 
 
 def changes() -> list[dict[str, Any]]:
