@@ -100,7 +100,7 @@ setup: .venv/.ready .jars/.ready .jars/broker/.archived .servers/.ready .servers
 	if $(RUN) -m tests.services.database_packages; then touch $@; fi
 
 # For the tests of avro, in the same way.
-.servers/apicurio.ready: tests/services/registry_package.py .venv/.ready
+.servers/apicurio.ready: tests/services/registry_package.py | .venv/.ready
 	@echo "setup: unpacking Apicurio's schema registry for the tests into .servers (140 MB to load, 20 seconds)"
 	if $(RUN) -m tests.services.registry_package; then touch $@; fi
 

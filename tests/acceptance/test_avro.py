@@ -76,6 +76,8 @@ def test_each_table_has_a_topic_in_kafka_and_a_real_registry_has_the_schemas(
         for label in ("after_first_ddls", "final"):
             lives.finish(target_ts=wire.state_ts(label))
             assert (label, wire.differences(lives.warehouse, label)) == (label, [])
+            if label != "final":
+                registry.restart()  # the next life asks it anew
 
 
 def with_id(part: bytes | None, ids: Mapping[int, int]) -> bytes | None:

@@ -73,6 +73,18 @@ def test_rows_of_all_types(zone: str) -> None:
     assert row_checksums(cells, RULES).tolist() == [checksum_of(row, columns) for row in rows]
 
 
+def test_moments_of_avro_are_texts_in_the_zone_of_ticdc() -> None:
+    kind = MySQLType.parse("timestamp")
+    for local, utc in (
+        ("2020-01-02 12:00:00", "2020-01-02 03:00:00"),
+        ("2020-01-02 08:59:59.500", "2020-01-01 23:59:59.500"),
+        ("1970-01-01 09:00:01", "1970-01-01 00:00:01"),
+        ("0000-00-00 00:00:00", "0000-00-00 00:00:00"),
+    ):
+        found = row_checksums([(kind, pa.array([local]))], RULES)
+        assert found[0] == zlib.crc32(len(utc).to_bytes(4, "little") + utc.encode())
+
+
 def test_zones_may_differ_and_may_have_no_name() -> None:
     """Nor need the digits be told."""
     kind = MySQLType.parse("timestamp")
