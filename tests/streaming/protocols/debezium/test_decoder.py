@@ -1,14 +1,12 @@
-"""Debezium's messages, of TiCDC and of its own connectors; and that no other bytes are lost."""
+"""Debezium's messages, of TiCDC and of its own connectors."""
 
 from __future__ import annotations
 
 import base64
 import json
-import random
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from coordination.model import TableName
 from sinks.types.casts.connect_cells import canal_texts
@@ -232,66 +230,6 @@ def test_its_own_time_is_when_it_was_read_from_the_log() -> None:
     assert own_ms(with_both).to_pylist() == [1, 1]
     source_alone = text({"source": SOURCE, "op": "c"})
     assert own_ms(pa.array([source_alone], pa.binary())).to_pylist() == [SOURCE["ts_ms"]]
-
-
-class Mutated:
-    """TiCDC's own messages, and some of a connector, with bytes exchanged, cut and doubled."""
-
-    def __init__(self, seed: int) -> None:
-        self.dice = random.Random(seed)
-        sent = wire.messages("debezium-noschema")
-        self.good = [with_key(each.key, each.value) or b"" for each in sent if each.value]
-        one = {
-            "schema": schema(field("id", "int32")),
-            "payload": row("u", before={"id": 1}, after={"id": 2}),
-        }
-        self.good = [each for each in self.good if len(each) < 2_000] + [
-            with_key(text({"id": 1}), text(one)) or b""
-        ] * 50
-
-    def __call__(self) -> bytes:
-        value = bytearray(self.dice.choice(self.good))
-        for _ in range(self.dice.randint(1, 4)):
-            at, size = self.dice.randrange(len(value) + 1), self.dice.choice((1, 1, 2, 8, 60))
-            match self.dice.randrange(4):
-                case 0:
-                    value[at : at + size] = self.dice.randbytes(size)
-                case 1:
-                    del value[at : at + size]
-                case 2:
-                    value[at:at] = value[: self.dice.randrange(200)]
-                case _:
-                    value[at : at + 1] = self.dice.choice(
-                        (b'"', b"{", b"}", b"[", b"null", b"-1", b"\\u")
-                    )
-        return bytes(value)
-
-
-def garbage(seed: int, count: int) -> None:
-    make = Mutated(seed)
-    for numbered in (False, True):
-        values = [make() for _ in range(count)]
-        # A message that turns out to be a heartbeat or a tombstone is in no block.
-        blocks = decoded(list(values), numbered=numbered)
-        at = {p for b in blocks if b.kind is Kind.BAD for p in b.table()["position"].to_pylist()}
-        rows = sum(b.rows for b in blocks if b.kind is not Kind.BAD)
-        assert rows + len(at) <= count
-        assert rows + len(at) >= count * 0.98
-        for block in blocks:
-            if block.kind is Kind.BAD:
-                for each in block.table().to_pylist():
-                    assert each["value"] == values[each["position"]]
-
-
-def test_mutated_messages_are_all_there() -> None:
-    for seed in range(5):
-        garbage(seed, 1_000)
-
-
-@pytest.mark.soak
-def test_a_million_mutated_messages_are_all_there() -> None:
-    for seed in range(500):
-        garbage(1_000 + seed, 1_000)
 
 
 def test_the_recording_is_accounted_for() -> None:
