@@ -1,6 +1,7 @@
 """Rows that are written alike, many at a time.
 
-    messages ─► by frame (``frames.py``) ─► of TiCDC by table ─► by template (``row_template.py``)
+    messages ─► by frame (``frames.py``) ─► of TiCDC by table ─► by kind ─► by template
+                                                                            (``row_template.py``)
 
 A topic of TiCDC has many tables, one of Debezium's connectors has one."""
 
@@ -29,6 +30,7 @@ _TICDC: Final = b'{"source":{'
 # What names the table, behind the first time, which has the same width in all messages.
 _BEHIND_TIME: Final = b',"snapshot":"'
 _HEADS: Final = Heads.of(rf',"snapshot":{TEXT},"db":{TEXT},"table":{TEXT},')
+_OP, _BEFORE = b'"op":"', b'{"before":'
 _MOST_HEAD: Final = 800  # bytes: two names may have 64 characters each
 
 
@@ -55,7 +57,11 @@ def read_plain(messages: Messages, taking: Taking) -> Indexes:
 def _read_frame(
     messages: Messages, texts: pa.BinaryArray, places: Indexes, taking: Taking
 ) -> Indexes:
-    left = [_read_group(messages, texts, (group, places), taking) for group in _by_table(texts)]
+    left = [
+        _read_group(messages, texts, (group, places), taking)
+        for table in _by_table(texts)
+        for group in _by_kind(texts, table)
+    ]
     found: Indexes = places[np.concatenate([*left, np.zeros(0, np.int64)])]
     return found
 
@@ -71,6 +77,18 @@ def _by_table(texts: pa.BinaryArray) -> Iterator[Indexes]:
         heads = pc.binary_slice(texts, first, first + _MOST_HEAD)
         groups, others = by_head(heads, rows, _HEADS)
         yield from (each for each in (*groups.values(), others) if len(each))
+
+
+def _by_kind(texts: pa.BinaryArray, rows: Indexes) -> Iterator[Indexes]:
+    """The rows by a byte that differs where they look different: TiCDC's by ``op``, if its numbers
+    have as many digits as those of the first row; others by whether they have a row of before."""
+    first = texts[int(rows[0])].as_py()
+    at = first.find(_OP) + len(_OP) if first.startswith(_TICDC) else len(_BEFORE)
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :].astype(np.int64)
+    data = np.frombuffer(texts.buffers()[2], np.uint8)
+    kinds = data.take(offsets[rows] + at, mode="clip")
+    for kind in np.unique(kinds).tolist():
+        yield rows[kinds == kind]
 
 
 def _read_group(
