@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from coordination.model import TableName
 from sinks.types.casts.connect_cells import canal_texts
