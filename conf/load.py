@@ -60,7 +60,6 @@ from conf.sources.source_uri import (
     changefeed_id,
     check_parameters,
     is_binlog_uri,
-    is_folder_uri,
     is_tidb_uri,
     parse_source_uri,
 )
@@ -340,7 +339,7 @@ def _parameters(document: Document, uri: str) -> dict[str, str]:
         return {}  # the file is that of the changefeed which goes on from Kafka
     if is_binlog_uri(uri):
         return as_parameters(document.get("mysql", {}))
-    return sink_parameters(document.get("sink", {}), is_folder=is_folder_uri(uri))
+    return sink_parameters(document.get("sink", {}), uri)
 
 
 def _filter(

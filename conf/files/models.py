@@ -166,8 +166,12 @@ _cloud_storage_config = _table(
     {"use_table_id_as_path": _used(bool, "as the parameter of a folder's source URI")},
     _ignored("worker-count", "flush-interval", "file-size", "output-column-id"),
     _ignored("file-expiration-days", "file-cleanup-cron-spec", "flush-concurrency"),
-    _ignored("output-raw-change-event", "spool-disk-quota", "spool-base-dir"),
+    {"output_raw_change_event": _used(bool, "as the parameter of a folder's source URI")},
+    _ignored("spool-disk-quota", "spool-base-dir"),
 )
+_OLD_VALUE: Fields = {"output_old_value": _used(bool, "whether UPDATEs have their old row")}
+_Open = _table("Open", _OLD_VALUE)
+_Debezium = _table("Debezium", _OLD_VALUE, _ignored("include-start-ts"))
 _Sink = _table(
     "Sink",
     {
@@ -182,6 +186,8 @@ _Sink = _table(
         "csv": _used(dict[str, Any], "parameters of a folder's source URI by the same names"),
         "cloud_storage_config": _used(_cloud_storage_config, "how TiCDC writes a folder"),
         "kafka_config": _used(_kafka_config(), "parameters of the source URI by the same names"),
+        "open": _used(_Open, "how TiCDC writes open-protocol"),
+        "debezium": _used(_Debezium, "how TiCDC writes debezium"),
         "column_selectors": _used(
             list[_ColumnSelector],  # type: ignore[valid-type]
             "which columns tables have, as in TiCDC",
@@ -200,7 +206,7 @@ _Sink = _table(
     _ignored("enable-partition-separator", "file-index-digit"),
     _ignored("safe-mode", "pulsar-config", "mysql-config"),
     # About other protocols: simple, debezium, csv, open-protocol.
-    _ignored("debezium-disable-schema", "open", "debezium"),
+    _ignored("debezium-disable-schema"),
     _ignored("send-bootstrap-interval-in-sec", "send-bootstrap-in-msg-count"),
     _ignored("send-bootstrap-to-all-partition", "send-all-bootstrap-at-start"),
     # With or without these, the messages carry all that is needed here.

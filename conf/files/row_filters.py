@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from conf.problems import SettingError, require
-from conf.rows.row_filter import value_rule
+from conf.rows.event_filter import EventFilter
+from conf.rows.row_filter import texts_of, value_rule
 from conf.settings import FilterSettings
 from conf.sources.binlog_uri import BinlogSettings
+from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.recording_uri import RecordingSettings
+from conf.sources.source_parameters import OLD_VALUE
 from conf.sources.source_uri import SourceSettings
 
-LEAVE_IT: Final = (
+_LEAVE_IT: Final = (
     "If TiCDC's own changefeed file has it too, TiCDC has left these rows out already: say "
     'dml-filters = "ticdc" in [filter]'
 )
@@ -25,8 +29,25 @@ def check_row_filters(settings: FilterSettings, source: SourceSettings) -> None:
         "and event filters are asked here",
     )
     for each in settings.event_filters if settings.dml_filters == "here" else ():
+        require(
+            _tells_updates(source) or not _tells_apart(each),
+            f"filter.event-filters: with {OLD_VALUE} = false of open-protocol an UPDATE comes as "
+            "an INSERT does, and what is said of either cannot be asked. Let TiCDC send old "
+            f"values, or leave such filters to it. {_LEAVE_IT}",
+        )
         try:
             value_rule(each)
         except SettingError as error:
-            hint = "" if is_ours else f". {LEAVE_IT}"
+            hint = "" if is_ours else f". {_LEAVE_IT}"
             raise SettingError(f"filter.event-filters.{error}{hint}") from error
+
+
+def _tells_updates(source: SourceSettings) -> bool:
+    return not isinstance(source, KafkaSettings | RecordingSettings) or source.tells_updates
+
+
+def _tells_apart(of: EventFilter) -> bool:
+    """Whether it says anything of INSERTs or UPDATEs."""
+    kinds = texts_of(of).keys() - {"delete"}
+    events = [each.strip().lower() for each in of.ignore_event]
+    return bool(kinds) or any(each in ("insert", "update", "all", "all dml") for each in events)

@@ -3,6 +3,7 @@ of the URI."""
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import parse_qsl
 
 from conf.files.reading import Document
@@ -10,10 +11,16 @@ from conf.sources.schema_registry import REGISTRY
 from conf.sources.source_parameters import (
     KAFKA_CONFIG_IGNORED,
     KAFKA_CONFIG_TABLES,
+    OLD_VALUE,
+    RAW_EVENTS,
     split_uri,
 )
+from conf.sources.source_uri import is_folder_uri
 from conf.sources.storage_uri import BY_ID
 from conf.sources.topic_expressions import is_expression, is_left_out
+
+# The tables of [sink] that are about a protocol.
+_TABLES_OF: Final = {"open-protocol": "open", "default": "open", "debezium": "debezium"}
 
 
 def kafka_config(document: Document) -> dict[str, str]:
@@ -39,12 +46,17 @@ def as_parameters(table: Document) -> dict[str, str]:
     return flat
 
 
-def sink_parameters(sink: Document, *, is_folder: bool) -> dict[str, str]:
-    """The parameters of a source URI of messages, or of a folder, that stand in ``[sink]``."""
-    if is_folder:
+def sink_parameters(sink: Document, uri: str) -> dict[str, str]:
+    """The parameters of this source URI, of messages or of a folder, that stand in ``[sink]``.
+    Raises SettingError if the text is no URI at all."""
+    if is_folder_uri(uri):
         return _folder_parameters(sink)
     more = {name: sink[name] for name in ("protocol", REGISTRY) if name in sink}
-    return {**as_parameters(sink.get("kafka-config", {})), **more}
+    of_uri = dict(parse_qsl(split_uri(uri).query))
+    protocol = of_uri.get("protocol") or str(sink.get("protocol", ""))
+    of_protocol = sink.get(_TABLES_OF.get(protocol.lower(), "")) or {}
+    more |= {name: of_protocol[name] for name in (OLD_VALUE,) if name in of_protocol}
+    return {**as_parameters(sink.get("kafka-config", {})), **as_parameters(more)}
 
 
 def _folder_parameters(sink: Document) -> dict[str, str]:
@@ -54,7 +66,7 @@ def _folder_parameters(sink: Document) -> dict[str, str]:
         name: sink[name] for name in ("protocol", "date-separator", "terminator") if name in sink
     }
     store = sink.get("cloud-storage-config") or {}
-    told |= {name: store[name] for name in (BY_ID,) if name in store}
+    told |= {name: store[name] for name in (BY_ID, RAW_EVENTS) if name in store}
     return {**as_parameters(sink.get("csv") or {}), **as_parameters(told)}
 
 

@@ -41,6 +41,7 @@ class KafkaSettings:
     large: LargeMessages = NOTHING_LARGE
     is_numbered: bool = False  # its messages have no commit-ts: at least once
     registry: SchemaRegistry | None = None  # of Avro's schemas; None: the protocol has none
+    tells_updates: bool = True  # else an UPDATE comes as an INSERT does: it has no old row
     max_message_bytes: int | None = None  # TiCDC's limit; None: the URI does not say
     security: KafkaSecurity = KafkaSecurity()
     group_id: str = setting(

@@ -31,6 +31,7 @@ class RecordingSettings:
     large: LargeMessages = NOTHING_LARGE
     is_numbered: bool = False  # its messages have no commit-ts: at least once
     registry: SchemaRegistry | None = None  # of Avro's schemas; None: the protocol has none
+    tells_updates: bool = True  # else an UPDATE comes as an INSERT does: it has no old row
 
     @property
     def name(self) -> str:

@@ -24,14 +24,31 @@ from conf.sources.schema_registry import PARAMETERS as SCHEMA_REGISTRY
 from conf.sources.schema_registry import REGISTRY, parse_registry
 
 AT_LEAST_ONCE: Final = "at-least-once"
+OLD_VALUE: Final = "output-old-value"
+RAW_EVENTS: Final = "output-raw-change-event"
+BEFORE_VALUE: Final = "avro-include-before-value"
 PROTOCOLS = ("canal-json", "open-protocol", "simple", "debezium", "avro", "maxwell")
 PROTOCOLS_NOT_BUILT = ("canal", "craft")  # binary forms, which TiCDC's new architecture lacks too
 ENCODINGS = ("json", "avro")  # of simple: each message shows which one it is in
 READ = (
     "protocol", "partition-num", "enable-tidb-extension", "time-zone", "topics",
     "max-message-bytes", "encoding-format", AT_LEAST_ONCE,
-    "avro-enable-watermark", *LARGE_MESSAGES, *SECURITY, *SCHEMA_REGISTRY,
+    "avro-enable-watermark", OLD_VALUE, RAW_EVENTS, BEFORE_VALUE,
+    *LARGE_MESSAGES, *SECURITY, *SCHEMA_REGISTRY,
 )  # fmt: skip
+UPDATES_AS_INSERTS: Final = (
+    f"{OLD_VALUE}=false: an UPDATE comes as an INSERT does. Tables come to the same; a change log, "
+    "and columns about a row's last change, say insert"
+)
+# Protocols whose UPDATEs TiCDC may write without the old row, and the parameter that says so.
+_OLD_ROWS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "open-protocol": (OLD_VALUE, "true"),
+        "debezium": (OLD_VALUE, "true"),
+        "avro": (BEFORE_VALUE, "false"),
+        "csv": (OLD_VALUE, "false"),
+    }
+)
 # Unless they have the TiDB extension.
 WITHOUT_WATERMARKS: Final = ("canal-json", "debezium")
 PRODUCER_ONLY = (
@@ -99,10 +116,27 @@ def message_settings(parameters: Mapping[str, str], problems: Problems) -> dict[
             "(AWS's Glue is not read here)",
         )
     with problems.noted():
+        has_old = has_old_rows(made.get("protocol", ""), parameters)
+        made["tells_updates"] = has_old or made.get("protocol") != "open-protocol"
+    with problems.noted():
         made["partition_num"] = number(parameters, "partition-num", 2**31, "must be above 0")
     with problems.noted():
         made["time_zone"] = _time_zone(parameters.get("time-zone", "UTC"))
     return made
+
+
+def has_old_rows(protocol: str, parameters: Mapping[str, str]) -> bool:
+    """Whether UPDATEs have their old row. Raises SettingError where they need one."""
+    option, default = _OLD_ROWS.get(protocol, ("", "true"))
+    has_old = boolean(option, parameters.get(option) or default)
+    is_raw = boolean(RAW_EVENTS, parameters.get(RAW_EVENTS) or "false")
+    require(
+        has_old or not is_raw,
+        f"{RAW_EVENTS}=true: an UPDATE that changes the key is one event then, and without its old "
+        f"row nobody can tell that the row of the old key is gone. Set {option}=true in the TiCDC "
+        f"changefeed and here, or {RAW_EVENTS}=false in both",
+    )
+    return has_old
 
 
 def number(parameters: Mapping[str, str], name: str, below: int, form: str) -> int | None:

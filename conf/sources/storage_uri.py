@@ -22,6 +22,7 @@ from conf.sources.csv_format import PARAMETERS as CSV
 from conf.sources.csv_format import CsvFormat, parse_csv_format
 from conf.sources.kafka_security import boolean
 from conf.sources.large_messages import NOTHING_LARGE, LargeMessages
+from conf.sources.source_parameters import RAW_EVENTS, has_old_rows
 
 LOCAL: Final = "file"
 # The schemes that TiCDC knows -> those of the storage.
@@ -55,7 +56,7 @@ _OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
 SECRETS: Final = ("access-key", "secret-access-key", "session-token", "account-key", "sas-token")
 _READ: Final = (
     *("protocol", "enable-tidb-extension", "time-zone", "date-separator", "read-to-end"),
-    *(BY_ID, "terminator", "force-path-style"),
+    *(BY_ID, "terminator", "force-path-style", RAW_EVENTS),
     *CSV,
     *_OPTIONS,
 )
@@ -67,7 +68,7 @@ _IGNORED: Final = (
     *("storage-class", "sse", "sse-kms-key-id", "acl", "predefined-acl", "encryption-scope"),
     *("use-accelerate-endpoint", "external-id", "access-tier", "provider", "object-lock-enabled"),
     *("content-compatible", "only-output-updated-columns", "delete-only-output-handle-key-columns"),
-    *("output-raw-change-event", "output-row-key", "encoder-concurrency", "partition-num"),
+    *("output-row-key", "encoder-concurrency", "partition-num"),
     *("max-message-bytes", "max-batch-size", "spool-base-dir", "safe-mode"),
 )
 _NOT_BUILT: Final[Mapping[str, str]] = MappingProxyType(
@@ -143,6 +144,8 @@ def parse_storage_uri(parts: SplitResult, parameters: Mapping[str, str]) -> Stor
     if protocol == "csv":
         with problems.noted():
             csv = parse_csv_format(parameters)
+    with problems.noted():
+        has_old_rows(protocol, parameters)
     with problems.noted():
         separator = parameters.get("date-separator", "").lower() or "day"
         says = unknown("date-separator", separator, SEPARATORS, most_listed=len(SEPARATORS))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.source_parameters import UPDATES_AS_INSERTS
 from coordination.errors import TidelakeError, TopicMissing
 from streaming.protocols.clocks import beyond_ts
 from streaming.protocols.decoders import decoder_of
@@ -208,6 +209,8 @@ class KafkaSource:
                 ", ".join(sorted(found)) or "none yet",
             )
         tell_of_cut_rows(self._settings.large)
+        if not self._settings.tells_updates:
+            logger.warning(UPDATES_AS_INSERTS)
         if self.is_numbered:
             tell_of_compacted(self._broker, topic_ids_of(shape.identities))
         decode = decoder_of(self._settings.protocol)

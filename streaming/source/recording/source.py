@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from conf.sources.recording_uri import RecordingSettings
+from conf.sources.source_parameters import UPDATES_AS_INSERTS
 from coordination.errors import ConfigError
 from coordination.model import Ts
 from streaming.protocols.contract import Kind
@@ -170,6 +171,8 @@ class RecordingSource:
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:  # noqa: ARG002
         tell_of_cut_rows(self._settings.large)
+        if not self._settings.tells_updates:
+            logger.warning(UPDATES_AS_INSERTS)
         decode = decoder_of(self._settings.protocol)
         means = (AT_LEAST_ONCE_MEANS, decode.numbered_loss)
         for told in means if self.is_numbered else (decode.loss,):

@@ -56,4 +56,16 @@ def test_no_ticdc_filters_what_comes_from_a_database(tmp_path: Path) -> None:
         load(tmp_path, event_filter("v = 'x'", 'dml-filters = "ticdc"'), "mysql://u@h:3306/")
     with pytest.raises(SettingError) as refused:
         load(tmp_path, event_filter("lower(v) = 'x'"), "mysql://u@h:3306/")
-    assert "ticdc" not in str(refused.value)
+    assert "dml-filters" not in str(refused.value)
+
+
+def test_updates_that_come_as_inserts_are_not_told_apart(tmp_path: Path) -> None:
+    uri, old = "kafka://h:9092/shop?protocol=open-protocol", "[sink.open]\noutput-old-value = false"
+    for text in (event_filter("v = 'x'"), event_filter("").replace('"delete"', '"all dml"')):
+        with pytest.raises(SettingError, match="an UPDATE comes as an INSERT does"):
+            load(tmp_path, text + old, uri)
+        load(tmp_path, text, uri)
+        load(tmp_path, text + old.replace("open", "debezium"), uri)
+        load(tmp_path, text + old, f"{uri}&output-old-value=true")
+    assert not load(tmp_path, event_filter("") + old, uri).changefeed.source.tells_updates  # type: ignore[union-attr]
+    load(tmp_path, event_filter("v = 'x'", 'dml-filters = "ticdc"') + old, uri)
