@@ -1,4 +1,5 @@
 # make setup      .venv, .jars and .servers, once (everything below runs it first)
+# make stores     emulators of Google's and Azure's object stores for the tests of these, into .servers
 # make test       lint and all tests
 # make demo       a shop changefeed through a real broker into Delta, watched live
 # make bench      the yardstick, two hours; bench-quick: five minutes
@@ -23,7 +24,7 @@ SOURCES := conf coordination sinks streaming tests
 # The tests start a hundred processes: what is imported is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test lint demo bench bench-quick simulate mutate soak clean
+.PHONY: help setup stores test lint demo bench bench-quick simulate mutate soak clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -103,6 +104,10 @@ setup: .venv/.ready .jars/.ready .jars/broker/.archived .servers/.ready .servers
 .servers/apicurio.ready: tests/services/registry_package.py | .venv/.ready
 	@echo "setup: unpacking Apicurio's schema registry for the tests into .servers (140 MB to load, 20 seconds)"
 	if $(RUN) -m tests.services.registry_package; then touch $@; fi
+
+# Not a part of setup: Azurite takes 400 MB and Node.js.
+stores: .venv/.ready
+	$(RUN) -m tests.services.store_packages
 
 lint: setup
 	$(RUN) -m ruff check $(SOURCES)

@@ -43,6 +43,7 @@ _STORE_OPTIONS: Final[Mapping[tuple[str, str], str]] = {
     ("s3", "region"): "AWS_REGION",
     ("s3", "endpoint"): "AWS_ENDPOINT_URL",
     ("gs", "credentials-file"): "GOOGLE_APPLICATION_CREDENTIALS",
+    ("gs", "endpoint"): "GOOGLE_BASE_URL",
     ("azure", "account-name"): "AZURE_STORAGE_ACCOUNT_NAME",
     ("azure", "account-key"): "AZURE_STORAGE_ACCOUNT_KEY",
     ("azure", "sas-token"): "AZURE_STORAGE_SAS_TOKEN",
@@ -131,8 +132,9 @@ def _options(store: str, given: Mapping[str, str]) -> tuple[tuple[str, str], ...
     """Those that TiCDC alone needs, for writing, are left out."""
     names = ((name, _STORE_OPTIONS.get((store, name)), value) for name, value in given.items())
     made = {option: value for _, option, value in names if option is not None and value}
-    if store == "s3" and made.get("AWS_ENDPOINT_URL", "").startswith("http://"):
-        made["AWS_ALLOW_HTTP"] = "true"
+    endpoint = _STORE_OPTIONS[store, "endpoint"]
+    if made.get(endpoint, "").startswith("http://"):
+        made[f"{endpoint.partition('_')[0]}_ALLOW_HTTP"] = "true"
     if store == "s3" and "force-path-style" in given:
         is_path = boolean("force-path-style", given["force-path-style"])
         made["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(not is_path).lower()

@@ -42,7 +42,6 @@ SEPARATORS: Final[tuple[Separator, ...]] = ("none", "year", "month", "day")
 # Parameters of the store in TiCDC's words -> options of the storage.
 _OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "endpoint": "AWS_ENDPOINT_URL",
         "region": "AWS_REGION",
         "access-key": "AWS_ACCESS_KEY_ID",
         "secret-access-key": "AWS_SECRET_ACCESS_KEY",
@@ -53,12 +52,21 @@ _OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "sas-token": "AZURE_STORAGE_SAS_TOKEN",
     }
 )
+_ENDPOINTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "s3": "AWS_ENDPOINT_URL",
+        "gs": "GOOGLE_BASE_URL",
+        **dict.fromkeys(("az", "abfss"), "AZURE_STORAGE_ENDPOINT"),
+    }
+)
+_ENDPOINT: Final = "endpoint"
 SECRETS: Final = ("access-key", "secret-access-key", "session-token", "account-key", "sas-token")
 _READ: Final = (
     *("protocol", "enable-tidb-extension", "time-zone", "date-separator", "read-to-end"),
     *(BY_ID, "terminator", "force-path-style", RAW_EVENTS),
     *CSV,
     *_OPTIONS,
+    _ENDPOINT,
 )
 # About TiCDC's writers and the store's own work, or about what every row here tells itself.
 _IGNORED: Final = (
@@ -159,7 +167,7 @@ def parse_storage_uri(parts: SplitResult, parameters: Mapping[str, str]) -> Stor
     with problems.noted():
         folder = _folder(parts)
     with problems.noted():
-        options = _options(parameters)
+        options = _options(STORES.get(parts.scheme, LOCAL), parameters)
     with problems.noted():
         has_end = boolean("read-to-end", parameters.get("read-to-end") or "false")
     with problems.noted():
@@ -224,7 +232,7 @@ def _folder(parts: SplitResult) -> str:
     return f"{STORES[parts.scheme]}://{parts.netloc}{parts.path}".rstrip("/")
 
 
-def _options(parameters: Mapping[str, str]) -> dict[str, str]:
+def _options(store: str, parameters: Mapping[str, str]) -> dict[str, str]:
     """Raises SettingError. A secret may be a reference, which each capture looks up."""
     found = {}
     for name, option in _OPTIONS.items():
@@ -232,8 +240,11 @@ def _options(parameters: Mapping[str, str]) -> dict[str, str]:
             if name in SECRETS:
                 parse_reference(name, text)
             found[option] = text
-    if found.get("AWS_ENDPOINT_URL", "").startswith("http://"):
-        found["AWS_ALLOW_HTTP"] = "true"
+    endpoint, option = parameters.get(_ENDPOINT), _ENDPOINTS.get(store)
+    if endpoint and option:
+        found[option] = endpoint
+        if endpoint.startswith("http://"):
+            found[f"{option.partition('_')[0]}_ALLOW_HTTP"] = "true"
     if style := parameters.get("force-path-style"):
         is_hosted = not boolean("force-path-style", style)
         found["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(is_hosted).lower()

@@ -167,8 +167,9 @@ class ObjectStorage:
             for chunk in obstore.list(self._store, beneath, offset=offset, chunk_size=LIST_CHUNK):
                 for meta in chunk:
                     path = meta["path"].removeprefix(self._prefix)
-                    modified_ms = int(meta["last_modified"].timestamp() * 1000)
-                    yield Entry(path, meta["size"], modified_ms)
+                    if path > start_after:  # a store may not know where to begin
+                        modified_ms = int(meta["last_modified"].timestamp() * 1000)
+                        yield Entry(path, meta["size"], modified_ms)
         except BaseError as error:
             raise as_os_error(error, f"{self.uri}/{prefix}") from error
 

@@ -65,6 +65,18 @@ def test_the_store_is_told_in_ticdcs_words_and_secrets_are_not_shown():
     assert dict(reference.options)["AWS_SECRET_ACCESS_KEY"] == "${env:KEY}"
 
 
+def test_the_endpoint_is_that_of_the_store():
+    told = f"{CSV}&endpoint=http://127.0.0.1:9"
+    for scheme, names in (
+        ("gs", ("GOOGLE_BASE_URL", "GOOGLE_ALLOW_HTTP")),
+        ("azure", ("AZURE_STORAGE_ENDPOINT", "AZURE_ALLOW_HTTP")),
+        ("abfs", ("AZURE_STORAGE_ENDPOINT", "AZURE_ALLOW_HTTP")),
+    ):
+        found = dict(parsed(f"{scheme}://b/p?{told}").options)
+        assert found == dict(zip(names, ("http://127.0.0.1:9", "true"), strict=True))
+    assert parsed(f"file:///p?{told}").options == ()
+
+
 @pytest.mark.parametrize(
     ("uri", "says"),
     [

@@ -29,27 +29,13 @@ from streaming.source.resolved.limits import Limits, Stored
 from streaming.source.storage import reader as reader_module
 from streaming.source.storage.source import StorageSource
 from streaming.source.storage.survey import Survey
-from streaming.source.task_results import Result
 from tests.services.storage_writer import SCHEMA, TABLES, Change, StorageWriter
+from tests.streaming.source.storage.one_by_one import OneByOne
 
 WANTED = {TableName(SCHEMA, each): WantedTable(above_ts=Ts(0), key=("id",)) for each in TABLES}
 STEPS = 150
 RACES = 0.2
 Row = tuple[str, int, str, int, int]
-
-
-class OneByOne:
-    """`BlockJob` without Spark."""
-
-    tasks, folder = 2, None
-
-    def __init__(self, *_: object, **__: object) -> None: ...
-
-    def run(self, task: Any, count: int, _what: str) -> Iterator[Result]:
-        for number in range(count):
-            yield from task(number, iter(()))
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
