@@ -240,11 +240,10 @@ def _options(store: str, parameters: Mapping[str, str]) -> dict[str, str]:
             if name in SECRETS:
                 parse_reference(name, text)
             found[option] = text
-    endpoint, option = parameters.get(_ENDPOINT), _ENDPOINTS.get(store)
-    if endpoint and option:
-        found[option] = endpoint
+    if (endpoint := parameters.get(_ENDPOINT)) and store in _ENDPOINTS:
+        found[_ENDPOINTS[store]] = endpoint
         if endpoint.startswith("http://"):
-            found[f"{option.partition('_')[0]}_ALLOW_HTTP"] = "true"
+            found[f"{_ENDPOINTS[store].partition('_')[0]}_ALLOW_HTTP"] = "true"
     if style := parameters.get("force-path-style"):
         is_hosted = not boolean("force-path-style", style)
         found["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(is_hosted).lower()
