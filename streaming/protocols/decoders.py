@@ -29,6 +29,7 @@ from streaming.protocols.debezium import losses as debezium_losses
 from streaming.protocols.json_text import claims as json_claims
 from streaming.protocols.json_text.claims import claims_in
 from streaming.protocols.maxwell import decoder as maxwell
+from streaming.protocols.maxwell import losses as maxwell_losses
 from streaming.protocols.maxwell.strict_parser import one_object_each
 from streaming.protocols.open import claims as open_claims
 from streaming.protocols.open import decoder as open_protocol
@@ -148,6 +149,7 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         one_event_each=one_object_each,
         own_ms=maxwell.own_ms,
         numbered_loss=maxwell.LOSS,
+        losses_of_others=maxwell_losses.LOSSES,
     ),
     "simple": _Known(
         simple.decode, Claims(simple_claims.MARKER, simple_claims.find, simple_claims.fill)

@@ -36,7 +36,11 @@ def own_ms(values: pa.Array) -> pa.Int64Array:
 
     A tombstone goes on from the DELETE before it: by the later time that Kafka has for it, it would
     bring the rows behind it above a DDL of another topic."""
-    found = pc.coalesce(numbers_in(values, _READ_MS), numbers_in(values, _SOURCE_MS))
+    found = numbers_in(values, _READ_MS)
+    if not found.null_count:
+        return found
+    untold = found.is_null()
+    found = pc.replace_with_mask(found, untold, numbers_in(values.filter(untold), _SOURCE_MS))
     untold = pc.indices_nonzero(found.is_null())
     if not len(untold):
         return found

@@ -64,6 +64,14 @@ def test_why_is_told_and_columns_of_one_loss_stand_together() -> None:
     assert not lossy_columns(columns, losses_of("canal-json", is_numbered=True))
 
 
+def test_maxwells_losses_are_those_of_both_its_writers() -> None:
+    columns = defined(
+        "CREATE TABLE shop.t (id INT PRIMARY KEY, a VARBINARY(9), b JSON, c ENUM('x'), d TIME, "
+        "e VARCHAR(9), f DECIMAL(65,30), g DATE);"
+    ).delivered
+    assert lossy_columns(columns, losses_of("maxwell", is_numbered=True)).keys() == {*"abcd"}
+
+
 def test_a_text_that_is_null_in_csv() -> None:
     columns = defined("CREATE TABLE shop.t (id INT PRIMARY KEY, a VARCHAR(9), b BLOB);").delivered
     losses = losses_of("csv", is_numbered=False, lost_text="NULL")
