@@ -129,12 +129,15 @@ def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator
         yield from _blocks(chunk, rows, head, wanted, start_ts)
 
 
-def first_row(text: bytes, csv: CsvFormat) -> bytes:
-    """The row with which the text begins; of an UPDATE of two rows both."""
+def first_row(text: bytes, csv: CsvFormat, *, is_whole: bool) -> bytes | None:
+    """The row with which the text begins; of an UPDATE of two rows both. None: it goes on behind
+    the text, unless that ``is_whole``."""
     head = TableHead(NO_TABLE, (), (), csv)
-    rows = _rows(text, head, is_whole=True)
-    count = min(_behind_changes(rows, head, 1), len(rows))
-    return rows.data[: int(rows.ends[count - 1])].tobytes() if count else b""
+    rows = _rows(text, head, is_whole=is_whole)
+    count = _behind_changes(rows, head, min(1, len(rows)))
+    if not count or count > len(rows):
+        count = len(rows) if is_whole else 0
+    return rows.data[: int(rows.ends[count - 1])].tobytes() if count else None
 
 
 def _rows(text: bytes, head: TableHead, *, is_whole: bool) -> Rows:

@@ -179,7 +179,11 @@ def test_what_was_written_is_read(name: str, seed: int) -> None:
     assert not [each for each in blocks if each.kind is Kind.BAD]
     assert blocks[-1].last == len(text)
     for place, of in zip(expected, lines, strict=True):
-        assert first_row(text[place:], csv) == of.removesuffix(b"\r\n")
+        row = of.removesuffix(b"\r\n")
+        for end, is_whole in ((None, True), (place + len(of), False)):
+            assert first_row(text[place:end], csv, is_whole=is_whole) == row
+        cut = text[place : place + len(row) - 1]
+        assert first_row(cut, csv, is_whole=False) in (None, row.rpartition(b"\n")[0])
     # Cut anywhere, and read on from there.
     cut, found_rows = rng.randrange(len(text)), {}
     begin = 0

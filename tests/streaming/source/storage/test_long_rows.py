@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pytest
 
 from conf.sources.csv_format import CsvFormat
+from conf.sources.storage_uri import StorageSettings
 from coordination.model import TableName, Ts
 from sinks.storage.open_storage import StorageOpener
 from streaming.protocols.contract import Block, Kind, WantedTable
@@ -12,7 +15,9 @@ from streaming.protocols.csv.table_head import TableHead
 from streaming.source.storage.csv_rows import CsvRows
 from streaming.source.storage.layout import Place
 from streaming.source.storage.part_log import Slice
+from streaming.source.storage.row_decoder import rows_at
 from streaming.source.storage.slices_task import RowWork, SlicesTask
+from streaming.source.storage.survey import Survey
 from tests.streaming.source.storage.counted_tree import CountedTree
 
 NAME = TableName("shop", "t")
@@ -63,3 +68,25 @@ def test_a_long_row_without_an_end_waits_or_is_a_dead_letter() -> None:
     assert (done.rows, done.last) == (0, 0)
     bad, done = read(torn, CsvFormat(), is_last=False)
     assert (bad.kind, done.last) == (Kind.BAD, len(torn))
+
+
+def test_the_rows_of_many_dead_letters_are_read_with_their_file_once() -> None:
+    rows = [f'"I","t","shop",{TS},{n},"{LONG * (n % 7 == 0)}"\r\n' for n in range(3_000)]
+    long = f'"I","t","shop",{TS},0,"{"x" * 300_000}"\r\n'
+    rows = [*rows, long, *rows]
+    tree = CountedTree()
+    tree.put(PATH, "".join(rows).encode())
+    tree.checkpoint(TS)
+    settings = StorageSettings(
+        folder="/unused", protocol="csv", csv=CsvFormat(), date_separator="none"
+    )
+    survey = Survey(settings, tree)
+    survey.look()
+    tree.counts()
+    base = survey.packing.position(Place(0, 1), 0)
+    begins = [base, *accumulate(map(len, rows), initial=base)][1:-1]
+    found = rows_at(survey, "shop/t/1", begins)
+    assert found == [each.removesuffix("\r\n").encode() for each in rows]
+    assert tree.counts()[1] <= 3
+    assert rows_at(survey, "shop/t/1", [base + (1 << 29)]) == [None]
+    assert rows_at(survey, "shop/gone/1", [base]) == [None]
