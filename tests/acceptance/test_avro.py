@@ -129,6 +129,50 @@ def test_without_watermarks_tables_come_to_the_same_in_the_end(
     assert number.type == PrimitiveType("byte" if has_file else "integer")
 
 
+def test_tables_whose_names_are_not_safe(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every DDL of the recording, with other names for all tables and their database: rows have the
+    safe ones, and DDLs the real ones."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path = tmp_path / "odd.jsonl"
+    with (
+        gzip.open(wire.DATA / "avro-watermark" / "messages.jsonl.gz", "rt") as lines,
+        path.open("w") as made,
+    ):
+        for line in lines:
+            record = json.loads(line)
+            value = base64.b64decode(record["value_b64"] or "")
+            if value[:1] == b"\x01":
+                told = json.loads(value[1:])
+                told["query"] = re.sub(r"`shop`(?:\.`(\w+)`)?", oddly, told["query"])
+                told["schema"], told["table"] = "sh-op", told["table"] and f"{told['table']}-é"
+                value = b"\x01" + json.dumps(told, ensure_ascii=False).encode()
+                record["value_b64"] = base64.b64encode(value).decode()
+            made.write(json.dumps(record) + "\n")
+    texts = wire.schemas("avro-watermark").items()
+    odd = {n: re.sub(r'"name":"(\w+)","namespace":"(\w+)\.shop"', named, t) for n, t in texts}
+    with serving(SchemaRegistry(odd)) as registry:
+        uri = f"file://{path}?{NEEDED}&schema-registry={registry.url}"
+        lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+        for label in ("after_first_ddls", "final"):
+            lives.finish(target_ts=wire.state_ts(label))
+            for table in wire.expected(label).values():
+                if table.key is not None:
+                    rows = read_rows(Path(lives.warehouse, "sh_op", f"{table.name}__"))
+                    assert (label, table.difference(rows)) == (label, None)
+    letters = {each["error_class"] for each in lives.dead_letters()}
+    assert letters <= {"delete-without-key", "no-key"}
+
+
+def oddly(found: re.Match[str]) -> str:
+    return f"`sh-op`.`{found[1]}-é`" if found[1] else "`sh-op`"
+
+
+def named(found: re.Match[str]) -> str:
+    return f'"name":"{found[1]}__","namespace":"{found[2]}.sh_op"'
+
+
 def test_rows_are_compared_with_their_checksums(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import ssl
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 from typing import Final
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from coordination.etcd.embedded import free_ports
@@ -108,8 +107,11 @@ class Apicurio:
         try:
             with urlopen(f"{self.url}/subjects", timeout=5) as answer:
                 return bool(answer.status == 200)
-        except (URLError, OSError, ssl.SSLError):
-            return False
+        except HTTPError as error:
+            error.close()
+        except (URLError, OSError):
+            pass
+        return False
 
     def _end(self) -> None:
         if self._process is not None:

@@ -11,6 +11,7 @@ from coordination.errors import ConfigError
 from coordination.model import TableName
 from streaming.protocols.contract import NO_TABLE, Block, ChunkState, Decoder, Kind, Wanted
 from streaming.protocols.decoders import ProtocolDecoder
+from streaming.protocols.rows.safe_names import safe_name
 from streaming.source.contract import Identities, Reader
 from streaming.source.outside.delete_times import PartTimes, timed
 from streaming.source.outside.registry import RegistryClient
@@ -90,15 +91,22 @@ class AvroReader:
         return list(timed(blocks, self._parts, wanted, marks))
 
     def _check_topics(self, blocks: Iterable[Block], wanted: Wanted) -> None:
-        """TiCDC writes `a-b` and `a_b` as one name. Their topics are two."""
+        """TiCDC writes `a-b` and `a_b` as one name. Their topics are two. A DDL is in its table's
+        topic, a RENAME in that of the old name, and others may be in the default topic."""
         for block in blocks:
-            if block.kind is not Kind.ROW or block.name not in wanted:
-                continue
             name = block.name if block.origin == NO_TABLE else block.origin
             topic = block.part.rpartition("/")[0]
-            if (known := self._topics.setdefault(name, topic)) != topic:
+            known = self._topics.get(name, topic)
+            is_other = topic != known
+            if block.kind is Kind.ROW and block.name in wanted:
+                self._topics[name] = known
+            elif block.kind is Kind.DDL and is_other and safe_name(topic) == safe_name(known):
+                is_other = {*block.table()["ddl_type"].to_pylist()} != {"RENAME"}
+            else:
+                continue
+            if is_other:
                 raise ConfigError(
-                    f"the topics {known} and {topic} both have rows of {name}: in avro two tables "
+                    f"the topics {known} and {topic} both have {name}: in avro two tables "
                     "whose names differ in signs that are no letter, digit or _ have one name. "
                     "List one of the two topics alone in the changefeed's topics"
                 )

@@ -26,6 +26,7 @@ from streaming.protocols.contract import (
     wire_types,
     with_key,
 )
+from streaming.protocols.rows.safe_names import safe_name
 from tests.services import avro_checksums, wire
 from tests.services.avro_writer import boolean, branch, long, octets, text
 from tests.streaming.protocols.avro.reading import (
@@ -223,10 +224,9 @@ def test_checksums_and_rows_without_them_in_another_order():
 
 
 def test_ddls():
-    made, unsafe, base = read(
+    made, base = read(
         [
             ddl(TS, "CREATE TABLE t (id INT)", kind=3),
-            ddl(TS, "CREATE TABLE `a-b` (id INT)", table="a-b"),
             ddl(TS, "CREATE DATABASE `x-y`", table="", base="x-y", kind=1),
         ],
         {},
@@ -236,9 +236,45 @@ def test_ddls():
         NAME,
         ["CREATE"],
     )
-    assert (unsafe.kind, unsafe.name.table) == (Kind.BAD, "a-b")
-    assert "'a_b'" in unsafe.table()["error_message"][0].as_py()
-    assert base.kind is Kind.DDL
+    assert (base.kind, base.name) == (Kind.DDL, TableName("x_y", ""))
+
+
+@pytest.mark.parametrize(
+    ("table", "query", "safe"),
+    [
+        ("a-b", "CREATE TABLE `x-y`.`a-b` (`c-d` INT)", "CREATE TABLE `x_y`.`a_b` (`c-d` INT)"),
+        ("a-b", "CREATE TABLE `a-b` (`id` INT)", "CREATE TABLE `a-b` (`id` INT)"),
+        ("订单", "ALTER TABLE `s`.`订单` ADD `n` INT", "ALTER TABLE `s`.`__` ADD `n` INT"),
+        (
+            "9",
+            "ALTER TABLE `s`.`9` COMMENT = 'of `s`.`a-b` it''s'",
+            "ALTER TABLE `s`.`_9` COMMENT = 'of `s`.`a-b` it''s'",
+        ),
+        ("b", "RENAME TABLE `s`.`a-b` TO `s`.`b`", "RENAME TABLE `s`.`a_b` TO `s`.`b`"),
+        ("b-", "CREATE TABLE `s`.`b-` LIKE `s`.`a``b`", "CREATE TABLE `s`.`b_` LIKE `s`.`a_b`"),
+        ("", "DROP DATABASE IF EXISTS `x-y`", "DROP DATABASE IF EXISTS `x_y`"),
+    ],
+)
+def test_ddls_are_told_by_safe_names(table: str, query: str, safe: str):
+    (made,) = read([ddl(TS, query, table=table, base="x-y")], {})
+    assert made.kind is Kind.DDL, made.table()["error_message"]
+    assert made.name == TableName("x_y", safe_name(table))
+    assert made.table()["query"].to_pylist() == [safe]
+
+
+@pytest.mark.parametrize(
+    ("table", "query", "why"),
+    [
+        ("b-", "RENAME TABLE a TO 订单", "with its database, in backquotes"),
+        ("b-", "CREATE TABLE `s`.`b-` LIKE `订单`", "with its database, in backquotes"),
+        ("a-b", "RENAME TABLE `s`.`a_b` TO `s`.`a-b`", "both names are s.a_b in the rows"),
+    ],
+)
+def test_ddls_whose_names_cannot_be_told(table: str, query: str, why: str):
+    (bad,) = read([ddl(TS, query, table=table)], {})
+    assert bad.table()["error_class"].to_pylist() == ["unsafe-name"]
+    assert why in bad.table()["error_message"][0].as_py()
+    assert query in bad.table()["error_message"][0].as_py()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from streaming.source.outside.reader import AvroReader, with_schemas
 from streaming.source.outside.registry import RegistryClient
 from streaming.source.resolved.watermarks import Watermarks
 from tests.services.schema_registry import SchemaRegistry, serving
-from tests.streaming.protocols.avro.reading import KEY, SCHEMAS, TS, deleted, row, watermark
+from tests.streaming.protocols.avro.reading import KEY, SCHEMAS, TS, ddl, deleted, row, watermark
 
 PART = "shop_t/0"
 NAME = TableName("shop", "t")
@@ -94,7 +94,7 @@ def times(
 ) -> dict[int, int]:
     args = {"identities": {}, "limits": limits, "messages": 100}
     blocks = reader.read({PART: begin}, {PART: end}, wanted, **args)  # type: ignore[arg-type]
-    assert {block.kind for block in blocks} <= {Kind.ROW, Kind.WATERMARK, Kind.DONE}
+    assert {block.kind for block in blocks} <= {Kind.ROW, Kind.DDL, Kind.WATERMARK, Kind.DONE}
     found: dict[int, int] = {}
     for block in blocks:
         if block.kind is Kind.ROW and block.body is not None:
@@ -189,9 +189,28 @@ def test_two_tables_of_one_name_are_refused(registry: SchemaRegistry) -> None:
     reader, inner = reading([row(1)], 100, registry)
     assert times(reader, 0, 1) == {0: TS}
     inner.part = "shop_t-/0"
-    with pytest.raises(ConfigError, match="topics shop_t and shop_t- both have rows"):
+    with pytest.raises(ConfigError, match="topics shop_t and shop_t- both have shop"):
         times(reader, 0, 1)
     assert times(reader, 0, 1, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind", "is_refused"),
+    [("shop-t", 3, True), ("shop_t", 3, False), ("wire", 3, False), ("shop-t", 14, False)],
+)
+def test_so_are_ddls_of_the_other_table(
+    topic: str, kind: int, is_refused: bool, registry: SchemaRegistry
+) -> None:
+    """A RENAME is in the topic of the old name, and DDLs may be in the default topic."""
+    drop = ddl(TS + 1, "DROP TABLE `shop`.`t`", kind=kind)
+    reader, inner = reading([row(1), drop], 100, registry)
+    assert times(reader, 0, 1) == {0: TS}
+    inner.part = f"{topic}/0"
+    if is_refused:
+        with pytest.raises(ConfigError, match=r"both have shop\.t"):
+            times(reader, 1, 2)
+    else:
+        times(reader, 1, 2)
 
 
 def test_nothing_of_a_read_counts_without_its_schemas(registry: SchemaRegistry) -> None:
