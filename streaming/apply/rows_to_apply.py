@@ -86,6 +86,7 @@ class _Waiting:
     """Batches of one shape that are to be a piece, and their decompressed bytes."""
 
     shape: pa.StructType
+    cells: Cells
     batches: list[tuple[DueBatch, pa.RecordBatch]] = field(default_factory=list)
     size: int = 0
 
@@ -226,9 +227,10 @@ def pieces_to_apply(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> I
                     schema=of.schema,
                 )
                 shape = batch.schema.field(DATA).type
-                here = next((each for each in waiting if each.shape == shape), None)
+                kind = shape, cells_of(batch.schema)
+                here = next((each for each in waiting if (each.shape, each.cells) == kind), None)
                 if here is None:
-                    here = _Waiting(shape)
+                    here = _Waiting(*kind)
                     waiting.append(here)
                 here.batches.append((due, batch))
                 here.size += size

@@ -337,8 +337,7 @@ def wire_metadata(
     version: int | None = None,
     letter_head: bytes | None = None,
 ) -> dict[bytes, bytes]:
-    """The metadata of a row block's schema. ``order`` and ``cells`` are the same in all blocks of a
-    source."""
+    """The metadata of a row block's schema. ``order`` is the same in all blocks of a source."""
     keys = None if key_names is None else list(key_names)
     types = [[name, text] for name, text in wire_types]
     return {

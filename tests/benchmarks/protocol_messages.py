@@ -160,14 +160,14 @@ def _open_side(row: Row) -> dict[str, Any]:
     found = {}
     for name, cell in sorted(row.items()):
         number, flags = _OPEN[_BASE[name]]
-        value = _number(_BASE[name], cell)
+        value = number_of(_BASE[name], cell)
         is_key = name == "id"
         found[name] = {"t": number, **({"h": True} if is_key else {}),
                        "f": 11 if is_key else flags, "v": value}  # fmt: skip
     return found
 
 
-def _number(kind: str, cell: str) -> int | float | str:
+def number_of(kind: str, cell: str) -> int | float | str:
     if kind == "double":
         return float(cell)
     return int(cell) if kind in _NUMBERS else cell
@@ -266,7 +266,7 @@ def _debezium_cell(kind: str, cell: str) -> int | float | str:
     if kind == "datetime":
         moment = datetime.fromisoformat(cell).replace(tzinfo=UTC)
         return (moment - _EPOCH) // timedelta(microseconds=1)
-    return _number(kind, cell)
+    return number_of(kind, cell)
 
 
 def _debezium_field(name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -33,6 +33,7 @@ from streaming.source.kafka.read_ranges import CHUNK_BYTES, CHUNK_MESSAGES
 from streaming.source.storage.csv_rows import CsvRows
 from streaming.source.storage.json_rows import JsonRows
 from streaming.source.storage.slices_task import SliceText
+from tests.benchmarks import maxwell_messages as maxwell
 from tests.benchmarks import protocol_messages as made
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.csv_files import read_by_arrow
@@ -149,7 +150,8 @@ def _once(course: Course) -> Iterator[Way]:
 def _courses(bench: Bench) -> Iterator[Course]:
     history = make_changes(_BASE_ROWS, CHANGES, recent=True)
     changes = made.changes_of(history)
-    for protocol, sent in made.sent_of(history, changes).items():
+    topics = {**made.sent_of(history, changes), **maxwell.sent_of(changes)}
+    for protocol, sent in topics.items():
         yield _of_topic(bench, protocol, sent, changes)
     for protocol, text in made.files_of(history, changes).items():
         yield _of_file(bench.setting.folder, protocol, text, changes)
@@ -161,7 +163,7 @@ def _of_topic(
     topic = "protocol-" + protocol.replace(", ", "-").replace(" ", "-").lower()
     bench.broker.create_topic(topic, partitions=1)
     bench.broker.produce(topic, ((0, key, value) for key, value in sent))
-    decoded = of_messages(protocol, sent)
+    decoded = of_messages(protocol, sent, changes)
     check(protocol, decoded(), changes)
     by, peer = _peer(protocol)
     ways: dict[tuple[str, str], Callable[[], int]] = {
@@ -174,11 +176,16 @@ def _of_topic(
     return Course(protocol=protocol, messages=len(sent), message_bytes=size, ways=ways)
 
 
-def of_messages(protocol: str, sent: Sequence[Sent]) -> Callable[[], list[Block]]:
+def of_messages(
+    protocol: str, sent: Sequence[Sent], changes: Sequence[Change]
+) -> Callable[[], list[Block]]:
     """What decodes these."""
     decode = ProtocolDecoder(protocol.partition(",")[0], 0, made.AVRO_SCHEMAS)
     values = [with_key(*each) if decode.reads_keys else each[1] for each in sent]
     chunks = list(_chunks(protocol, values))
+    if decode.protocol == "maxwell":
+        numbers = pa.array([each.commit_ts for each in changes], pa.int64())
+        chunks = [replace(each, commit_ts=numbers.take(each.positions)) for each in chunks]
     return lambda: [block for chunk in chunks for block in decode(chunk, _WANTED)]
 
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordination.model import TableName
 from streaming.protocols.canal_json.flat_parser import read
 from streaming.protocols.canal_json.plain_rows import read_plain
 from streaming.protocols.compressed import begin_as_texts, texts_of
 from streaming.protocols.contract import Block, Messages, Wanted
 from streaming.protocols.json_text.own_times import numbers_in
 from streaming.protocols.json_text.plain_text import some
-from streaming.protocols.json_text.quote_scanner import Indexes
 from streaming.protocols.rows.blocks import Collector, Parts, with_clocks
-from streaming.protocols.rows.parsed_message import Shape
-from streaming.protocols.rows.row_arrays import RowArrays
+from streaming.protocols.rows.side_by_side import Kept
 
 _ES = r'"es":(?P<ms>[0-9]{1,15})'
 _EXTENSION: Final = b',"_tidb":{"commitTs":'
@@ -44,7 +41,7 @@ def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator
         return iter(())
     messages = with_clocks(messages, start_ts)
     assert messages.commit_ts is not None
-    values, kept = messages.values, _Kept(wanted)
+    values, kept = messages.values, Kept(wanted)
     rest = read_plain(_with_extension(values, messages.commit_ts), kept)
     numbers = messages.commit_ts.to_numpy()
     found = [
@@ -64,21 +61,6 @@ def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator
     events = [event for each in found for event in each]
     collector.keep_each(np.array(places, np.int64), events)
     return collector.blocks()
-
-
-@dataclass(slots=True)
-class _Kept:
-    """Plain rows, until it is known how many rows the messages before them have."""
-
-    wanted: Wanted
-    rows: list[tuple[TableName, Shape, RowArrays]] = field(default_factory=list)
-    counted: list[tuple[TableName, Indexes, Indexes]] = field(default_factory=list)
-
-    def take(self, name: TableName, shape: Shape, rows: RowArrays) -> None:
-        self.rows.append((name, shape, rows))
-
-    def count(self, name: TableName, positions: Indexes, commit_ts: Indexes) -> None:
-        self.counted.append((name, positions, commit_ts))
 
 
 def _with_extension(values: pa.BinaryArray, commit_ts: pa.Int64Array) -> pa.BinaryArray:

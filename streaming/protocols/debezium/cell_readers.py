@@ -3,7 +3,7 @@ time). The same cells, or the row is left to whoever reads it alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -16,13 +16,8 @@ from streaming.protocols.debezium.columns import Cell, NotRead, reader_of
 from streaming.protocols.debezium.envelope import Fields
 from streaming.protocols.json_text.quote_scanner import Indexes, Mask
 from streaming.protocols.json_text.strict_json import Malformed, Number
+from streaming.protocols.json_text.value_walk import Read, no_values
 
-# From texts (null: a null) and which of them are no texts in JSON, to cells and which are none
-# (None: all are good).
-Read = Callable[[pa.StringArray, Mask], tuple[pa.StringArray, Mask | None]]
-
-_NUMBER: Final = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
-_BARE: Final = rf"^(?:{_NUMBER}|true|false)$"
 _WHOLE: Final = r"^(?:0|-?[1-9][0-9]{0,17})$"
 _WHOLE_MS: Final = r"^(?:0|-?[1-9][0-9]{0,14})$"  # their µs have 64 bits
 _TRUTH: Final = {"true": True, "false": False}
@@ -36,27 +31,6 @@ def readers_of(columns: tuple[str, ...], fields: Mapping[str, Fields]) -> Mappin
     """They are of the columns whose values are not as they are written."""
     found = {name: _array_reader(fields[name]) for name in columns if name in fields}
     return {name: read for name, read in found.items() if read is not None}
-
-
-def no_values(texts: pa.StringArray, is_bare: Mask) -> Mask | None:
-    """Which are no value of JSON; None: all are one."""
-    if not is_bare.any():
-        return None
-    bare = texts if is_bare.all() else texts.filter(pa.array(is_bare))
-    if pc.all(pc.ascii_is_decimal(bare)).as_py() and not _has_zero_before(bare):
-        return None
-    good = pc.match_substring_regex(bare, _BARE)
-    if pc.all(good).as_py():
-        return None
-    found = np.zeros(len(texts), np.bool_)
-    found[is_bare] = ~good.to_numpy(zero_copy_only=False)
-    return found
-
-
-def _has_zero_before(digits: pa.StringArray) -> bool:
-    """Whether some number of more than one digit begins with a zero."""
-    is_zero = pc.and_(pc.starts_with(digits, "0"), pc.greater(pc.binary_length(digits), 1))
-    return bool(pc.any(is_zero).as_py())
 
 
 def _array_reader(field: Fields) -> Read | None:

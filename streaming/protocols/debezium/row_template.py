@@ -18,17 +18,16 @@ import pyarrow as pa
 
 from coordination.model import TableName
 from streaming.protocols.contract import OP_DELETE
-from streaming.protocols.debezium.cell_readers import Read, no_values, readers_of
+from streaming.protocols.debezium.cell_readers import readers_of
 from streaming.protocols.debezium.envelope import inner, key_names, keyed, opened
 from streaming.protocols.debezium.sample import Form, Sample, Slot
 from streaming.protocols.debezium.strict_parser import read
-from streaming.protocols.json_text.quote_scanner import Cells, Indexes, Mask, Text, Walk
+from streaming.protocols.json_text.quote_scanner import Indexes, Mask, Text
 from streaming.protocols.json_text.strict_json import Malformed
+from streaming.protocols.json_text.value_walk import Read, Value, ValueWalk
 from streaming.protocols.rows.parsed_message import ParsedRow, Shape
 from streaming.protocols.rows.row_arrays import RowArrays, struct
 
-_QUOTE, _N = b'"n'
-_NULL: Final = b"null"
 _ENOUGH: Final = 0.9  # of the rows, to go on with all of them
 
 
@@ -95,7 +94,7 @@ class Template:
         """Rows of the template's frame. ``numbers``: their commit-ts, if readers give it."""
         text = Text.of(values)
         first = np.searchsorted(text.quotes, text.starts)
-        walk = _RowWalk(text, text.starts, first, text.ends)
+        walk = ValueWalk(text, text.starts, first, text.ends)
         rows: Indexes = np.arange(len(values))
         commit_ts = numbers
         behind = [*(slot.before for slot in self.slots[1:]), self.end]
@@ -123,30 +122,6 @@ class Template:
         walk.is_right &= walk.at == walk.ends
         assert commit_ts is not None, "a template without a commit-ts"
         return Walked(self, walk.is_right, rows, commit_ts, found)
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """``is_bare``: numbers and truth values, also what is neither."""
-
-    cells: Cells
-    is_bare: Mask
-
-    @property
-    def is_other(self) -> Mask:
-        """Which are no texts."""
-        return self.is_bare | self.cells.is_null
-
-    def read(self, rows: Indexes, reader: Read | None) -> tuple[pa.StringArray, Mask | None]:
-        """The cells of these rows, and which are none."""
-        texts, is_bare = self.cells.take(rows), self.is_bare[rows]
-        return (texts, no_values(texts, is_bare)) if reader is None else reader(texts, is_bare)
-
-    def wrong(self, rows: Indexes, reader: Read | None) -> Mask | None:
-        """Which of these are none, of cells that nobody wants."""
-        if reader is None and not self.is_bare.any():
-            return None
-        return self.read(rows, reader)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,59 +177,6 @@ class Walked:
             errors={},
         )
         return rows, self.rows[at]
-
-
-class _RowWalk(Walk):
-    """``ends``: of each row."""
-
-    def __init__(self, text: Text, at: Indexes, quote: Indexes, ends: Indexes) -> None:
-        super().__init__(text, at, quote)
-        self.ends = ends
-
-    def narrowed(self, rows: Indexes) -> _RowWalk:
-        return _RowWalk(self.text, self.at[rows], self.quote[rows], self.ends[rows])
-
-    def bare_end(self, following: bytes) -> Indexes:
-        """Where a value that is no text ends, if this follows."""
-        behind = following.find(b'"')
-        if behind < 0:
-            return self.ends - len(following)
-        return self.text.quote(self.quote) - behind
-
-    def value(self, following: bytes) -> Value:
-        """Goes on behind it."""
-        text, at = self.text, self.at
-        first = text.byte(at)
-        is_text = first == _QUOTE
-        escaped = dict[int, str]()
-        if are_bare := not is_text.any():
-            begins, ends = at, self.bare_end(following)
-            self.at = ends
-        else:
-            last = self.quote + 1
-            begins, ends = at + 1, text.quote(last)
-            self.at = ends + 1
-            if are_texts := bool(is_text.all()):
-                self.quote = self.quote + 2
-            else:
-                bare = self.bare_end(following)
-                begins = np.where(is_text, begins, at)
-                ends = np.where(is_text, ends, bare)
-                self.at = np.where(is_text, self.at, bare)
-                self.quote = np.where(is_text, self.quote + 2, self.quote)
-            if len(text.is_escaped):
-                is_escaped = self.is_right & is_text & text.is_escaped.take(last, mode="clip")
-                rows = np.flatnonzero(is_escaped)
-                escaped = self._unescaped(begins, ends, rows)
-            if are_texts:
-                none = np.zeros(len(at), np.bool_)
-                return Value(Cells(text, begins, ends, is_text, none, escaped), none)
-        is_null = first == _N
-        if is_null.any():
-            is_null &= text.has(_NULL, at) & (ends - at == len(_NULL))
-        self.is_right &= ends > begins if are_bare else is_text | (ends > begins)
-        cells = Cells(text, begins, ends, ~is_null, is_null, escaped)
-        return Value(cells, ~is_null & ~is_text)
 
 
 def _sides(message: bytes) -> tuple[bytes, bytes]:

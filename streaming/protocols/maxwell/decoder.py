@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -13,8 +14,11 @@ import pyarrow.compute as pc
 from streaming.protocols.compressed import begin_as_texts, texts_of
 from streaming.protocols.contract import Block, Messages, Wanted
 from streaming.protocols.json_text.own_times import numbers_in
+from streaming.protocols.json_text.plain_text import some
+from streaming.protocols.maxwell.plain_rows import Objects, read_plain
 from streaming.protocols.maxwell.strict_parser import FIRST_TSO, read
 from streaming.protocols.rows.blocks import Collector, Parts, with_clocks
+from streaming.protocols.rows.side_by_side import Kept
 
 LOSS: Final = (
     "protocol=maxwell: messages have no types, so each table needs its CREATE TABLE from the "
@@ -50,16 +54,36 @@ def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator
         return iter(())
     messages = with_clocks(messages, start_ts)
     assert messages.commit_ts is not None
-    numbers = messages.commit_ts.to_pylist()
+    numbers, kept = messages.commit_ts.to_numpy(), Kept(wanted)
+    objects = Objects.of(messages.values)
+    of = objects.message
+    alone = np.unique(of[read_plain(objects.values, numbers[of], kept)])  # with all their objects
     is_first_part = messages.part.rpartition("/")[2] in ("", "0")
     found = [
-        read(value, number, is_first_part=is_first_part)
-        for value, number in zip(messages.values.to_pylist(), numbers, strict=True)
+        read(value.as_py(), number, is_first_part=is_first_part)
+        for value, number in zip(some(messages.values, alone), numbers[alone].tolist(), strict=True)
     ]
+    counts = np.bincount(of, minlength=len(messages))
+    counts[alone] = [len(each) for each in found]
     sizes = pc.fill_null(pc.binary_length(messages.values), 0).to_numpy().astype(np.int64)
-    counts = np.array([len(each) for each in found], np.int64)
     collector = Collector(messages, wanted, Parts.of(counts, sizes))
-    events = [event for each in found for event in each]
-    told = [(place, event) for place, event in enumerate(events) if event is not None]
+    first = np.cumsum(counts) - counts  # the place of each message's first event
+    is_plain = np.ones(len(messages), np.bool_)
+    is_plain[alone] = False
+    for name, shape, rows in kept.rows:
+        rows = rows.take(np.flatnonzero(is_plain[of[rows.positions]]))
+        at = rows.positions
+        collector.take(name, shape, replace(rows, positions=first[of[at]] + objects.index[at]))
+    for name, at, commit_ts in kept.counted:
+        good = is_plain[of[at]]
+        if good.any():
+            at, commit_ts = at[good], commit_ts[good]
+            collector.count(name, first[of[at]] + objects.index[at], commit_ts)
+    told = [
+        (first[at] + n, event)
+        for at, events in zip(alone.tolist(), found, strict=True)
+        for n, event in enumerate(events)
+        if event is not None
+    ]
     collector.keep_each(np.array([at for at, _ in told], np.int64), [each for _, each in told])
     return collector.blocks()

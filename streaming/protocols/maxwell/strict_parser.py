@@ -71,7 +71,7 @@ def read(value: bytes | None, commit_ts: int, *, is_first_part: bool) -> list[Ev
     except Malformed:
         return [Bad(NO_TABLE, unreadable(value, _MALFORMED))]
     try:
-        found = [event(fields, commit_ts, is_first_part) for fields, _ in objects]
+        found = [event(fields, commit_ts, is_first_part=is_first_part) for fields, _ in objects]
     except Malformed:
         found = [Bad(name_in(objects[0][0]), _MALFORMED, is_row=_is_row(objects[0][0]))]
         if len(objects) > 1:
@@ -80,7 +80,7 @@ def read(value: bytes | None, commit_ts: int, *, is_first_part: bool) -> list[Ev
     return found if bad is None or len(found) == 1 else [Bad(NO_TABLE, bad.error)]
 
 
-def event(fields: Mapping[str, Any], commit_ts: int, is_first_part: bool) -> Event | None:
+def event(fields: Mapping[str, Any], commit_ts: int, *, is_first_part: bool) -> Event | None:
     """The meaning of an object. Raises ``Malformed``."""
     if isinstance(fields, Repeating) and fields.twice & _READ:
         raise Malformed
@@ -105,13 +105,12 @@ def event(fields: Mapping[str, Any], commit_ts: int, is_first_part: bool) -> Eve
 
 def _row(fields: Mapping[str, Any], name: TableName, op: int, commit_ts: int) -> Event:
     told, before = _side(fields, "data"), _side(fields, "old")
-    is_daemons = not fields.keys() <= _TICDCS
+    is_daemons = names_daemon(fields)
     if op == OP_DELETE:
-        is_daemons = is_daemons or told is not None
         told, before = (before if told is None else told), None
     elif op == OP_INSERT:
         before = None
-    if not told or not name.table:
+    if not told or not name.schema or not name.table:
         error = _ENCRYPTED if "encrypted" in fields else _NO_ROW
         return Bad(name, error, is_row=True)
     if not is_daemons and _has_parts(told):
@@ -132,6 +131,12 @@ def _row(fields: Mapping[str, Any], name: TableName, op: int, commit_ts: int) ->
         old=old,
         error=None,
     )
+
+
+def names_daemon(fields: Mapping[str, Any]) -> bool:
+    """Whether the names of a row's members are the daemon's alone."""
+    is_deleted = fields.get("type") == "delete" and fields.get("data") is not None
+    return is_deleted or not fields.keys() <= _TICDCS
 
 
 @lru_cache(maxsize=256)

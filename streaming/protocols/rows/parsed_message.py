@@ -91,7 +91,7 @@ class Shape:
         block."""
         names = frozenset(self.columns), frozenset(self.only_old)
         order = self.columns if self.is_by_id else None
-        kinds = frozenset(self.wire_types), self.key_names, self.typed
+        kinds = frozenset(self.wire_types), self.key_names, self.typed, self.cells
         return *names, *kinds, self.version, self.letter_head, order
 
 

@@ -4,7 +4,7 @@ are walked through side by side (``json_text/quote_scanner.py``)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -104,3 +104,18 @@ class WalkedRows:
             checksums=None if self.checksums is None else self.checksums[at],
         )
         return rows, at
+
+
+@dataclass(slots=True)
+class Kept:
+    """Plain rows, until it is known how many rows the messages before them have."""
+
+    wanted: Wanted
+    rows: list[tuple[TableName, Shape, RowArrays]] = field(default_factory=list)
+    counted: list[tuple[TableName, Indexes, Indexes]] = field(default_factory=list)
+
+    def take(self, name: TableName, shape: Shape, rows: RowArrays) -> None:
+        self.rows.append((name, shape, rows))
+
+    def count(self, name: TableName, positions: Indexes, commit_ts: Indexes) -> None:
+        self.counted.append((name, positions, commit_ts))

@@ -77,6 +77,7 @@ def said(row: dict[str, Any]) -> tuple[Any, ...]:
         ("simple-avro", "simple", False),
         ("simple-avro-lz4", "simple", False),
         ("debezium", "debezium", False),
+        ("maxwell", "maxwell", True),
         ("avro", "avro", True),
         ("avro-string-modes", "avro", False),
         ("avro-watermark", "avro", False),
