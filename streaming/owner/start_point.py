@@ -36,6 +36,7 @@ from streaming.changefeed.earlier_filters import (
 )
 from streaming.changefeed.preflight import refuse_far_ahead
 from streaming.source.contract import RecordedPlace, Source, SourceShape
+from streaming.source.resolved.pinned_limits import begun_again
 from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)
@@ -141,7 +142,6 @@ def settled_row(
 
     ``start_id``: in a cluster, the ID of the creation or resume that said where to start; each has
     its own. With one that the row does not have yet, the changefeed goes to its start-ts."""
-    is_new = not stored.source_positions  # claimed, but reading never began
     row = _begun(stored, changefeed, start_id)
     if not row.source_positions:  # where it begins, an operator has said
         refuse_far_ahead("start-ts", row.checkpoint_ts, source)
@@ -159,9 +159,12 @@ def settled_row(
     unknown = shape.parts - row.source_positions.keys()
     first = source.beginnings(unknown) if unknown else {}
     if state != "finished":  # a finished one reads nothing more, so nothing can be missing
-        reached = None if is_new else stored.checkpoint_ts
+        reached = stored.checkpoint_ts if stored.source_positions else None  # None: just claimed
         source.refuse_a_hole(first, checkpoint_ts=row.checkpoint_ts, reached_ts=reached)
     positions = {**first, **row.source_positions}
+    if is_at_least_once(changefeed.source) and not row.source_positions:  # perhaps rewound
+        is_same = shape.identities.items() & stored.source_identities.items()
+        row = replace(row, watermarks=begun_again(stored.watermarks, dict(is_same), first))
     # The positions of a finished one stay, whatever the source is by now: so do their identities.
     known = row.source_identities if state == "finished" else {}
     return replace(
@@ -178,8 +181,8 @@ def settled_row(
 
 
 def _is_elsewhere(row: ChangefeedRow, shape: SourceShape, source: Source) -> bool:
-    """Whether the positions are of a source with other identities, with which it can go on
-    (`gone_on`). Raises what ``Source.goes_on`` raises."""
+    """Whether the positions are of another source, with which it can go on (`gone_on`). Raises what
+    ``Source.goes_on`` raises."""
     place = recorded_place(row)
     return source.goes_on(place, shape, 0).identities != place.identities
 

@@ -24,7 +24,7 @@ import operator
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -36,6 +36,8 @@ from streaming.source.resolved.gtid_sets import GtidSet, Trail, parse_gtids
 
 Numbers = npt.NDArray[np.int64]
 MOST_PINS: Final = 32
+STAYS: Final = 2  # `Pin.is_needed` of those without which a rewind would number otherwise
+MOST_STAYING: Final = 64
 _SHOWN: Final = 100  # characters of a token in an error
 
 
@@ -43,13 +45,17 @@ class Pin(NamedTuple):
     position: int
     ts: int
     above_ts: int = 0
-    is_needed: bool = False  # numbering cannot do without: bytes do not tell it
+    is_needed: int = False  # numbering cannot do without: bytes do not tell it. Or `STAYS`
     made_s: int = 0  # when its file was begun, by the server's clock; 0: not known
     trail: Trail | None = None  # what lies before; None: not known
 
     @property
     def gtids(self) -> GtidSet | None:
         return None if self.trail is None else self.trail.gtids
+
+    @property
+    def stays(self) -> bool:
+        return self.is_needed >= STAYS
 
     @property
     def floor_ts(self) -> int:
@@ -104,6 +110,22 @@ def needed_pins(
     return tuple(Pin(int(ends[i]), int(made.commit_ts[i]), is_needed=True) for i in chosen)
 
 
+def passed_late(
+    pins: Sequence[Pin], begins: Numbers, made: Numbered, own_ms: Numbers, early: int = 0
+) -> list[Pin]:
+    """The pins of idle times above which a late change was numbered: it would have a lower number
+    without them. They stay, so that a rewind gives the same numbers."""
+    found = []
+    for pin in pins:
+        at = int(np.searchsorted(begins, pin.position))
+        if pin.above_ts <= pin.ts or at == len(begins) or made.commit_ts[at] != pin.above_ts + 1:
+            continue
+        own = (max(int(own_ms[at]), 0) << TSO_LOGICAL_BITS) - early
+        if own <= pin.above_ts or at in made.unbelieved:
+            found.append(pin._replace(is_needed=STAYS))
+    return found
+
+
 def _stretch(own: Numbers, after: int, latest: int) -> Numbers:
     own = np.where(own > latest, 0, own)
     steps = np.arange(len(own), dtype=np.int64)
@@ -117,9 +139,9 @@ def pin_at(pins: Sequence[Pin], position: int) -> Pin | None:
 
 
 def behind(pins: Sequence[Pin], position: int) -> tuple[Pin, ...]:
-    """The pins that a reading needs that begins at the position or later."""
-    at = bisect_right(pins, position, key=lambda pin: pin.position)
-    return tuple(pins[max(0, at - 1) :])
+    """The pins that a reading needs that begins at the position or later, and those that stay."""
+    first = max(0, bisect_right(pins, position, key=lambda pin: pin.position) - 1)
+    return *[pin for pin in pins[:first] if pin.stays][-MOST_STAYING:], *pins[first:]
 
 
 def with_pins(
@@ -136,11 +158,13 @@ def with_pins(
             pin.position,
             min(known.ts, pin.ts),
             max(known.above_ts, pin.above_ts),
-            known.is_needed or pin.is_needed,
+            max(known.is_needed, pin.is_needed),
             max(known.made_s, pin.made_s),
             known.trail or pin.trail,
         )
     kept = [*behind([pin for _, pin in sorted(by_position.items())], since)]
+    stay = [*takewhile(lambda pin: pin.stays, kept)]
+    kept = kept[len(stay) :]
     needed = [pin for pin in kept[1:] if pin.is_needed]
     if most_needed is not None:
         for pin in needed[:-most_needed]:  # so old that no reading begins before them
@@ -157,7 +181,7 @@ def with_pins(
         if not wide:
             break
         del kept[min(wide)[1]]
-    return tuple(kept)
+    return *stay, *kept
 
 
 def to_token(pins: Sequence[Pin]) -> str:
@@ -181,7 +205,7 @@ def from_token(token: str) -> tuple[Pin, ...]:
                 text, count, order = told
                 known = known.plus(parse_gtids(text))
                 trail = Trail(known, count, order)
-            pins.append(Pin(at, ts, above_ts, bool(needed), made_s, trail))
+            pins.append(Pin(at, ts, above_ts, needed, made_s, trail))
     except (ValueError, TypeError) as error:
         raise TidelakeError(
             f"the stored place in the binlog cannot be read: {token[:_SHOWN]!r}. Another version "

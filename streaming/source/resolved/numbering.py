@@ -23,9 +23,11 @@ from streaming.protocols.contract import Block, Decoder, Kind, Messages, Wanted,
 from streaming.protocols.decoders import OwnTimes
 from streaming.source.positions import Positions
 from streaming.source.resolved.commit_clock import (
+    STAYS,
     Pin,
     needed_pins,
     numbered,
+    passed_late,
     pin_at,
     to_token,
 )
@@ -89,18 +91,19 @@ class Numbering:
 
     def mark(self, part: str, begin: int, position: int) -> Block:
         """The pins of a part that was read up to there, as a watermark."""
-        pins = self.sent.pins[part]
-        before = pin_at(pins, position)
-        after = max(self.after.get(part, 0), before.floor_ts if before is not None else 0)
+        before = pin_at(self.sent.pins[part], position) or Pin(begin, 0)
+        after = max(self.after.get(part, 0), before.ts)
+        # Where no message has come since an idle time, the next one is above that still.
+        here = Pin(position, after, before.above_ts if before.above_ts > after else 0)
         return Block(
             kind=Kind.WATERMARK,
             part=part,
             rows=1,
-            min_ts=after + 1,
-            max_ts=after + 1,
+            min_ts=here.floor_ts + 1,
+            max_ts=here.floor_ts + 1,
             first=begin,
             last=position,
-            token=to_token([*self.found.get(part, ()), Pin(position, after)]),
+            token=to_token([*self.found.get(part, ()), here]),
         )
 
     def number(self, messages: Messages) -> Messages:
@@ -117,7 +120,9 @@ class Numbering:
         needed = needed_pins(ends, made, own, open_end=1 << 62, early=early)
         if len(positions):
             self.after[part] = int(made.commit_ts[-1])
-            self.found.setdefault(part, []).extend(needed)
+            told = self.found.setdefault(part, [])
+            told += (pin._replace(is_needed=STAYS) for pin in needed)
+            told += passed_late(pins, positions, made, own, early=early)
         return replace(messages, commit_ts=pa.array(made.commit_ts, pa.int64()))
 
 

@@ -11,7 +11,7 @@ otherwise what has been written by then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -19,6 +19,7 @@ from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.source.positions import Positions
 from streaming.source.resolved.commit_clock import (
+    STAYS,
     Pin,
     behind,
     from_token,
@@ -63,12 +64,16 @@ class PartLimits:
         if not pins:  # a first reading: numbering begins here
             pins = (Pin(read_to, 0),)
             if self.above_ts:
-                unstored = (Pin(read_to, 0, self.above_ts, is_needed=True),)
+                unstored = (Pin(read_to, 0, self.above_ts, is_needed=STAYS),)
+        known = {pin.position: pin for pin in found if pin.stays and pin.above_ts}  # from before
+        passed = known.keys() - {pin.position for pin in unstored}
+        more = [pin for pin in found if not pin.is_needed or pin.position in passed]
+        new = (pin for pin in found if pin.is_needed and pin.position not in known)
         return replace(
             self,
-            pins=self._with(pins, [pin for pin in found if not pin.is_needed]),
+            pins=self._with(pins, more),
             read_to=read_to,
-            unstored=(*unstored, *(pin for pin in found if pin.is_needed)),
+            unstored=(*(known.get(pin.position, pin) for pin in unstored), *new),
         )._resolved()
 
     def idle_at(self, ts: Ts) -> PartLimits:
@@ -76,7 +81,7 @@ class PartLimits:
         last = pin_at(self.numbering, self.read_to)
         if last is None or last.position != self.read_to or ts <= last.floor_ts:
             return self
-        pin = last._replace(above_ts=ts, is_needed=True)
+        pin = last._replace(above_ts=ts, is_needed=last.is_needed or True)
         before = (each for each in self.unstored if each.position < pin.position)
         return replace(self, unstored=(*before, pin))
 
@@ -213,6 +218,21 @@ class PinnedLimits:
     def to_record(self) -> dict[str, RecordedWatermark]:
         found = {part: each.record() for part, each in self.by_part.items()}
         return {part: mark for part, mark in found.items() if mark is not None}
+
+
+def begun_again(
+    marks: Marks, same: Container[str], beginnings: Positions
+) -> dict[str, RecordedWatermark]:
+    """The watermarks of a changefeed that is read from these beginnings again, after a rewind: with
+    the pins that stay, changes get the numbers that they had. ``same``: the parts that are what
+    they were."""
+    marks = {part: mark for part, mark in marks.items() if part in same}
+    found = {}
+    for part, at in beginnings.items() if marks else ():
+        told = from_token(marks[part].token) if part in marks else ()
+        pins = with_pins([Pin(at, 0)], [pin for pin in told if pin.stays and pin.position >= at])
+        found[part] = RecordedWatermark(ts=0, position=at, token=to_token(pins))
+    return found
 
 
 def limited(ends: Positions, stored: Stored) -> Positions:

@@ -26,7 +26,7 @@ from streaming.source.resolved.commit_clock import Pin, numbered
 from streaming.source.resolved.idle_parts import IdleParts
 from streaming.source.resolved.limits import Marks, Stored
 from streaming.source.resolved.numbering import NumberedDecoder, early_of, lead
-from streaming.source.resolved.pinned_limits import PinnedLimits
+from streaming.source.resolved.pinned_limits import PinnedLimits, begun_again
 from streaming.stream.read import marks_of
 
 TABLES = ("a", "b")
@@ -176,6 +176,7 @@ class World:
         self.row = Row(low_water=dict.fromkeys(self.logs, 0))
         self.identity = dict.fromkeys(TABLES, 0)
         self.applied: Counter[Change] = Counter()
+        self.numbers: dict[Change, int] = {}
         self.order: dict[str, list[Change]] = {table: [] for table in TABLES}
         self.times = dice.choice(["right", "late", "old", "wrong", "none"])
 
@@ -206,6 +207,7 @@ class World:
 
     def commit(self, table: str, due: Mapping[Change, int]) -> None:
         self.applied.update(due.keys())
+        self.numbers.update(due)
         self.order[table] += sorted(due, key=lambda change: (due[change], change))
 
 
@@ -250,10 +252,27 @@ def played(seed: int, steps: int) -> World:
     return world
 
 
+def rewound(world: World) -> dict[Change, int]:
+    """The numbers of a reading from the beginning on."""
+    world.row = Row(
+        low_water=dict.fromkeys(world.logs, 0),
+        marks=begun_again(world.row.marks, world.logs, dict.fromkeys(world.logs, 0)),
+    )
+    for log in world.logs.values():
+        log.begin = 0
+    world.identity = dict.fromkeys(TABLES, 0)
+    world.skew_ms = 0.0
+    life, dice = Life(world), random.Random(1)
+    while any(life.position[part] < log.end for part, log in world.logs.items()):
+        life.read(dice, is_last=True)
+    return {change: ts for table in TABLES for change, ts in life.carry[table].items()}
+
+
 def check(seed: int, steps: int) -> None:
     world = played(seed, steps)
     sent = {(part, at) for part, log in world.logs.items() for at in log.rows}
     assert world.applied == Counter(sent), f"seed {seed}: lost or doubled"
+    assert rewound(world) == world.numbers, f"seed {seed}: a rewind numbers otherwise"
     for order in world.order.values():
         for part in world.logs:
             mine = [at for name, at in order if name == part]
