@@ -35,6 +35,7 @@ from tests.benchmarks import (
     protocols,
     report,
     scaling,
+    storage,
 )
 from tests.benchmarks.bench import CONTENDERS, Bench
 from tests.benchmarks.contenders import Setting
@@ -65,6 +66,7 @@ PARTS = {
     "garbage": Part(dead_letters.run, dead_letters.tables),
     "ddl": Part(ddl.run, ddl.tables),
     "protocols": Part(protocols.run, protocols.tables),
+    "storage": Part(storage.run, storage.tables),
 }
 
 

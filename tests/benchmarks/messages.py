@@ -57,13 +57,17 @@ def ddl(schema: str, table: str, kind: str, query: str, ts: int) -> bytes:
 
 
 def create_table(schema: str, table: str, ts: int) -> bytes:
+    """The DDL message of a table's beginning."""
+    return ddl(schema, table, "CREATE", create_text(schema, table), ts)
+
+
+def create_text(schema: str, table: str) -> str:
     """CREATE TABLE as TiCDC rewrites it."""
     columns = ",".join(
         f"`{name}` {kind.upper()}{' NOT NULL' if name == 'id' else ''}"
         for name, kind in MYSQL_TYPES.items()
     )
-    query = f"CREATE TABLE `{schema}`.`{table}` ({columns},PRIMARY KEY(`id`))"
-    return ddl(schema, table, "CREATE", query, ts)
+    return f"CREATE TABLE `{schema}`.`{table}` ({columns},PRIMARY KEY(`id`))"
 
 
 def _message(

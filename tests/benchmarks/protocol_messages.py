@@ -65,9 +65,9 @@ class Change:
     old: Row | None
 
 
-def changes_of(history: Changes) -> list[Change]:
-    """Each change with its texts."""
-    commits = canal.commit_ts(0, len(history)).tolist()
+def changes_of(history: Changes, first: int = 0) -> list[Change]:
+    """Each change with its texts. ``first``: how many came before."""
+    commits = canal.commit_ts(first, len(history)).tolist()
     rows = _rows(Cells(history.ids, history.vers))
     olds = _rows(Cells(history.ids, np.maximum(history.vers - 1, 0)))
     ops = history.ops.tolist()
@@ -83,9 +83,9 @@ def _rows(cells: Cells) -> list[Row]:
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def canal_json(history: Changes) -> list[Sent]:
+def canal_json(history: Changes, first: int = 0) -> list[Sent]:
     tables = np.full(len(history), NAME.table.encode())
-    commits = canal.commit_ts(0, len(history))
+    commits = canal.commit_ts(first, len(history))
     values = canal.encode(
         history.ids, history.vers, history.ops, commits, schema=NAME.schema, tables=tables
     )
@@ -177,6 +177,7 @@ _AVRO_TYPES: Final = {
     "bigint": "BIGINT", "decimal": "DECIMAL", "varchar": "TEXT", "datetime": "DATETIME",
     "tinyint": "INT", "double": "DOUBLE", "int": "INT",
 }  # fmt: skip
+VALUE: Final = avro_.VALUE  # the number of a row's schema
 _SCALE: Final = {"precision": 18, "scale": 2}
 AVRO_SCHEMAS: Final = {
     avro_.KEY: avro_.schema([avro_.field("id", "BIGINT")], name=NAME.table, is_key=True),
@@ -351,8 +352,12 @@ def sent_of(history: Changes, changes: Sequence[Change]) -> dict[str, list[Sent]
 
 
 def files_of(history: Changes, changes: Sequence[Change]) -> dict[str, bytes]:
-    lines = b"".join(value + b"\r\n" for _, value in canal_json(history))
-    return {CANAL_FILES: lines, CSV: csv(changes)}
+    return {CANAL_FILES: lines_of(canal_json(history)), CSV: csv(changes)}
+
+
+def lines_of(sent: Sequence[Sent]) -> bytes:
+    """A file of canal-json."""
+    return b"".join(value + b"\r\n" for _, value in sent)
 
 
 def simple_avro_schema() -> str:

@@ -4,7 +4,8 @@ nearest reader of another maker, beside it.
 CPU-µs of all threads of this process, one way after the other in each round, and the median of the
 rounds: so ratios are of one run, and other processes count little. A decoder's result is blocks,
 as executors send them: compressed Arrow, by table, with what is bad in it apart. A peer's is dicts
-(json, fastavro) or a table of texts (Arrow's readers), and it looks at nothing.
+(json, fastavro) or a table of texts (Arrow's readers), and it looks at nothing. Spark's `from_avro`
+is a process of its own, behind the rounds: what it takes above a bare read in Spark.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from tests.benchmarks import maxwell_messages as maxwell
 from tests.benchmarks import protocol_messages as made
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.csv_files import read_by_arrow
+from tests.benchmarks.from_avro import from_avro_rounds
 from tests.benchmarks.printing import grouped, middle, new_table, number
 from tests.benchmarks.protocol_messages import NAME, Change, Sent
 from tests.benchmarks.workload import DELETE, make_changes
@@ -46,7 +48,12 @@ ROUNDS: Final = 5
 _BASE_ROWS: Final = 100_000
 _WANTED: Final = {NAME: WantedTable(above_ts=Ts(0), key=("id",))}
 _FAR: Final = 2**62
-DECODE, READ, PEER = "decode", "read", "peer"
+DECODE, READ, PEER, SPARK = "decode", "read", "peer", "from_avro"
+# Of each protocol in Avro: the bytes before it in a message, and its schema.
+_FRAMES: Final = {
+    "avro": (5, made.AVRO_SCHEMAS[made.VALUE]),
+    "simple, Avro": (4, made.simple_avro_schema()),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +133,25 @@ def run(bench: Bench, results: list[Way]) -> None:
                 results.extend(_once(course))
 
     bench.attempt("protocols", work)
+    bench.attempt("from_avro", lambda: results.extend(_from_avro(bench)))
+
+
+def _from_avro(bench: Bench) -> Iterator[Way]:
+    history = make_changes(_BASE_ROWS, CHANGES, recent=True)
+    sent = made.sent_of(history, made.changes_of(history))
+    for protocol, (skipped, schema) in _FRAMES.items():
+        bench.say(f"protocols: Spark's from_avro, {protocol}")
+        values = [each for _, each in sent[protocol] if each[0] != 3]  # a DELETE's commit-ts
+        for rows, cpu_s in from_avro_rounds(bench, values, skipped, schema, ROUNDS):
+            yield Way(
+                protocol=protocol,
+                way=SPARK,
+                by="Spark's from_avro",
+                messages=rows,
+                rows=rows,
+                message_bytes=sum(map(len, values)) * rows // len(values),
+                cpu_s=cpu_s,
+            )
 
 
 def _once(course: Course) -> Iterator[Way]:
@@ -330,7 +356,8 @@ def tables(results: list[Way]) -> list[Table]:
     table = new_table(
         "Protocols, CPU of one process, medians",
         "protocol", "bytes/row", "rows/message", "read µs/row", "decode µs/message",
-        "decode µs/row", "of canal-json", "ns/byte", "of canal-json", "peer µs/row", "contender",
+        "decode µs/row", "of canal-json", "ns/byte", "of canal-json", "from_avro µs/row",
+        "peer µs/row", "contender",
     )  # fmt: skip
     found = grouped(results, lambda way: (way.protocol, way.way))
     canal = found[made.CANAL, DECODE]
@@ -352,6 +379,7 @@ def tables(results: list[Way]) -> list[Table]:
             number(a_row / canal_row, 2),
             number(a_byte, 2),
             number(a_byte / canal_byte, 2),
+            number(middle(found.get((protocol, SPARK), []), lambda w: w.a_row), 2),
             number(middle(peer, lambda w: w.a_row), 2),
             peer[0].by if peer else "",
         )

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TableName, Ts
@@ -24,6 +27,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--source-uri", required=True)
     parser.add_argument("--tables", required=True, type=lambda text: text.split(","))
+    parser.add_argument("--bare", type=Path, help="a folder whose files are read first, as bytes")
+    parser.add_argument("--ends-with", default="", help="of those files' names")
     args = parser.parse_args()
     wanted = {
         TableName(*name.split(".")): WantedTable(above_ts=Ts(0), key=("id",))
@@ -33,10 +38,12 @@ def main() -> None:
     shape = source.shape()
     ends = source.ends(shape.parts)
     spark = spark_session(DriverJvm())
+    if args.bare is not None:
+        _read_bytes(spark, args.bare, args.ends_with)
     reader = source.reader(spark.sparkContext, start_ts=0, name="benchmark")
     for _ in range(REPEATS):
         at: dict[str, int] = dict.fromkeys(ends, 0)
-        first, jobs = time.time(), 0
+        first, jobs, messages = time.time(), 0, 0
         while blocks := reader.read(
             at,
             ends,
@@ -49,10 +56,21 @@ def main() -> None:
             for block in blocks:
                 if block.kind is Kind.DONE:
                     at[block.part] = block.last
-        tell("pass", first=first, last=time.time(), messages=sum(ends.values()), jobs=jobs)
+                    messages += block.rows
+        tell("pass", first=first, last=time.time(), messages=messages, jobs=jobs)
     reader.close()
     source.close()
     spark.stop()
+
+
+def _read_bytes(spark: SparkSession, folder: Path, ending: str) -> None:
+    """Tell how long a job takes that does no more, with as many tasks as cores."""
+    paths = [str(each) for each in sorted(folder.rglob(f"CDC*.{ending}"))]
+    files = spark.sparkContext.parallelize(paths)
+    for _ in range(REPEATS):
+        first = time.time()
+        size = files.map(lambda path: len(Path(path).read_bytes())).sum()
+        tell("bare", first=first, last=time.time(), messages=size)
 
 
 if __name__ == "__main__":
