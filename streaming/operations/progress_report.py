@@ -15,6 +15,7 @@ from coordination.secrets import revealed_options
 from sinks.control.changefeeds import NEARLY_S, ChangefeedRow
 from sinks.control.dead_letters import DeadLetters
 from sinks.control.progress import DROPPED, STOPPED, ProgressRow
+from sinks.control.schemas import Schemas
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.awaited import awaited, delivery, without_watermark
 from streaming.changefeed.freshness import NOT_RUNNING, Freshness, refresh_age_s
@@ -136,14 +137,25 @@ def read_progress(
         spans=tuple(of_tables),
         now=datetime.now(UTC),
         not_running=not_running,
-        lossy={
-            (row.changefeed_id, name): columns
-            for row in rows
-            for name, columns in lossy_tables(
-                row, partial(tables.schemas.newest, row.changefeed_id)
-            ).items()
-        },
+        lossy=_lossy(rows, spans, tables.schemas),
     )
+
+
+def _lossy(
+    rows: Iterable[ChangefeedRow], spans: Iterable[ProgressRow], schemas: Schemas
+) -> dict[tuple[str, TableName], Mapping[str, str]]:
+    """What is lost of which columns of the tables that are there."""
+    there = {(span.changefeed_id, span.name) for span in spans if span.state != DROPPED}
+    found = {
+        row.changefeed_id: lossy_tables(row, partial(schemas.newest, row.changefeed_id))
+        for row in rows
+    }
+    return {
+        (changefeed_id, name): columns
+        for changefeed_id, of in found.items()
+        for name, columns in of.items()
+        if (changefeed_id, name) in there
+    }
 
 
 def checkpoint_time(ts: int) -> datetime | None:
