@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
 from streaming.source.sources import open_source
+from tests.acceptance.letter_commands import LetterCommands
 from tests.acceptance.one_process import Lives
 from tests.services import wire
 from tests.services.delta_rows import read_rows
@@ -139,3 +140,64 @@ def test_recorded_bytes_lead_to_every_recorded_state(
     # Rows of the last window are sent again behind the DDL that drops a column of theirs.
     sent_again = ("stock", "unknown-column")
     assert {each for each in letters if each[0] != "audit_log"} == {("orders", "cast"), sent_again}
+
+
+def ticdcs(kind: str, at_s: int, **sides: Any) -> bytes:
+    told = {"database": "shop", "table": "t", "type": kind, "ts": at_s, **sides}
+    return json.dumps(told, separators=(",", ":")).encode()
+
+
+def ddl(at_s: int, query: str) -> bytes:
+    """As TiCDC sends it, to each partition."""
+    told = {"type": "table-alter", "database": "shop", "table": "t", "old": {}, "def": {}}
+    more = {"ts": at_s * 1_000 + 500 << TSO_LOGICAL_BITS, "sql": query}
+    return json.dumps({**told, **more}, separators=(",", ":")).encode()
+
+
+def test_a_row_of_a_message_of_several_is_a_letter_of_its_own_and_is_replayed(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Each partition has rows of one second on both sides of a DDL, which counts once."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    at, big = FIRST_SECOND, 77_777_777_777
+    create = ddl(at - 1, "CREATE TABLE t (id BIGINT PRIMARY KEY, n INT)")
+    wider = ddl(at + 5, "ALTER TABLE t MODIFY n BIGINT")
+    rows = [ticdcs("insert", at, data={"id": n, "n": n if n % 2 else big}) for n in range(1, 5)]
+    parts = [
+        [
+            create,
+            b"".join([*rows, ticdcs("update", at, data={"id": 1, "n": 7}, old={"n": 1})]),
+            wider,
+            ticdcs("insert", at + 5, data={"id": 10, "n": big}),
+        ],
+        [
+            create,
+            ticdcs("insert", at + 5, data={"id": 11, "n": 1}),
+            wider,
+            ticdcs("update", at + 5, data={"id": 11, "n": big}, old={"n": 1}),
+            ticdcs("insert", at + 60, data={"id": 99, "n": 1}),
+        ],
+    ]
+    lines = (
+        {"topic": "m", "partition": part, "offset": offset, "key_b64": None,
+         "value_b64": base64.b64encode(value).decode()}
+        for part, messages in enumerate(parts)
+        for offset, value in enumerate(messages)
+    )  # fmt: skip
+    path = tmp_path / "m.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    source = parse_source_uri(f"file://{path}?protocol=maxwell&at-least-once=true")
+    lives = Lives(spark, None, tmp_path, source=source)
+    letters = LetterCommands(capfd, lives.warehouse)
+    lives.finish(target_ts=(at + 2) * 1_000 << TSO_LOGICAL_BITS)
+    assert letters.states("shop.t") == {(1, 1): "open", (1, 3): "open"}
+    lives.finish(target_ts=(at + 30) * 1_000 << TSO_LOGICAL_BITS)
+    later = [{"id": 10, "n": big}, {"id": 11, "n": big}]
+    assert lives.rows("t") == [{"id": 1, "n": 7}, *later, {"id": 3, "n": 3}]
+    code, done = letters("replay", "--all")
+    assert (code, {each["state"] for each in done}) == (0, {"replayed"})
+    found = {each["id"]: each["n"] for each in lives.rows("t")}
+    assert found == {1: 7, 2: big, 3: 3, 4: big, 10: big, 11: big}

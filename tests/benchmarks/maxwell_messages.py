@@ -16,7 +16,7 @@ _BASE: Final = {name: kind.partition("(")[0] for name, kind in MYSQL_TYPES.items
 
 
 def sent_of(changes: Sequence[Change]) -> dict[str, list[Sent]]:
-    return {"maxwell": list(ticdcs(changes)), "maxwell, daemon's": list(daemons(changes))}
+    return {"maxwell": list(ticdcs(changes)), "maxwell, daemon": list(daemons(changes))}
 
 
 def ticdcs(changes: Sequence[Change]) -> Iterator[Sent]:
