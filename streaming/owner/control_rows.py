@@ -331,7 +331,7 @@ class ControlRows:
             checkpoint_ts=checkpoint_ts,
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
             max_published_ts=self.floor_ts,
-            source_positions=at_pins(positions, watermarks),
+            source_positions=at_pins(positions, watermarks, row.source_positions),
             watermarks=watermarks,
             dead_letters=self._letters,
             error=None,

@@ -255,16 +255,25 @@ def risen(
     return marks
 
 
-def at_pins(low_water: Mapping[str, int], marks: Mapping[str, RecordedWatermark]) -> dict[str, int]:
+def at_pins(
+    low_water: Mapping[str, int],
+    marks: Mapping[str, RecordedWatermark],
+    before: Mapping[str, int],
+) -> dict[str, int]:
     """The low water of parts whose changes are numbered: the last stored pin at or before it, since
     numbers are known from there on alone. So the source is asked to keep what a restart will read.
-    The captures' reports may be newer than the pins."""
-    found = dict(low_water)
+    The captures' reports may be newer than the pins: a part that was added, and has none yet, stays
+    where it was ``before``."""
+    if not any(mark.token for mark in marks.values()):
+        return dict(low_water)
+    found = {}
     for part, at in low_water.items():
-        mark = marks.get(part)
-        if mark is not None and mark.token:
-            pin = pin_at(from_token(mark.token), min(at, mark.position))
-            found[part] = min(at, mark.position) if pin is None else pin.position
+        if part in marks:
+            at = min(at, marks[part].position)
+            pin = pin_at(from_token(marks[part].token), at)
+            found[part] = at if pin is None else pin.position
+        elif part in before:
+            found[part] = before[part]
     return found
 
 

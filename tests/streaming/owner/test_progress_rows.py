@@ -283,4 +283,6 @@ def test_the_low_water_of_a_numbered_part_is_a_stored_pin():
     token = to_token([Pin(0, 0), Pin(40, 900), Pin(70, 950)])
     marks = {"t/0": RecordedWatermark(ts=951, position=70, token=token)}
     for low, stored in ((0, 0), (39, 0), (40, 40), (69, 40), (70, 70), (99, 70)):
-        assert at_pins({"t/0": low, "t/1": 5}, marks) == {"t/0": stored, "t/1": 5}
+        assert at_pins({"t/0": low, "t/1": 5}, marks, {"t/1": 4}) == {"t/0": stored, "t/1": 4}
+        assert at_pins({"t/0": low, "t/1": 5}, marks, {}) == {"t/0": stored}, "it has no pin yet"
+    assert at_pins({"t/0": 5}, {"t/0": RecordedWatermark(ts=1, position=3)}, {}) == {"t/0": 5}

@@ -162,10 +162,11 @@ class Life:
 
     def store_row(self) -> None:
         row = self.world.row
+        before = row.low_water
         if row.table_low_water:
-            row.low_water = later(row.low_water, [self.position, *row.table_low_water.values()])
+            row.low_water = later(before, [self.position, *row.table_low_water.values()])
         row.marks = risen(row.marks, self.taken)
-        row.low_water = at_pins(row.low_water, row.marks)
+        row.low_water = at_pins(row.low_water, row.marks, before)
 
 
 class World:
