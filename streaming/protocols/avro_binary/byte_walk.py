@@ -36,6 +36,7 @@ _JOINS: Final = tuple(
     )
 )
 _ONE, _SEVEN, _TOP = np.uint64(1), np.uint64(7), np.uint64(56)
+_BYTE, _LOWEST = np.uint64(8), np.uint64(0xFF)
 _WORD_BITS: Final = 56  # of a number in its first eight bytes
 MASKS: Final = np.array([2 ** (8 * size) - 1 for size in range(WORD + 1)], np.uint64)
 _MIX, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
@@ -177,7 +178,19 @@ def numbers(of: Bytes, at: Indexes) -> tuple[Indexes, Indexes, Mask]:
     if not len(at) or small.max() < 0x80:
         value = small.astype(np.int64)
         return (value >> 1) ^ -(value & 1), np.ones(len(at), np.int64), np.ones(len(at), np.bool_)
+    return _decoded(of, at, of.words(at))
+
+
+def numbers_behind(of: Bytes, at: Indexes) -> tuple[Indexes, Indexes, Indexes, Mask]:
+    """The bytes at these places, and what `numbers` finds behind them."""
     words = of.words(at)
+    ninth = of.data[at + WORD].astype(np.uint64)
+    found = _decoded(of, at + 1, (words >> _BYTE) | (ninth << _TOP))
+    return (words & _LOWEST).view(np.int64), *found
+
+
+def _decoded(of: Bytes, at: Indexes, words: Words) -> tuple[Indexes, Indexes, Mask]:
+    """``words``: the eight bytes at these places."""
     stops = ~words & _GOES_ON
     stop = stops & (~stops + _ONE)  # the lowest
     size = ((stop >> _SEVEN) * _TO_BYTES >> _TOP).view(np.int64)

@@ -22,7 +22,7 @@ from streaming.protocols.avro_binary.byte_walk import (
     Walk,
     Words,
     between,
-    numbers,
+    numbers_behind,
 )
 from streaming.protocols.avro_binary.datum_reader import DatumReader
 from streaming.protocols.json_text.strict_json import Malformed
@@ -40,6 +40,10 @@ from streaming.protocols.simple.strict_parser import cell_of
 NOT_READ: Final = 255  # no branch
 _MOST_SLOTS: Final = 20  # bits
 _TRIES: Final = 100
+_SHORT: Final = 64  # a length below it is written in one byte
+_MOST_LENGTH: Final = 1 << 13  # and below it in two
+_SMALL, _GOES_ON = np.uint64(0x7F), np.uint64(0x80)
+_ONE, _BYTE, _HIGHER = np.uint64(1), np.uint64(8), np.uint64(6)
 _NOT_NULL: Final = 2  # as the index of a branch is written
 _SEEN_OF_ZONE: Final = 300  # bytes
 
@@ -48,8 +52,8 @@ _SEEN_OF_ZONE: Final = 300  # bytes
 class Names:
     """Columns by their names' bytes: a table in which each has a slot of its own."""
 
-    lengths: Indexes
-    words: Sequence[Words]  # the first eight bytes of each name, the next eight …
+    longest: int  # bytes of a name
+    words: Sequence[Words]  # the first eight bytes of each name as it is written, the next eight …
     factors: Sequence[np.uint64]
     shift: np.uint64
     slots: npt.NDArray[np.int64]
@@ -59,9 +63,12 @@ class Names:
         """None where no such table was found: there are too many columns."""
         names = [name.encode() for name in columns]
         longest = max(map(len, names))
+        if longest >= _MOST_LENGTH:
+            return None
+        names = [_length(len(name)) + name for name in names]
         words = [
             np.array([int.from_bytes(n[at : at + WORD], "little") for n in names], np.uint64)
-            for at in range(0, longest, WORD)
+            for at in range(0, max(map(len, names)), WORD)
         ]
         bits = min(_MOST_SLOTS, 2 * len(names).bit_length() + 2)
         random = np.random.default_rng(len(names))
@@ -73,25 +80,37 @@ class Names:
             if len(set(places.tolist())) == len(names):
                 slots = np.zeros(1 << bits, np.int64)
                 slots[places.view(np.int64)] = np.arange(len(names))
-                lengths = np.array([len(name) for name in names], np.int64)
-                return Names(lengths, words, factors, shift, slots)
+                return Names(longest, words, factors, shift, slots)
         return None
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.words[0])
 
-    def find(self, of: Bytes, begins: Indexes, ends: Indexes) -> tuple[Indexes, Mask]:
-        """The column of each of these names, and whether it is one of them."""
-        lengths, last = ends - begins, len(of.windows) - 1
-        found = []
-        for at in range(0, len(self.words) * WORD, WORD):
-            here = of.words(np.minimum(begins + at, last) if at else begins)
-            found.append(here & MASKS[between(lengths - at, 0, WORD)])
+    def find(self, of: Bytes, at: Indexes) -> tuple[Indexes, Mask, Indexes]:
+        """The columns whose names stand at these places, where each name is one of them, and where
+        it ends."""
+        word, last = of.words(at), len(of.windows) - 1
+        length = (word & _SMALL) >> _ONE
+        sizes = length.view(np.int64) + 1
+        if self.longest >= _SHORT:
+            is_long = (word & _GOES_ON) != 0
+            more = ((word >> _BYTE) & _SMALL) << _HIGHER
+            sizes = np.where(is_long, (length | more).view(np.int64) + 2, sizes)
+        found = [word & MASKS[np.minimum(sizes, WORD)]]
+        for behind in range(WORD, len(self.words) * WORD, WORD):
+            here = of.words(np.minimum(at + behind, last))
+            found.append(here & MASKS[between(sizes - behind, 0, WORD)])
         column = self.slots[(_mixed(found, self.factors) >> self.shift).view(np.int64)]
-        is_known = self.lengths[column] == lengths
-        for word, mine in zip(found, self.words, strict=True):
-            is_known &= mine[column] == word
-        return column, is_known
+        is_known = self.words[0][column] == found[0]
+        for each, mine in zip(found[1:], self.words[1:], strict=True):
+            is_known &= mine[column] == each
+        return column, is_known, at + sizes
+
+
+def _length(length: int) -> bytes:
+    """As Avro writes it."""
+    number = 2 * length
+    return bytes([number]) if length < _SHORT else bytes([number & 0x7F | 0x80, number >> 7])
 
 
 def _mixed(words: Sequence[Words], factors: Sequence[np.uint64]) -> Words:
@@ -161,12 +180,13 @@ class MapCells:
         walk.is_right &= (self.branches[:, rows] != NOT_READ).all(axis=0)
 
     def _entry(self, walk: Walk, rows: Indexes, names: Names, zone: Zone) -> None:
-        column, is_known = names.find(walk.of, *walk.span())
-        index = walk.byte()
-        walk.is_right &= is_known & (index <= 2 * UNSIGNED) & (index & 1 == 0)
-        branch = index >> 1
-        at = walk.at
-        value, size, is_number = numbers(walk.of, at)
+        column, is_known, ends = names.find(walk.of, walk.at)
+        walk.is_right &= is_known
+        walk.go(ends)
+        index, value, size, is_number = numbers_behind(walk.of, walk.at)
+        walk.go(walk.at + 1)
+        walk.is_right &= (index <= 2 * UNSIGNED) & (index & 1 == 0)
+        branch, at = index >> 1, walk.at
         has_number, has_length = _HAS_NUMBER[branch], _HAS_LENGTH[branch]
         walk.is_right &= is_number | (has_number == 0)
         begins = at + size * has_length

@@ -89,6 +89,28 @@ def test_cells_have_the_types_of_their_branches(few: int, monkeypatch: pytest.Mo
     }
 
 
+def test_names_of_any_length_are_read_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of 64 bytes and more has its length in two."""
+    left = list[int]()
+
+    def keep(_self: object, positions: list[int], _events: object) -> None:
+        left.extend(positions)
+
+    for lengths in ((1, 7, 8), (6, 14, 15, 16), (63, 64, 65), (3, 127, 128, 256)):
+        names = [chr(97 + n) * length for n, length in enumerate(lengths)]
+        names += [name[:-1] + "_" for name in names]
+        data = {name: whole(n * 10**9) for n, name in enumerate(names)}
+        turned = dict(reversed(data.items()))
+        values = [row("UPDATE", 11, data=data, old=turned), row(data=turned)] * 2
+        alone = data_of(values, monkeypatch, 1 << 40)
+        with monkeypatch.context() as patch:
+            patch.setattr(avro_decoder.Collector, "keep_each", keep)
+            together = data_of(values, patch, 2)
+        assert left == []
+        for column in ("data", "old"):
+            assert alone[column].to_pylist() == together[column].to_pylist()
+
+
 @BOTH_WAYS
 def test_a_delete_has_its_old_row(few: int, monkeypatch: pytest.MonkeyPatch):
     found = data_of([row(), row("UPDATE", 11), row("DELETE", 12)], monkeypatch, few)
