@@ -51,7 +51,7 @@ def lost(warehouse: Path, label: str) -> dict[str, set[tuple[Any, Any]]]:
     return found
 
 
-# Cells that the encoder has lost, whoever reads them. Doubles have 15 digits. Years below 1000 are
+# Cells that the encoder has lost, whoever reads them. Doubles have 15 digits. Years below 100 are
 # those of this century, a zero TIMESTAMP as the second 0. In the recorded run the encoder had the
 # columns of `orders` in an order that another encoder had changed: behind ADD COLUMN … AFTER it
 # wrote NULL as another column's default, and the fraction of seconds by another column's digits.

@@ -53,13 +53,16 @@ def test_why_is_told_and_columns_of_one_loss_stand_together() -> None:
     columns = defined(
         "CREATE TABLE shop.t (id INT PRIMARY KEY, a DECIMAL(15,2), b DECIMAL(16,2), c DECIMAL(20), "
         "d DATE, e DATETIME NOT NULL, n INT DEFAULT 5, m INT NOT NULL DEFAULT 5, "
-        "v INT AS (id) VIRTUAL, u BIGINT UNSIGNED);"
+        "v INT AS (id) VIRTUAL, u BIGINT UNSIGNED, s DATETIME(3) DEFAULT NOW(3));"
     ).delivered
     found = lossy_columns(columns, losses_of("debezium", is_numbered=False))
-    assert found.keys() == {"b", "c", "d", "e", "n"}
+    assert found.keys() == {"b", "c", "d", "e", "n", "s"}
+    year = "a date before the year 100 comes as one of 1970 to 2069"
+    assert (found["d"], found["e"]) == (year, f"{year}; {ZERO}")
+    assert found["s"] == f"{year}; NULL comes as 1970-01-01"
     assert in_words(found).startswith("b, c (a decimal comes as a double, of which 15 digits are")
     of_connectors = lossy_columns(columns, losses_of("debezium", is_numbered=True))
-    assert of_connectors.keys() == {"e", "n"}
+    assert of_connectors.keys() == {"e", "n", "s"}
     assert of_connectors["e"] == ZERO
     assert not lossy_columns(columns, losses_of("canal-json", is_numbered=True))
 

@@ -148,8 +148,8 @@ def is_rounded(was: Any, now: Any) -> bool:
 
 _DOUBLE = Decimal(2) ** -52
 _OTHER_YEAR = Loss(
-    "years below 1000 are others",
-    lambda was, now: was.year < 1000 and now == was.replace(year=now.year),
+    "years below 100 are others",
+    lambda was, now: was.year < 100 and now == was.replace(year=now.year),
 )
 LOST: Mapping[tuple[str, str], Loss] = {
     ("debezium", "decimal"): Loss(

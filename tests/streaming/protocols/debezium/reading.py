@@ -115,6 +115,8 @@ class RandomRows:
             before = None
         after = None if op == "d" else self.side(table)
         sides = {"before": before, "after": after}
+        if op == "u" and before is None and self.is_ticdc:  # without output-old-value
+            del sides["before"]
         head = {"source": self.source(table, number)}
         tail = {"ts_ms": 1_795_275_665_799, "transaction": None, "op": op}
         payload = {**head, **tail, **sides} if self.is_ticdc else {**sides, **head, **tail}
