@@ -22,7 +22,7 @@ from streaming.protocols.rows.side_by_side import Taking
 
 _START: Final = b'{"database":"'
 # It stands in no text: its quotes would have a backslash, or end the text amid names.
-_NEXT: Final = re.compile(re.escape(b"}" + _START))
+_NEXT: Final = b"}" + _START
 _HEADS: Final = Heads.of(rf'\{{"database":{TEXT},"table":{TEXT},"type":{TEXT},')
 
 
@@ -40,16 +40,17 @@ class Objects:
         every: Indexes = np.arange(len(messages))
         whole = Objects(messages, every, np.zeros(len(messages), np.int64))
         buffer = messages.buffers()[2]
-        if buffer is None:
+        has_next = pc.match_substring(messages, _NEXT.decode())
+        if buffer is None or not pc.any(has_next).as_py():
             return whole
         offsets = np.frombuffer(messages.buffers()[1], np.int32)[messages.offset :]
         offsets = offsets[: len(messages) + 1].astype(np.int64)
         text = memoryview(buffer)[offsets[0] : offsets[-1]]
-        at = np.array([each.start() + 1 for each in _NEXT.finditer(text)], np.int64) + offsets[0]
-        at = at[~np.isin(at, offsets)]  # there a message begins
-        if not len(at):
-            return whole
+        found = [each.start() + 1 for each in re.finditer(re.escape(_NEXT), text)]
+        at = np.array(found, np.int64) + offsets[0]
         of = np.searchsorted(offsets, at, side="right") - 1
+        is_within = at != offsets[of]  # else a message begins there
+        at, of = at[is_within], of[is_within]
         message = np.concatenate([every, of])
         begins = np.concatenate([offsets[:-1], at])
         order = np.lexsort((begins, message))
