@@ -71,10 +71,10 @@ class _Known:
     of its events with these indexes; None: a message has one event. ``disguise``: makes from a seed
     the function that exchanges the letters of a message's values; None: not built. ``own_ms``: for
     messages that have neither a commit-ts nor watermarks, when each was made: ms since 1970, null
-    where it does not tell. ``by_schemas``: decodes where schemas of a registry are needed besides.
-    ``has_topic_each``: each table has a topic of its own. ``has_safe_names``: see
-    `rows/safe_names.py`. ``loss``: what TiCDC's messages of it cannot have, in a sentence;
-    ``numbered_loss``: what those cannot have that a reader numbers. ``losses``,
+    where it does not tell. ``has_ddls_apart``: see `ProtocolDecoder`. ``by_schemas``: decodes where
+    schemas of a registry are needed besides. ``has_topic_each``: each table has a topic of its own.
+    ``has_safe_names``: see `rows/safe_names.py`. ``loss``: what TiCDC's messages of it cannot have,
+    in a sentence; ``numbered_loss``: what those cannot have that a reader numbers. ``losses``,
     ``losses_of_others``: what both lose of columns. ``letter_of``: the bytes of a row's dead letter
     from its block's head, its message and its commit-ts; ``decode_letters``: decodes these, and
     messages as they were sent; None: ``decode`` does."""
@@ -87,6 +87,7 @@ class _Known:
     one_event_each: Callable[[bytes, Sequence[int]], list[bytes]] | None = None
     disguise: Callable[[int], Callable[[bytes], bytes]] | None = None
     own_ms: OwnTimes | None = None
+    has_ddls_apart: bool = False
     by_schemas: _DecodeBySchemas | None = None
     has_topic_each: bool = False
     has_safe_names: bool = False
@@ -140,6 +141,7 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         texts=debezium.texts,
         reads_keys=True,
         own_ms=debezium.own_ms,
+        has_ddls_apart=True,
         losses=debezium_losses.TICDCS,
         losses_of_others=debezium_losses.CONNECTORS,
     ),
@@ -190,6 +192,11 @@ class ProtocolDecoder:
     @property
     def own_ms(self) -> OwnTimes | None:
         return _PROTOCOLS[self.protocol].own_ms
+
+    @property
+    def has_ddls_apart(self) -> bool:
+        """Whether DDLs come in the topic alone with whose name those of tables begin."""
+        return _PROTOCOLS[self.protocol].has_ddls_apart
 
     @property
     def claims(self) -> Claims:

@@ -227,7 +227,14 @@ class KafkaSource:
         decode = decoder_of(self._settings.protocol, start_ts=start_ts)
         whole = with_claimed_rows(decode, self._settings.large, self._storage_options)
         own_ms = decode.own_ms if self.is_numbered else None
-        reader = SparkReader(spark, self._settings, whole, name=name, own_ms=own_ms)
+        reader = SparkReader(
+            spark,
+            self._settings,
+            whole,
+            name=name,
+            own_ms=own_ms,
+            has_ddls_apart=decode.has_ddls_apart,
+        )
         return with_schemas(reader, decode, self._registry, is_numbered=self.is_numbered)
 
 

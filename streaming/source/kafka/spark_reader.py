@@ -30,7 +30,7 @@ from streaming.source.kafka.topic_partition import TopicPartition
 from streaming.source.positions import Positions
 from streaming.source.resolved.commit_clock import Pin, from_token, with_pins
 from streaming.source.resolved.limits import Limits
-from streaming.source.resolved.numbering import NumberedDecoder, lead
+from streaming.source.resolved.numbering import NumberedDecoder, early_parts, lead
 from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.source.task_results import ReadFailure
 
@@ -50,11 +50,13 @@ class SparkReader:
         *,
         name: str = "tidelake",
         own_ms: OwnTimes | None = None,
+        has_ddls_apart: bool = False,
     ) -> None:
         self._job = BlockJob(spark, name=name, source=kafka.topic)
         self._kafka = kafka
         self._decode = decode
         self._own_ms = own_ms  # None: the messages have a commit-ts
+        self._has_ddls_apart = has_ddls_apart
         self._broker = Broker(kafka)
         self._message_bytes = 1_000.0  # the average size; a guess until messages have been read
 
@@ -109,7 +111,8 @@ class SparkReader:
             return self.read_ranges(ranges, wanted)
         assert isinstance(limits, PinnedLimits)
         pins = {each.part: limits.numbering(each.part) for each in ranges}
-        return list(self._numbered(ranges, wanted, pins, self._own_ms))
+        early = early_parts(identities, has_ddls_apart=self._has_ddls_apart)
+        return list(self._numbered(ranges, wanted, pins, self._own_ms, early))
 
     def _numbered(
         self,
@@ -117,6 +120,7 @@ class SparkReader:
         wanted: Wanted,
         pins: dict[str, tuple[Pin, ...]],
         own_ms: OwnTimes,
+        early: frozenset[str],
     ) -> Iterator[Block]:
         """Each range is read by one task, from the last pin before it on. Where that is far, it
         takes several reads."""
@@ -127,7 +131,7 @@ class SparkReader:
             found = self.read_ranges(
                 [replace(each, begin=at[part]) for part, each in left.items()],
                 wanted,
-                NumberedDecoder(self._decode, own_ms, pins, begin),
+                NumberedDecoder(self._decode, own_ms, pins, begin, early),
                 piece_messages=_WHOLE,
             )
             short = {b.part for b in found if b.kind is Kind.DONE and b.last < begin[b.part]}

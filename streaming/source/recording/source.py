@@ -38,7 +38,7 @@ from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, NoBase64, chunks
 from streaming.source.resolved.commit_clock import Pin
 from streaming.source.resolved.limits import Limits, Marks, Stored
-from streaming.source.resolved.numbering import NumberedDecoder
+from streaming.source.resolved.numbering import NumberedDecoder, early_parts
 from streaming.source.resolved.pinned_limits import AT_LEAST_ONCE_MEANS, PinnedLimits, limited
 from streaming.source.resolved.watermarks import Watermarks
 
@@ -218,7 +218,8 @@ class RecordingSource:
         """All of it is whole. Raises ConfigError where it cannot be read."""
         assert decode.own_ms is not None
         begin, pins = dict.fromkeys(file.parts, 0), {part: (Pin(0, 0),) for part in file.parts}
-        numbers = NumberedDecoder(decode, decode.own_ms, pins, begin).started()
+        early = early_parts(file.parts, has_ddls_apart=decode.has_ddls_apart)
+        numbers = NumberedDecoder(decode, decode.own_ms, pins, begin, early).started()
         try:
             for lines in _slices(file):
                 for chunk in chunks(file.plain, lines, begin, with_keys=decode.reads_keys):
@@ -233,7 +234,14 @@ class RecordingSource:
         decode = decoder_of(self._settings.protocol, start_ts=start_ts)
         whole = with_claimed_rows(decode, self._settings.large, self._storage_options)
         own_ms = decode.own_ms if self.is_numbered else None
-        reader = RecordingReader(spark, self._settings.path, whole, name=name, own_ms=own_ms)
+        reader = RecordingReader(
+            spark,
+            self._settings.path,
+            whole,
+            name=name,
+            own_ms=own_ms,
+            has_ddls_apart=decode.has_ddls_apart,
+        )
         return with_schemas(reader, decode, self._registry, is_numbered=self.is_numbered)
 
     def _strays(self, file: RecordingFile) -> frozenset[str]:

@@ -9,7 +9,7 @@ between the pin and the read's begin is numbered alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -44,17 +44,26 @@ class NumberedDecoder:
     own_ms: OwnTimes
     pins: PinsByPart
     begin: Positions
+    early: Container[str] = frozenset()  # `early_parts`
 
     def started(self) -> Numbering:
         """For one reading of each part, from `lead` on."""
         return Numbering(self)
 
 
-def early_of(part: str) -> int:
-    """By how much numbers may be below their own times: in partition 0 by half a ms. DDLs come
-    there alone, and so are below the rows that others have of the same time (Canal's is a whole
-    second): CREATE TABLE and TRUNCATE TABLE often have their first rows right behind them."""
-    return _HALF_MS if part.rpartition("/")[2] == "0" else 0
+def early_parts(parts: Iterable[str], *, has_ddls_apart: bool = False) -> frozenset[str]:
+    """Those of all parts of a source whose numbers may be below their own times by half a ms: each
+    partition 0. DDLs come there alone, and so are below the rows that others have of the same time
+    (Canal's is a whole second): CREATE TABLE and TRUNCATE TABLE often have their first rows right
+    behind them. ``has_ddls_apart``: of several topics, only of that with whose name the others
+    begin, if there is one."""
+    first = [part for part in parts if part.rpartition("/")[2] == "0"]
+    topics = {part.rpartition("/")[0] for part in first}
+    shortest = min(topics, key=len, default="")
+    is_theirs = all(each.startswith(f"{shortest}.") for each in topics - {shortest})
+    if has_ddls_apart and is_theirs:
+        return frozenset({f"{shortest}/0"} & {*first})
+    return frozenset(first)
 
 
 def lead(pins: PinsByPart, begin: Positions) -> dict[str, int]:
@@ -113,7 +122,8 @@ class Numbering:
         if messages.times_ms is not None:
             own_ms = pc.coalesce(own_ms, messages.times_ms)
         own = np.minimum(pc.fill_null(own_ms, 0).to_numpy(), LATEST_MS - 1)
-        pins, after, early = self.sent.pins[part], self.after.get(part, 0), early_of(part)
+        pins, after = self.sent.pins[part], self.after.get(part, 0)
+        early = _HALF_MS if part in self.sent.early else 0
         latest = Ts(messages.latest_ts)
         made = numbered(positions, own, after=after, pins=pins, latest=latest, early=early)
         ends = positions + 1

@@ -25,7 +25,7 @@ from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.resolved.commit_clock import Pin, numbered
 from streaming.source.resolved.idle_parts import IdleParts
 from streaming.source.resolved.limits import Marks, Stored
-from streaming.source.resolved.numbering import NumberedDecoder, early_of, lead
+from streaming.source.resolved.numbering import NumberedDecoder, early_parts, lead
 from streaming.source.resolved.pinned_limits import PinnedLimits, begun_again
 from streaming.stream.read import marks_of
 
@@ -99,7 +99,7 @@ class Life:
         }
         pins = {part: self.limits.numbering(part) for part in begin}
         taken = Taken()
-        numbers = NumberedDecoder(taken, own_ms, pins, begin).started()
+        numbers = NumberedDecoder(taken, own_ms, pins, begin, early_parts(begin)).started()
         blocks: list[Block] = []
         for part, at in lead(pins, begin).items():
             assert at >= self.world.logs[part].begin, "it needs what was deleted"
@@ -311,11 +311,13 @@ def test_a_reading_from_between_two_pins_numbers_from_the_one_before() -> None:
 
 def test_numbers_do_not_depend_on_where_chunks_end() -> None:
     own = np.array([5, 3, 9, 0, 2, 9, 9, 1], np.int64)
-    told: Any = {"after": 0, "pins": [Pin(0, 0)], "latest": Ts(1 << 60), "early": early_of("t/0")}
+    told: Any = {"after": 0, "pins": [Pin(0, 0)], "latest": Ts(1 << 60), "early": 1 << 17}
     whole = numbered(np.arange(8), own, **told).commit_ts
     for cut in range(9):
         taken = Taken()
-        numbers = NumberedDecoder(taken, own_ms, {"t/0": (Pin(0, 0),)}, {"t/0": 0}).started()
+        numbers = NumberedDecoder(
+            taken, own_ms, {"t/0": (Pin(0, 0),)}, {"t/0": 0}, {"t/0"}
+        ).started()
         for some in (range(cut), range(cut, 8)):
             values = pa.array([b"%d" % own[at] for at in some], pa.binary())
             chunk = Messages(part="t/0", positions=pa.array(some, pa.int64()), values=values)
@@ -327,9 +329,21 @@ def test_a_ddl_is_below_the_rows_that_other_partitions_have_of_its_second() -> N
     """DDLs are in partition 0, behind other messages of the second."""
     taken, parts = Taken(), ("t/0", "t/1")
     pins = {part: (Pin(0, 0),) for part in parts}
-    numbers = NumberedDecoder(taken, own_ms, pins, dict.fromkeys(parts, 0)).started()
+    begin = dict.fromkeys(parts, 0)
+    numbers = NumberedDecoder(taken, own_ms, pins, begin, early_parts(parts)).started()
     for part in parts:
         values = pa.array([b"5"] * 3, pa.binary())
         numbers(Messages(part=part, positions=pa.array(range(3), pa.int64()), values=values), {})
     assert taken.commit_ts["t/0", 2] < taken.commit_ts["t/1", 0]
     assert taken.commit_ts["t/1", 0] == 5 << TSO_LOGICAL_BITS
+
+
+def test_ddls_of_a_topic_of_their_own_are_below_the_rows_of_their_time() -> None:
+    """Debezium's: rows are in partition 0 of other topics, and many DDLs may have one time."""
+    parts = ("inv/0", "inv.shop.t/0", "inv.shop.t/1")
+    assert early_parts(parts, has_ddls_apart=True) == {"inv/0"}
+    assert early_parts(parts) == early_parts(parts[1:2]) | {"inv/0"} == {*parts[:2]}
+    assert early_parts(("a/0", "b/0", "b/1"), has_ddls_apart=True) == {"a/0", "b/0"}
+    assert early_parts(("a/0", "a/1"), has_ddls_apart=True) == {"a/0"}
+    assert early_parts(("a/1", "a.b/0"), has_ddls_apart=True) == {"a.b/0"}
+    assert early_parts(()) == frozenset()
