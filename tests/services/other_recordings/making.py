@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -104,13 +104,16 @@ class Other:
         now = self.values.now(table.name, column, was)
         return None if now is None else table.readers[column](now)
 
-    def differences(self, warehouse: Path, label: str, *, but: str = "") -> list[str]:
+    def differences(
+        self, warehouse: Path, label: str, *, but: str = "", kept: Callable[[str], str] = str
+    ) -> list[str]:
         """One line for each table with a key that is not the truth. ``but``: one that is left
-        out."""
+        out. ``kept``: under which name."""
         found = []
         for each in self.expected(label).values():
             if each.key is not None and each.name != self.names.table(but):
-                uri = table_uri(str(warehouse), TableName(self.names.schema, each.name))
+                name = TableName(kept(self.names.schema), kept(each.name))
+                uri = table_uri(str(warehouse), name)
                 found.append(each.difference(read_rows(uri)))
         return [line for line in found if line is not None]
 

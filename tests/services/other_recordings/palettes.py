@@ -107,7 +107,7 @@ def some_names(palette: str, seed: int) -> Names:
 
 
 def for_avro(names: Names) -> Names:
-    """Tables have plain names, and columns names that TiCDC does not make equal."""
+    """Tables have names that TiCDC does not make equal, and so have their columns."""
 
     def unlike(of: Mapping[str, str]) -> dict[str, str]:
         taken: set[str] = set()
@@ -120,6 +120,6 @@ def for_avro(names: Names) -> Names:
             made[was] = now
         return made
 
-    tables = unlike({was: sanitized(now) for was, now in names.tables.items()})
+    tables = unlike(names.tables)
     columns = {table: unlike(of) for table, of in names.columns.items()}
-    return replace(names, schema=sanitized(names.schema), tables=tables, columns=columns)
+    return replace(names, tables=tables, columns=columns)
