@@ -35,7 +35,7 @@ EARLY = (  # what they have ends before the renames
     *("canal-json-claim-check", "canal-json-content-compatible", "canal-json-delete-handle-key"),
     *("open-protocol-claim-check", "open-protocol-updated-columns"),
 )
-SHAPES = ("twice", "few", "again", "one", "six", "nineties", "batches", "all")
+SHAPES = ("twice", "few", "again", "one", "six", "nineties", "batches", "topics", "all")
 NINETIES = (788_918_400_000 << 18) - 470620744121057280  # from the recorded TSOs
 # In the last two the encoder had the columns of `orders` in another order (`test_protocols.py`).
 FOLDERS = (wire_storage.CSV, wire_storage.CSV_OLD_VALUE, wire_storage.CANAL_JSON)
@@ -139,6 +139,9 @@ def shaped(variant: str, shape: str, dice: random.Random) -> tuple[list[WireMess
         made = list(shapes.twice(made))
     if shape == "batches" and variant.startswith("open"):
         made = list(shapes.in_batches(made, dice.randrange(1, 5)))
+    if shape == "topics":
+        singly = shapes.in_batches(made, 1) if variant.startswith("open") else made
+        made = list(shapes.topic_each(singly))
     if shape == "nineties":
         made = list(shapes.at_another_time(made, NINETIES))
     return list(shapes.numbered(shapes.with_partitions(made, partitions))), partitions

@@ -13,6 +13,7 @@ from tests.services.other_recordings.open_protocol import VERSION, framed, frame
 from tests.services.wire import WireMessage
 
 Messages = Iterable[WireMessage]
+_NAMED = re.compile(rb'"(?:table|tbl)":"((?:[^"\\]|\\.)*)"')
 _TSO = re.compile(rb"(?<![\w.-])4706207\d{11}(?!\w)")
 
 
@@ -24,10 +25,10 @@ def kind(message: WireMessage) -> str:
 
 def numbered(messages: Messages) -> Iterator[WireMessage]:
     """With offsets as a broker gives them."""
-    ends: Counter[int] = Counter()
+    ends: Counter[tuple[str, int]] = Counter()
     for each in messages:
-        yield replace(each, offset=ends[each.partition])
-        ends[each.partition] += 1
+        yield replace(each, offset=ends[each.topic, each.partition])
+        ends[each.topic, each.partition] += 1
 
 
 def twice(messages: Messages) -> Iterator[WireMessage]:
@@ -75,7 +76,7 @@ def with_partitions(messages: Messages, count: int, partitions: int = 3) -> Iter
         elif count == 1:
             yield replace(each, partition=0)
         else:
-            spread = zlib.crc32(_table(each)) % (count // partitions)
+            spread = zlib.crc32(_table(each).encode()) % (count // partitions)
             yield replace(each, partition=each.partition + spread * partitions)
 
 
@@ -83,11 +84,40 @@ def _is_broadcast(message: WireMessage) -> bool:
     return kind(message) != "ddl" or b'"isDdl"' not in (message.value or b"")
 
 
-def _table(message: WireMessage) -> bytes:
-    found = re.search(
-        rb'"(?:table|tbl)":"((?:[^"\\]|\\.)*)"', (message.key or b"") + (message.value or b"")
-    )
-    return b"" if found is None else found[1]
+def _table(message: WireMessage) -> str:
+    found = _NAMED.search((message.key or b"") + (message.value or b""))
+    return "" if found is None else found[1].decode()
+
+
+def topic_each(messages: Messages, partitions: int = 3) -> Iterator[WireMessage]:
+    """A topic for each table, as TiCDC's dispatchers can have it. One whose table is gone gets no
+    more watermarks, and a RENAME goes where its table was. Of open-protocol: `in_batches` of 1."""
+    there: set[str] = set()
+    for each in messages:
+        if kind(each) == "watermark":
+            for topic in ("wire", *sorted(there)):
+                yield replace(each, topic=topic)
+            continue
+        table, gone = _table(each), ""
+        if kind(each) == "ddl":
+            text = (each.value or b"").decode(errors="replace")
+            if found := re.search(r"RENAME TABLE `shop`\.`(\w+)` TO", text):
+                table = gone = found[1]
+            elif re.search("DROP TABLE `shop`", text):
+                gone = table
+        if not table:
+            yield replace(each, topic="wire")
+            continue
+        yield replace(each, topic=f"shop_{table}")
+        if gone and each.partition in (partitions - 1, _ddl_partition(each)):
+            there.discard(f"shop_{gone}")
+        elif not gone:
+            there.add(f"shop_{table}")
+
+
+def _ddl_partition(message: WireMessage) -> int:
+    """Where the last message of a DDL is."""
+    return 2 if _is_broadcast(message) else 0
 
 
 def in_batches(messages: Messages, size: int) -> Iterator[WireMessage]:
