@@ -248,20 +248,32 @@ class RecordingSource:
         """Partitions that TiCDC may not use: those beyond ``partition-num``."""
         used = self._settings.partition_num
         beyond = {p for p in file.parts if used and int(p.rpartition("/")[2]) >= used}
-        return frozenset(beyond | self._ended(file))
+        return frozenset(beyond | self._ended(file, beyond))
 
-    def _ended(self, file: RecordingFile) -> set[str]:
-        """Parts of tables' own topics that got no more watermarks while others did: TiCDC sends
-        none to a topic whose table is gone."""
-        if self.is_numbered or not decoder_of(self._settings.protocol).has_topic_each:
+    def _ended(self, file: RecordingFile, beyond: set[str]) -> set[str]:
+        """Parts of topics that got no more watermarks while another topic did in all of its parts:
+        TiCDC sends none to a topic whose tables are gone."""
+        topics = {topic_of(part) for part in file.parts}
+        if self.is_numbered or len(topics) < 2:
             return set()
         if file.identity not in self._ended_of:
             last = _last_ts(file, self._settings.protocol)
-            self._ended_of[file.identity] = {p for p, ts in last.items() if ts < max(last.values())}
+            of_topics = [
+                [last[p] for p in last.keys() - beyond if topic_of(p) == t] for t in topics
+            ]
+            passed_ts = max(min(each, default=0) for each in of_topics)
+            ended = {
+                t for t, of in zip(topics, of_topics, strict=True) if max(of, default=0) < passed_ts
+            }
+            self._ended_of[file.identity] = {p for p in file.parts if topic_of(p) in ended}
         return self._ended_of[file.identity]
 
     def _file(self) -> RecordingFile:
         return recording_file(self._settings.path)
+
+
+def topic_of(part: str) -> str:
+    return part.rpartition("/")[0]
 
 
 def _last_ts(file: RecordingFile, protocol: str) -> dict[str, int]:

@@ -157,6 +157,17 @@ def test_it_ends_at_its_least_watermark(
     assert shape.strays == {"t/1", "t/2"}
 
 
+def test_a_topic_whose_table_is_gone_holds_nothing_back(tmp_path: Path) -> None:
+    """One that got no more watermarks when another topic did in all of its partitions."""
+    others = [watermark(p, ts).replace('"t"', '"gone"') for p, ts in ((0, 5), (1, 5), (0, 6))]
+    path = write(tmp_path / "m.jsonl", watermark(0, 9), watermark(1, 8), *others)
+    assert source(path).shape().strays == {"gone/0", "gone/1"}
+    assert source(path).end_ts() == 8
+    write(path, watermark(0, 9), watermark(1, 6), *others)
+    assert source(path).shape().strays == set(), "it may be that the recording was torn off"
+    assert source(path).end_ts() == 5
+
+
 @pytest.mark.parametrize("value", ["not base64!", "eyJ"])
 def test_a_value_that_is_no_base64_is_told(tmp_path: Path, value: str) -> None:
     bad = json.dumps({"topic": "t", "partition": 0, "value_b64": value}) + "\n"
