@@ -81,7 +81,7 @@ def inner(text: bytes) -> tuple[int, int]:
         if not has_name and "payload" in fields:
             raise Malformed
         return payload
-    parse(text[slice(*schema)])
+    _schema(text[slice(*schema)])
     parse(text[slice(*payload)])
     return payload
 

@@ -8,6 +8,7 @@ A topic of TiCDC has many tables, one of Debezium's connectors has one."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -49,20 +50,39 @@ def read_plain(messages: Messages, taking: Taking) -> Indexes:
             continue
         texts, places = frame.rows(sides, rest)
         rest = np.setdiff1d(rest, places, assume_unique=True)
-        left.append(_read_frame(messages, texts, places, taking))
+        payloads = sides.ends[places] - sides.values[places] - sum(map(len, frame.value))
+        left.append(_read_frame(_Framed(messages, texts, places, payloads), taking))
     found: Indexes = np.sort(np.concatenate([*left, rest]))
     return found
 
 
-def _read_frame(
-    messages: Messages, texts: pa.BinaryArray, places: Indexes, taking: Taking
-) -> Indexes:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Framed:
+    """The rows in one frame: what it leaves of them, their places among the messages, and how many
+    bytes of each text are the value's."""
+
+    messages: Messages
+    texts: pa.BinaryArray
+    places: Indexes
+    payloads: Indexes
+
+    def template(self, row: int) -> Template | None:
+        at, numbers = int(self.places[row]), self.messages.commit_ts
+        return Template.of(
+            self.messages.values[at].as_py(),
+            self.texts[row].as_py(),
+            int(self.payloads[row]),
+            None if numbers is None else numbers[at].as_py(),
+        )
+
+
+def _read_frame(framed: _Framed, taking: Taking) -> Indexes:
     left = [
-        _read_group(messages, texts, (group, places), taking)
-        for table in _by_table(texts)
-        for group in _by_kind(texts, table)
+        _read_group(framed, group, taking)
+        for table in _by_table(framed.texts)
+        for group in _by_kind(framed.texts, table)
     ]
-    found: Indexes = places[np.concatenate([*left, np.zeros(0, np.int64)])]
+    found: Indexes = framed.places[np.concatenate([*left, np.zeros(0, np.int64)])]
     return found
 
 
@@ -91,16 +111,11 @@ def _by_kind(texts: pa.BinaryArray, rows: Indexes) -> Iterator[Indexes]:
         yield rows[kinds == kind]
 
 
-def _read_group(
-    messages: Messages,
-    texts: pa.BinaryArray,
-    group: tuple[Indexes, Indexes],
-    taking: Taking,
-) -> Indexes:
-    """``group``: the rows among the texts, and the places of all these. Returns the rest of the
-    rows."""
-    rows, places = group
-    numbers = None if messages.commit_ts is None else messages.commit_ts.to_numpy()
+def _read_group(framed: _Framed, rows: Indexes, taking: Taking) -> Indexes:
+    """Returns the rest of the rows."""
+    texts, places = framed.texts, framed.places
+    told = framed.messages.commit_ts
+    numbers = None if told is None else told.to_numpy()
 
     def take(template: Template, part: Indexes) -> Indexes:
         here = some(texts, part)
@@ -122,10 +137,4 @@ def _read_group(
             taking.take(template.name, template.shape, found)
         return plain
 
-    def template_of(row: int) -> Template | None:
-        at = int(places[row])
-        return Template.of(
-            messages.values[at].as_py(), None if numbers is None else int(numbers[at])
-        )
-
-    return read_alike(texts, rows, template_of, take)
+    return read_alike(texts, rows, framed.template, take)

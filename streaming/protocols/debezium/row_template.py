@@ -19,11 +19,10 @@ import pyarrow as pa
 from coordination.model import TableName
 from streaming.protocols.contract import OP_DELETE
 from streaming.protocols.debezium.cell_readers import readers_of
-from streaming.protocols.debezium.envelope import inner, key_names, keyed, opened
+from streaming.protocols.debezium.envelope import keyed, opened
 from streaming.protocols.debezium.sample import Form, Sample, Slot
 from streaming.protocols.debezium.strict_parser import read
 from streaming.protocols.json_text.quote_scanner import Indexes, Mask, Text
-from streaming.protocols.json_text.strict_json import Malformed
 from streaming.protocols.json_text.value_walk import Read, Value, ValueWalk
 from streaming.protocols.rows.parsed_message import ParsedRow, Shape
 from streaming.protocols.rows.row_arrays import RowArrays, struct
@@ -46,22 +45,18 @@ class Template:
     readers: Mapping[str, Read]
 
     @staticmethod
-    def of(message: bytes, number: int | None) -> Template | None:
-        """From one message; None where it is not plain. ``number``: its commit-ts, if its reader
-        has given one."""
+    def of(message: bytes, text: bytes, payload: int, number: int | None) -> Template | None:
+        """From one message; None where it is not plain. ``text``: what its frame leaves of it, of
+        which ``payload`` bytes are the value's. ``number``: its commit-ts, if its reader has given
+        one."""
         row = read(message, number)
         if not isinstance(row, ParsedRow) or row.error is not None or row.shape.only_old:
             return None
-        key, value = _sides(message)
-        try:
-            first, last = inner(value)
-            begin, end = inner(key) if key else (0, 0)
-            envelope = opened(value)
-        except Malformed:
+        if row.shape.key_names is None:
             return None
-        payload = value[first:last]
-        sample = Sample.of(payload + key[begin:end], len(payload), envelope.payload)
-        if sample is None or (key and key_names(key) is None):
+        envelope = opened(keyed(message)[1])
+        sample = Sample.of(text, payload, envelope.payload)
+        if sample is None:
             return None
         side = "before" if row.op == OP_DELETE else "after"
         other = "after" if side == "before" else "before"
@@ -177,8 +172,3 @@ class Walked:
             errors={},
         )
         return rows, self.rows[at]
-
-
-def _sides(message: bytes) -> tuple[bytes, bytes]:
-    key, value = keyed(message)
-    return key or b"", value

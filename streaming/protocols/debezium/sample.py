@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -81,15 +80,18 @@ def _leaves(text: bytes) -> Iterator[tuple[Path, int, int]]:
         if token == b"{":
             path.append("")
             is_name = True
+        elif not path:  # between the two objects there is nothing
+            at = -1
+            break
         elif token == b"}":
             path.pop()
         elif token in (b",", b":"):
             is_name = token == b","
         elif is_name:
-            path[-1] = json.loads(token)
+            path[-1] = token[1:-1].decode()  # no name with a backslash is taken
         else:
             yield tuple(path), match.start(), at
-    if at != len(text):
+    if at != len(text) or path:
         yield (), at, at
 
 
