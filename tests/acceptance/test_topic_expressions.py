@@ -184,6 +184,25 @@ def test_a_topic_that_came_between_two_runs_and_one_that_is_gone(
     assert (ids(lives, "a"), ids(lives, "b")) == ([1], [2, 3])
 
 
+def test_a_listed_topic_whose_table_is_gone_holds_nothing_back(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    """TiCDC sends it no more watermarks. One behind the others counts as the URI's topic does."""
+    topics.make("default", *mark(at(3)))
+    gone = topics.make("shop_a", create(at(0), "a"), added(at(1), "a", 1), *mark(at(3)))
+    other = topics.make("shop_b", create(at(0), "b"), added(at(4), "b", 2))
+    listed = f"{topics.uri(EXACT).partition('&topics=')[0]}&topics={gone},{other}"
+    lives = Lives(spark, topics.broker, tmp_path, source=parse_source_uri(listed))
+    life = lives.begin(target_ts=at(9) - 1)
+    wait_for(life, lives, at(3) - 1)
+    drop = ddl(at(5), "a", "DROP TABLE `shop`.`a`", kind="ERASE")
+    topics.make("shop_a", drop)
+    topics.make("shop_b", added(at(6), "b", 3))
+    topics.make("default", *mark(at(9)))
+    assert life.join() is None
+    assert ids(lives, "b") == [2, 3]
+
+
 def maxwells(table: str, ts_s: float, **told: Any) -> Message:
     found = {"database": "shop", "table": table, "ts": int(ts_s), "xid": 3, "commit": True, **told}
     return 0, None, json.dumps(found).encode()

@@ -87,8 +87,7 @@ class KafkaSource:
     def _of_tables(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Those of tables' own topics: TiCDC sends watermarks there only while the table is there,
         and to the default topic always."""
-        has_own = self._settings.expressions or decoder_of(self._settings.protocol).has_topic_each
-        if self.is_numbered or not has_own:
+        if self.is_numbered:
             return frozenset()
         return frozenset(each for each in partitions if each.topic != self._topic)
 
