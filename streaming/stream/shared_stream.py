@@ -224,7 +224,7 @@ class SharedStream:
         assert run is not None, "a stream that is read beside"
         while position:
             self.context.trust.check()
-            read = run.read_beside(position, until, wanted)
+            read = run.read_beside(position, {part: until[part] for part in position}, wanted)
             if read is None:
                 return
             position = {p: at for p, at in read.position.items() if at < until[p]}
