@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from coordination.model import SEALED_TS
 from streaming.source.storage.layout import Packing, Place
 
 
@@ -39,6 +40,9 @@ class PartLog:
         self._files: dict[Place, Known] = {}
         self._has_gap = False
         self._total: list[int] | None = None  # bytes before each file
+        # The least commit-ts of files, with the sizes for which they are known.
+        self._first_ts: dict[Place, tuple[int, int]] = {}
+        self._least: list[int] | None = None  # of each file and all behind it
         # Where a row of the last file is not whole yet: the file's size then, and its beginning.
         self._tail: tuple[Place, int, int] | None = None
 
@@ -60,7 +64,7 @@ class PartLog:
                 self._has_gap = True
                 self._places.insert(bisect_left(self._places, place), place)
         self._files[place] = known
-        self._total = None
+        self._total = self._least = None
         return True
 
     @property
@@ -113,6 +117,39 @@ class PartLog:
                 is_last = place == self._places[-1]
                 return self.end if is_last else self._packing.position(place, self.size_of(place))
         return 0
+
+    def note_ts(self, place: Place, size: int, least_ts: int) -> None:
+        """The least commit-ts of a file of this size."""
+        self._first_ts[place] = size, least_ts
+        self._least = None
+
+    def take_notes(self, before: PartLog) -> None:
+        """What was noted in an earlier log of the same part counts here."""
+        self._first_ts, self._least = dict(before._first_ts), None
+
+    def unnoted(self, position: int) -> list[Place]:
+        """The files from a position on whose least commit-ts is not known."""
+        return [each for each in self._places[self._unread(position) :] if not self._ts(each)]
+
+    def least_ts(self, position: int) -> int:
+        """All rows from the position on have this commit-ts or a greater one; 0: not known."""
+        if self._least is None:
+            least = SEALED_TS
+            self._least = [least := min(least, self._ts(each)) for each in reversed(self._places)]
+            self._least.reverse()
+        at = self._unread(position)
+        return self._least[at] if at < len(self._least) else SEALED_TS
+
+    def _ts(self, place: Place) -> int:
+        size, ts = self._first_ts.get(place, (-1, 0))
+        return ts if size == self._files[place].size else 0
+
+    def _unread(self, position: int) -> int:
+        """The number of the first file that has something behind the position."""
+        place, offset = self._packing.place(position)
+        at = bisect_left(self._places, place)
+        is_there = at < len(self._places) and self._places[at] == place
+        return at + (is_there and offset >= self._files[place].size)
 
     def bytes_before(self, position: int) -> int:
         """The bytes of all files before a position."""

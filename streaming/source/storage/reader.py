@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from heapq import heapify, heappop, heappush
 from itertools import groupby
 from typing import Final
 
 from pyspark import SparkContext
 
+from coordination.model import SEALED_TS
 from sinks.storage.open_storage import StorageOpener, store_variables
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.protocols.csv.table_head import TableHead
@@ -30,6 +32,10 @@ from streaming.spark.spark_conf import is_within
 TASK_BYTES: Final = 64 << 20  # of files
 FEW_BYTES: Final = 1 << 20  # one task reads so few as fast as several tasks would
 SCHEMA_FILES: Final = 1_000  # of a read
+# If more than this waits, it is read in the order of its commit-ts, so that not all of it waits for
+# the checkpoint-ts: files are read twice then, the first time for the least commit-ts of each.
+BACKLOG_BYTES: Final = 256 << 20
+LARGEST_BYTES: Final = 2 * TASK_BYTES  # a larger file is not read so
 
 
 class StorageReader:
@@ -72,12 +78,21 @@ class StorageReader:
             self._survey.refuse_gone(begin)
             self._check(there, identities)
             empty = [part for part in sorted(there) if self._is_empty(part, there, ends)]
-            works = self._works(
-                {p: at for p, at in there.items() if p not in empty}, ends, most_rows
-            )
+            full = {p: at for p, at in there.items() if p not in empty}
+            unnoted = self._unnoted(full, ends)
+            works = [] if unnoted else self._works(full, ends, most_rows)
+        if unnoted:
+            self._note_ts(unnoted)
+            return []
         passed = [Block(kind=Kind.DONE, part=p, first=there[p], last=ends[p]) for p in empty]
         if not works:
             return passed
+        blocks = self._run(works, wanted, most_rows)
+        return [*passed, *self._in_order(works, blocks, most_rows)]
+
+    def _run(
+        self, works: Sequence[RowWork | SchemaWork], wanted: Wanted, most_rows: int
+    ) -> list[Block]:
         lists = packed(works, self._job.tasks)
         task = SlicesTask(
             opener=self._opener,
@@ -96,7 +111,43 @@ class StorageReader:
                 error = self._survey.lost if each.is_unreadable else ReadFailed
                 raise error(f"{self._survey.settings.folder} cannot be read: {each.reason}")
             blocks.append(each)
-        return [*passed, *self._in_order(works, blocks, most_rows)]
+        return blocks
+
+    def _unnoted(self, there: Positions, ends: Positions) -> list[RowWork]:
+        """Files of a large backlog whose least commit-ts is not known yet, as many as a job
+        reads."""
+        survey, works = self._survey, list[RowWork]()
+        logs = {part: survey.logs[part] for part in sorted(there.keys() - {SCHEMAS})}
+        waiting = (
+            log.bytes_before(ends[p]) - log.bytes_before(there[p]) for p, log in logs.items()
+        )
+        if sum(waiting) <= BACKLOG_BYTES:
+            return []
+        room = self._job.tasks * TASK_BYTES
+        for part, log in logs.items():
+            unnoted = set(log.unnoted(there[part]))
+            head = self._head(part) if unnoted else None
+            for each in log.slices(log.beginning, ends[part]) if unnoted else ():
+                if each.place in unnoted and each.size <= LARGEST_BYTES:
+                    base = survey.packing.position(each.place, 0)
+                    works.append(RowWork(part, each, base, head))
+                    room -= each.size
+                    if room <= 0:
+                        return works
+        return works
+
+    def _note_ts(self, works: Sequence[RowWork]) -> None:
+        """The rows are read and left; what they need most of, their cells, is not made."""
+        least = {(work.part, work.slice.place): SEALED_TS for work in works}
+        for block in self._run(works, {}, 1 << 30):
+            if block.min_ts is not None:
+                at = block.part, self._survey.packing.place(block.first)[0]
+                least[at] = min(least[at], block.min_ts)
+        with self._survey.lock:
+            for work in works:
+                of = work.slice
+                if (log := self._survey.logs.get(work.part)) is not None:
+                    log.note_ts(of.place, of.size, least[work.part, of.place])
 
     def _check(self, there: Positions, identities: Identities) -> None:
         known = self._survey.last.identities
@@ -119,23 +170,30 @@ class StorageReader:
     def _works(
         self, there: Positions, ends: Positions, most_rows: int
     ) -> list[RowWork | SchemaWork]:
-        """Whole files, and the beginning of one where they are too many."""
+        """Whole files, and the beginning of one where they are too many. Files with rows of the
+        least commit-ts come first, where that is known."""
         survey, works = self._survey, list[RowWork | SchemaWork]()
         room = min(self._job.tasks * TASK_BYTES, max(1, int(most_rows * survey.row_bytes)))
         if SCHEMAS in there:
             works.append(self._schema_work(there[SCHEMAS], ends[SCHEMAS]))
-        for part in sorted(there.keys() - {SCHEMAS}):
-            head = self._head(part)
-            for each in survey.logs[part].slices(there[part], ends[part]):
-                if room <= 0:
-                    return works
-                end = min(each.end, each.begin + max(TASK_BYTES, 1))
-                base = survey.packing.position(each.place, 0)
-                works.append(RowWork(part, replace(each, end=end), base, head))
-                room -= end - each.begin
-                if end < each.end:
-                    break
-        return works
+        waiting = [
+            (survey.logs[part].least_ts(at), part, survey.logs[part].slices(at, ends[part])[::-1])
+            for part, at in there.items()
+            if part != SCHEMAS
+        ]
+        heapify(waiting)
+        rows = list[RowWork]()
+        while waiting and room > 0:
+            _, part, slices = heappop(waiting)
+            each = slices.pop()
+            end = min(each.end, each.begin + max(TASK_BYTES, 1))
+            base = survey.packing.position(each.place, 0)
+            rows.append(RowWork(part, replace(each, end=end), base, self._head(part)))
+            room -= end - each.begin
+            if end == each.end and slices:
+                at = survey.packing.position(slices[-1].place, slices[-1].begin)
+                heappush(waiting, (survey.logs[part].least_ts(at), part, slices))
+        return [*works, *sorted(rows, key=_part)]
 
     def _head(self, part: str) -> TableHead | None:
         if self._survey.heads is None:

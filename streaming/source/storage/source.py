@@ -1,7 +1,10 @@
 """A folder of TiCDC's storage sink as a source (`layout.py` has its parts and positions).
 
 W is the checkpoint-ts of the file ``metadata``, of all parts alike: it is read before the files are
-listed, so it holds when all that was listed then has been read. Rows beyond it are read too.
+listed, so it holds when all that was listed then has been read. Rows beyond it are read too. Before
+that W is the least commit-ts of all rows that were listed and not read, where that is known: a
+reader finds it out for a large backlog. What is listed later is above the checkpoint-ts, or was
+sent again.
 """
 
 from __future__ import annotations
@@ -199,10 +202,11 @@ class StorageSource:
         self._refuse_news({SCHEMAS, *look.identities} - shape.parts)
         if look.checkpoint_ts <= limits.global_ts or not self._is_believed(look.checkpoint_ts):
             return limits
-        if any(position.get(part, 0) < end for part, end in look.ends.items()):
+        ts = min(look.checkpoint_ts, self._survey.read_up_to(position))
+        if ts <= limits.global_ts:
             return limits
         marks = {
-            part: RecordedWatermark(ts=look.checkpoint_ts, position=position.get(part, 0) - 1)
+            part: RecordedWatermark(ts=ts, position=position.get(part, 0) - 1)
             for part in shape.parts
         }
         return limits.advance(marks, position)

@@ -27,7 +27,7 @@ from hashlib import sha256
 from typing import Final, TypeVar
 
 from conf.sources.storage_uri import StorageSettings
-from coordination.model import TableName
+from coordination.model import SEALED_TS, TableName
 from coordination.secrets import revealed
 from sinks.storage.errors import STORAGE_ERRORS, StorageAway, storage_error
 from sinks.storage.local_storage import LocalStorage
@@ -168,6 +168,17 @@ class Survey:
                         "may lag or pause"
                     )
 
+    def read_up_to(self, positions: Positions) -> int:
+        """All that the last look has found below this ts lies before these positions; 0: not
+        known. A row that was sent again may be below."""
+        with self.lock:
+            least, ends = SEALED_TS, self.last.ends
+            for part, end in ends.items():
+                if (at := positions.get(part, 0)) < end:
+                    found = 0 if part == SCHEMAS else self.logs[part].least_ts(at)
+                    least = min(least, found)
+            return least
+
     def cut_at(self, part: str, place: Place, size: int, at: int) -> None:
         """A reader has found that the file, of this size, has no whole row from there on."""
         with self.lock:
@@ -226,6 +237,8 @@ class Survey:
             raise
         self._gone = {part: end for part, end in self._gone.items() if not self._is_back(part, end)}
         for part, log in before[0].items():
+            if part in self.logs:
+                self.logs[part].take_notes(log)
             if end := log.gone_before(self.logs.get(part)):
                 self._gone[part] = max(end, self._gone.get(part, 0))
 

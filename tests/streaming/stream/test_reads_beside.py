@@ -1,4 +1,4 @@
-"""What a joining table still needs is read in several reads, and its parts end in different ones."""
+"""What a joining table still needs takes several reads, and its parts end in different ones."""
 
 from __future__ import annotations
 

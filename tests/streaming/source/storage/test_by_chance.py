@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -225,5 +225,38 @@ def test_no_row_is_lost_however_files_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(reader_module, "BlockJob", OneByOne)
+    if seed % 2:  # in the order of commit-ts
+        monkeypatch.setattr(reader_module, "BACKLOG_BYTES", -1)
     live(tmp_path / "cdc", seed)
     shutil.rmtree(tmp_path / "cdc")
+
+
+@pytest.mark.parametrize("is_classic", [True, False])
+def test_a_large_backlog_is_applied_before_all_of_it_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_classic: bool
+) -> None:
+    """Rows come by their commit-ts, whatever files they are in, those that came again too."""
+    monkeypatch.setattr(reader_module, "BlockJob", OneByOne)
+    most = {}
+    for backlog in (1 << 30, -1):
+        monkeypatch.setattr(reader_module, "BACKLOG_BYTES", backlog)
+        dice, folder = random.Random(7), tmp_path / str(backlog)
+        times = count(int(time.time() * 1e3) - 60_000)
+        writer = StorageWriter(folder, dice, times.__next__, is_classic=is_classic)
+        for _ in range(3_000):
+            writer.step()
+        writer.finish()
+        settings = StorageSettings(folder=str(folder), protocol="csv", csv=CsvFormat())
+        process = Process(settings, None, LocalStorage(folder))
+        applied, waiting = set[Row | str](), []
+        monkeypatch.setattr(dice, "choice", lambda _: 100)  # rows of a read
+        for _ in range(500):
+            process.turn(dice)
+            waiting.append(len(process.carry))
+            applied |= process.due()
+        every = {what(each) for of in writer.changes.values() for each in of}
+        assert writer.crashes > 3
+        assert applied - {"CREATE DATABASE `shop`"} == every
+        most[backlog] = max(waiting) / len(every)
+    assert most[1 << 30] > 0.9
+    assert most[-1] < 0.3
