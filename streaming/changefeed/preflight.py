@@ -70,8 +70,9 @@ def findings(changefeed: Changefeed, *, is_new: bool) -> list[TidelakeError]:
 
 def _check_tables(changefeed: Changefeed) -> None:
     changefeed_routes(changefeed)
-    write_modes(changefeed)
-    definitions_of(changefeed)
+    forms = write_modes(changefeed)
+    for defined in definitions_of(changefeed).values():
+        forms.lossy.refuse(defined.name, forms.of(defined.name).choice.chosen(defined.schema))
 
 
 def _check_sink(changefeed: Changefeed) -> None:

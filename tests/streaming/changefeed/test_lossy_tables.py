@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from conf.settings import DeltaSink
+from conf.column_rules import ColumnSelector
+from conf.settings import Changefeed, DeltaSink
+from conf.sources.source_uri import parse_source_uri
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts
 from sinks.control.schemas import SchemaRow, columns_of
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
+from streaming.changefeed.preflight import findings
 from streaming.changefeed.refused.lossy_tables import lossy_tables
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.changefeed.target_forms import WriteModes
@@ -44,6 +47,27 @@ def test_strict_types_refuse_new_tables_and_those_that_are_there(tmp_path: Path)
         TableRegistry(sink, ROW, STRICT).resume({NAME: replace(PROGRESS, incarnation=2)})
     exact = replace(SCHEMA, columns=SCHEMA.columns[:1])
     TableRegistry(sink, ROW, STRICT).create(TableName("shop", "b"), exact, CREATED, Ts(5))
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_check_refuses_those_of_the_schema_file(tmp_path: Path, is_strict: bool) -> None:
+    uri = f"file://{tmp_path}/r.jsonl?protocol=debezium&enable-tidb-extension=true"
+    sql = "CREATE TABLE shop.a (id INT PRIMARY KEY, d DATE, e DATE);"
+    changefeed = Changefeed(
+        id="shop",
+        source=parse_source_uri(uri),
+        sink=DeltaSink(
+            warehouse=str(tmp_path / "lake"),
+            column_selectors=(ColumnSelector(matcher=("shop.*",), columns=("*", "!e")),),
+        ),
+        schema_text=sql,
+        strict_types=is_strict,
+    )
+    said = [str(each) for each in findings(changefeed, is_new=False)]
+    refused = [
+        each for each in said if "strict-types: protocol=debezium loses values of d (" in each
+    ]
+    assert len(refused) == is_strict
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ on-error = "fail"
 on-unknown-column = "drop"
 apply-engine = "merge-on-write"
 case-sensitive = true
+strict-types = true
 start-ts = 7
 
 [storage-options]
