@@ -75,7 +75,7 @@ def parse_csv_format(parameters: Mapping[str, str]) -> CsvFormat:
     require(binary in _BINARY, unknown("binary-encoding-method", binary, _BINARY, most_listed=2))
     terminator = parameters.get("terminator", "") or "\r\n"
     require(terminator in _TERMINATORS, "terminator: CRLF (\\r\\n) and LF (\\n) alone are read")
-    made = CsvFormat(
+    return CsvFormat(
         delimiter=delimiter,
         quote=quote,
         null=null,
@@ -84,12 +84,6 @@ def parse_csv_format(parameters: Mapping[str, str]) -> CsvFormat:
         has_handle_key=_flag(parameters, "output-handle-key"),
         has_header=_flag(parameters, "output-field-header"),
     )
-    require(
-        not (made.has_handle_key and made.has_header),
-        "output-handle-key and output-field-header go not together: TiCDC's header lacks the handle"
-        " key's column",
-    )
-    return made
 
 
 def _flag(parameters: Mapping[str, str], name: str) -> bool:

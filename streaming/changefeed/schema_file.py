@@ -27,8 +27,10 @@ from sinks.types.delta_types import quoted
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableFilter
 from streaming.changefeed.routes import Routes, routes_of
+from streaming.changefeed.target_forms import choice_of
 from streaming.protocols.decoders import has_safe_names
 from streaming.protocols.rows.safe_names import safe_table
+from streaming.source.storage.table_heads import ToldColumns
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +78,23 @@ def definitions_of(changefeed: Changefeed) -> Definitions:
     targets. Raises ConfigError, which names the table and the reason."""
     is_safe = has_safe_names(changefeed.source.protocol)
     return _by_target(changefeed.schema_text, changefeed.filter, changefeed.sink.routes, is_safe)
+
+
+def told_columns(changefeed: Changefeed) -> ToldColumns:
+    """What the changefeed's files tell of upstream tables."""
+    settings, sink = changefeed.filter, changefeed.sink
+    rules = sink.column_selectors, settings.case_sensitive
+    routes = routes_of(sink.routes, settings)
+
+    def selected(name: TableName) -> Callable[[str], bool] | None:
+        route = routes.found(name)
+        choice = choice_of(name if route is None else route.target, rules[0], (), rules[1])
+        return None if choice.is_all else choice.takes
+
+    return ToldColumns(
+        before=lambda name: _read(changefeed.schema_text, settings, False).schema(name),
+        selected=selected,
+    )
 
 
 @lru_cache(maxsize=8)

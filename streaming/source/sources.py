@@ -13,15 +13,18 @@ from streaming.source.contract import Source
 from streaming.source.kafka.source import KafkaSource
 from streaming.source.recording.source import RecordingSource
 from streaming.source.storage.source import StorageSource
+from streaming.source.storage.table_heads import NOTHING_TOLD, ToldColumns
 
 
 def open_source(
-    settings: SourceSettings, storage_options: tuple[tuple[str, str], ...] = ()
+    settings: SourceSettings,
+    storage_options: tuple[tuple[str, str], ...] = (),
+    columns: ToldColumns = NOTHING_TOLD,
 ) -> Source:
     """Asks nothing yet. Raises ConfigError for one that is only copied.
 
-    ``storage_options``: of the changefeed, for a storage that has large rows; only who reads
-    messages needs them."""
+    ``storage_options``: of the changefeed, for a storage that has large rows; ``columns``: of rows
+    that do not name theirs. Only who reads messages needs them."""
     if isinstance(settings, BinlogSettings):
         return BinlogSource(settings)
     if isinstance(settings, RecordingSettings):
@@ -32,5 +35,5 @@ def open_source(
             "Kafka: give the kafka:// URI here"
         )
     if isinstance(settings, StorageSettings):
-        return StorageSource(settings)
+        return StorageSource(settings, columns)
     return KafkaSource(settings, storage_options)

@@ -25,6 +25,7 @@ from coordination.errors import Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from sinks.spark.jvm_errors import line
+from streaming.changefeed.schema_file import told_columns
 from streaming.protocols.contract import Wanted, WantedTable
 from streaming.source.contract import SourceChanged, SourceShape
 from streaming.source.positions import Positions
@@ -65,7 +66,8 @@ class StreamRun:
         self._roles = roles
         self._backlog = backlog
         changefeed = context.changefeed
-        self._source = open_source(changefeed.source, changefeed.sink.storage_options)
+        options = changefeed.sink.storage_options
+        self._source = open_source(changefeed.source, options, told_columns(changefeed))
         self._source.keep_to(begin.shape.identities)
         self._handover = Handover()
         self._reading = Reading(context, self._source, begin)

@@ -43,6 +43,7 @@ _OPS: Final = np.full(256, -1, np.int8)
 _OPS[ord("D")], _OPS[ord("I")], _OPS[ord("U")] = OP_DELETE, OP_INSERT, OP_UPDATE
 _DIGITS: Final = 19  # of a commit-ts, at most
 _TRUE: Final = b"true"
+_FIRST_ROWS: Final = 16  # of a text; more would have to be broken
 _HEADER: Final = b"ticdc-meta$operation"
 _CUT: Final = Error("malformed", "the row was cut off: TiCDC writes it again in a later file")
 _HALF: Final = Error(
@@ -71,21 +72,22 @@ def decode_text(
 ) -> Iterator[Block]:
     """The blocks, and a DONE block that says how far the text was read."""
     rows = _rows(of.text, of.head, is_whole=of.is_whole)
-    count = _behind_changes(rows, of.head, min(len(rows), max(most_rows, 2)))
+    head = _head_of(rows, of.head) if of.head.others else of.head
+    count = _behind_changes(rows, head, min(len(rows), max(most_rows, 2)))
     if count > len(rows):  # the new row of an UPDATE is not there
         count = len(rows) - (0 if of.is_whole else 1)
-    at = int(of.is_first and count > 0 and _is_header(rows, of.head))
+    at = int(of.is_first and count > 0 and _is_header(rows, head))
     while at < count:
         room = int(rows.begins[at]) + CHUNK_BYTES
         last = max(at + 1, int(np.searchsorted(rows.nexts[:count], room, side="right")))
-        last = min(count, _behind_changes(rows, of.head, last))
+        last = min(count, _behind_changes(rows, head, last))
         chunk = Messages(
             part=of.part,
             positions=pa.array(rows.begins[at:last] + of.position, pa.int64()),
             values=_as_they_stand(rows, at, last),
             latest_ts=latest_ts,
         )
-        yield from _blocks(chunk, rows.part(at, last), of.head, wanted, start_ts)
+        yield from _blocks(chunk, rows.part(at, last), head, wanted, start_ts)
         at = last
     used = int(rows.nexts[count - 1]) if count else 0
     yield Block(
@@ -143,6 +145,16 @@ def first_row(text: bytes, csv: CsvFormat, *, is_whole: bool) -> bytes | None:
 def _rows(text: bytes, head: TableHead, *, is_whole: bool) -> Rows:
     quote = ord(head.csv.quote) if head.csv.quote else None
     return rows_of(text, head.csv.delimiter.encode(), quote, is_whole=is_whole)
+
+
+def _head_of(rows: Rows, head: TableHead) -> TableHead:
+    """The one whose number of fields the first rows have. TiCDC writes rows of one file alike."""
+    by_fields = {each.fields: each for each in (*head.others, head)}
+    for row in range(min(len(rows), _FIRST_ROWS)):
+        found = by_fields.get(len(rows.first_fields(row, max(by_fields) + 1)))
+        if found is not None and not (row == 0 and _is_header(rows, head)):
+            return found
+    return head
 
 
 def _as_they_stand(rows: Rows, first: int, last: int) -> pa.BinaryArray:
@@ -242,7 +254,7 @@ def _read_plain(plain: PlainRows) -> _Read:
 
 def _read(rows: Rows, head: TableHead, *, is_wanted: bool) -> _Read:
     width = len(head.csv.delimiter.encode())
-    fits, begins, ends = rows.fields(head.before + len(head.columns), width)
+    fits, begins, ends = rows.fields(head.fields, width)
     fields = fields_of(rows.data, begins, ends, head.csv)
     op, commit_ts = _ops(fields), _commit_ts(fields)
     is_update = fields.are(4, _TRUE) if head.csv.has_old else np.zeros(len(op), np.bool_)
@@ -336,11 +348,13 @@ def _commit_ts(fields: Fields) -> Indexes:
 def _error(head: TableHead, fits: bool) -> Error:
     if fits:
         return Error("malformed", "a field of the row cannot be read as its file is written")
-    count = head.before + len(head.columns)
+    counts = sorted({each.fields for each in (head, *head.others)})
     return Error(
         "malformed",
-        f"the row has other than {count} fields ({len(head.columns)} columns of {head.name}): is "
-        "the source URI as [sink.csv] of the changefeed?",
+        f"the row has other than {' or '.join(map(str, counts))} fields ({len(head.columns)} "
+        f"columns of {head.name}): is the source URI as [sink.csv] of the changefeed, and does "
+        "the changefeed's file have TiCDC's [[sink.column-selectors]]? A row lacks VIRTUAL columns,"
+        " too: if the folder has no CREATE TABLE of the table, give it in --schema-file",
     )
 
 

@@ -19,12 +19,17 @@ MAGIC: Final = b"tidelake csv row\n"
 @dataclass(frozen=True, slots=True)
 class TableHead:
     """``columns``: name and type of each value of a row, in their order; ``key``: the primary
-    key."""
+    key; ``others``: what a row may have instead, as its number of fields tells."""
 
     name: TableName
     columns: tuple[tuple[str, str], ...]
     key: tuple[str, ...]
     csv: CsvFormat
+    others: tuple[TableHead, ...] = ()
+
+    @property
+    def fields(self) -> int:
+        return self.before + len(self.columns)
 
     @property
     def before(self) -> int:

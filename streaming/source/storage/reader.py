@@ -26,6 +26,7 @@ from streaming.source.storage.layout import (
 )
 from streaming.source.storage.slices_task import RowDecoder, RowWork, SchemaWork, SlicesTask
 from streaming.source.storage.survey import Survey
+from streaming.source.storage.table_heads import NOTHING_TOLD, TableHeads, ToldColumns
 from streaming.source.task_results import ReadFailure
 from streaming.spark.spark_conf import is_within
 
@@ -42,12 +43,21 @@ class StorageReader:
     """See `contract.Reader`."""
 
     def __init__(
-        self, spark: SparkContext, survey: Survey, decode: RowDecoder, *, start_ts: int, name: str
+        self,
+        spark: SparkContext,
+        survey: Survey,
+        decode: RowDecoder,
+        *,
+        start_ts: int,
+        name: str,
+        told: ToldColumns = NOTHING_TOLD,
     ) -> None:
         self._survey = survey
         self._decode = decode
         self._start_ts = start_ts
-        self._heads: dict[str, TableHead] = {}  # by part
+        csv = survey.settings.csv
+        self._heads = None if csv is None else TableHeads(csv, survey.texts_of, told)
+        self._head_of: dict[str, TableHead] = {}  # by part
         self._opener = survey.opener
         if not is_within(spark.master or ""):  # executors elsewhere have no environment of ours
             self._opener = StorageOpener({**store_variables(), **survey.opener.options})
@@ -196,10 +206,10 @@ class StorageReader:
         return [*works, *sorted(rows, key=_part)]
 
     def _head(self, part: str) -> TableHead | None:
-        if self._survey.heads is None:
+        if self._heads is None:
             return None
-        if part in self._heads:
-            return self._heads[part]
+        if part in self._head_of:
+            return self._head_of[part]
         texts = self._survey.schema_texts(part)
         if not texts:
             raise self._survey.lost(
@@ -212,7 +222,7 @@ class StorageReader:
                 "as an EXCHANGE PARTITION writes them with use-table-id-as-path: which table the "
                 "rows are of is not known. Load the tables anew"
             )
-        head = self._heads[part] = self._survey.heads.of(texts[0])
+        head = self._head_of[part] = self._heads.of(texts[0])
         return head
 
     def _schema_work(self, begin: int, end: int) -> SchemaWork:

@@ -39,6 +39,7 @@ from streaming.source.resolved.watermarks import Watermarks
 from streaming.source.storage.layout import SCHEMAS, folder_of, schema_version, version_of
 from streaming.source.storage.row_decoder import row_decoder, rows_at
 from streaming.source.storage.survey import LEAST_EXPIRY_S, Look, Survey, survey_of
+from streaming.source.storage.table_heads import NOTHING_TOLD, ToldColumns
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -56,8 +57,10 @@ class StorageSource:
     server = "the storage"
     is_numbered = False
 
-    def __init__(self, settings: StorageSettings) -> None:
+    def __init__(self, settings: StorageSettings, told: ToldColumns = NOTHING_TOLD) -> None:
+        """``told``: of the columns of csv."""
         self._settings = settings
+        self._told = told
         self.has_end = settings.has_end
         self._opened: Survey | None = None
         self._kept_to: Identities = {}
@@ -273,7 +276,9 @@ class StorageSource:
         from streaming.source.storage.reader import StorageReader  # Spark is up by then
 
         decode = row_decoder(self._settings, start_ts=start_ts)
-        return StorageReader(spark, self._survey, decode, start_ts=start_ts, name=name)
+        return StorageReader(
+            spark, self._survey, decode, start_ts=start_ts, name=name, told=self._told
+        )
 
     def _identities(self, look: Look) -> dict[str, str]:
         told = {part: each.told(self._kept_to.get(part)) for part, each in look.identities.items()}

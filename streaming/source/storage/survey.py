@@ -50,7 +50,6 @@ from streaming.source.storage.layout import (
 from streaming.source.storage.part_log import Known, PartLog
 from streaming.source.storage.schema_files import NotWhole, SchemaText, read_schema_text
 from streaming.source.storage.table_folder import TableFolder
-from streaming.source.storage.table_heads import TableHeads
 
 AT_ONCE: Final = 16  # requests to an object store side by side
 FEW: Final = 4  # so many requests are made one by one
@@ -108,7 +107,6 @@ class Survey:
         self.schema_files: dict[SchemaFile, str] = {}  # and their paths
         self.row_bytes = 200.0  # the average; a guess until rows have been read
         self.storage: ReadStorage = storage or self.opener(settings.folder)
-        self.heads = None if settings.csv is None else TableHeads(settings.csv, self._texts_of)
         self._tables: dict[str, TableFolder] = {}
         self._schemas_in: dict[str, dict[str, SchemaFile]] = {}  # by folder and path
         self._texts: dict[str, SchemaText] = {}  # of schema files, by path
@@ -193,7 +191,7 @@ class Survey:
         version, files = version_of(part), self._schemas_in.get(folder_of(part), {})
         return self._texts_in([path for path, file in files.items() if file.version == version])
 
-    def _texts_of(self, name: TableName) -> list[SchemaText]:
+    def texts_of(self, name: TableName) -> list[SchemaText]:
         """By version. Raises as `schema_texts`."""
         mine = list(self._schemas_in.get(f"{name.schema}/{name.table}", {}))
         if self.packing.by_id:

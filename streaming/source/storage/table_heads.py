@@ -1,34 +1,73 @@
 """The columns of the rows of a table's version, as schema files tell them.
 
-A row has its values in the table's order. A schema file names virtual generated columns too, which
-rows lack, and does not say that they are. So the DDLs in the table's schema files are followed from
-its CREATE TABLE on. Where they are not all there, the schema file's own columns count. The columns
-that TiDB hides, of an expression index, are virtual too; their names say it.
+A row has its values in the order of its version's schema file, and in the types that this one
+tells. It lacks some of the columns that the schema file names, and what tells which ones is:
+
+- virtual generated columns: the DDLs in the table's schema files, and before them the CREATE TABLE
+  of the schema file that the user gave (``--schema-file``);
+- columns that TiDB hides, of an expression index: their names;
+- columns that TiCDC's column selectors leave out: the changefeed's file. Whether TiCDC was given
+  it the number of fields of a row tells, as it tells whether ``output-handle-key`` adds a field
+  (releases after TiCDC 8.5 take the option, and add none).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from conf.sources.csv_format import CsvFormat
 from coordination.model import TableName
-from sinks.ddl.effects import AlterTable, CreateTable, CreateTableLike, Effect, RenameTable
-from sinks.ddl.evolve import evolved
+from sinks.ddl.effects import (
+    AddColumn,
+    AlterSpec,
+    AlterTable,
+    CreateTable,
+    CreateTableLike,
+    DropColumn,
+    Effect,
+    ModifyColumn,
+    RenameColumn,
+    RenameTable,
+)
 from sinks.ddl.statements import read_ddl
-from sinks.types.table_schema import TableSchema
+from sinks.types.table_schema import Column, TableSchema
 from streaming.protocols.csv.table_head import TableHead
+from streaming.protocols.rows.element_names import UNTOLD
 from streaming.source.storage.schema_files import SchemaText
 
 _DEEPEST = 32  # names that a table had, one after the other
 _HIDDEN = "_v$_"  # what TiDB's names of the columns of an expression index begin with
 
+_Known = Mapping[str, Column]  # by name in lower case, as far as DDLs have told them
+
+
+@dataclass(frozen=True, slots=True)
+class ToldColumns:
+    """What the user's files tell of the columns of an upstream table. ``before``: as it was before
+    the folder's first DDL; ``selected``: those that a column selector takes. None: not told."""
+
+    before: Callable[[TableName], TableSchema | None] = lambda _: None
+    selected: Callable[[TableName], Callable[[str], bool] | None] = lambda _: None
+
+
+NOTHING_TOLD: Final = ToldColumns()
+
 
 class TableHeads:
     """``texts``: the schema files of a table, by version. For one thread at a time."""
 
-    def __init__(self, csv: CsvFormat, texts: Callable[[TableName], Iterable[SchemaText]]) -> None:
+    def __init__(
+        self,
+        csv: CsvFormat,
+        texts: Callable[[TableName], Iterable[SchemaText]],
+        told: ToldColumns = NOTHING_TOLD,
+    ) -> None:
         self._csv = csv
         self._texts = texts
+        self._told = told
         self._made: dict[tuple[TableName, int], TableHead] = {}
 
     def of(self, text: SchemaText) -> TableHead:
@@ -36,13 +75,28 @@ class TableHeads:
         name, version = text.name, text.version
         made = self._made.get((name, version))
         if made is None:
-            columns = _columns(text, self._schema(name, version, _DEEPEST))
-            made = self._made[name, version] = TableHead(name, columns, text.key, self._csv)
+            columns = _columns(text, self._known(name, version, _DEEPEST))
+            made = self._made[name, version] = self._head(text, columns)
         return made
 
-    def _schema(self, name: TableName, version: int, deep: int) -> TableSchema | None:
-        """The table at a version by its DDLs; None where they are not all known."""
-        found: TableSchema | None = None
+    def _head(self, text: SchemaText, columns: Sequence[tuple[str, str]]) -> TableHead:
+        head = TableHead(text.name, tuple(columns), text.key, self._csv)
+        heads = [head]
+        if (takes := self._told.selected(text.name)) is not None:
+            chosen = tuple(each for each in columns if takes(each[0]))
+            heads += [replace(head, columns=chosen)] if chosen != head.columns else []
+        if self._csv.has_handle_key:
+            csv = replace(self._csv, has_handle_key=False)
+            heads += [replace(each, csv=csv) for each in heads]
+        widths = Counter(each.fields for each in heads)
+        first, *others = heads
+        return replace(first, others=tuple(each for each in others if widths[each.fields] == 1))
+
+    def _known(self, name: TableName, version: int, deep: int) -> _Known:
+        """The columns at a version by its DDLs. What a DDL did that TiCDC did not write is not in
+        them."""
+        before = self._told.before(name)
+        found = {} if before is None else _by_name(before.columns)
         for text in self._texts(name):
             if text.version <= version and text.query:
                 read = read_ddl(text.query, "", name.schema, name.table)
@@ -50,30 +104,47 @@ class TableHeads:
                     found = self._after(effect, found, text.version, deep)
         return found
 
-    def _after(
-        self, effect: Effect, found: TableSchema | None, version: int, deep: int
-    ) -> TableSchema | None:
+    def _after(self, effect: Effect, found: _Known, version: int, deep: int) -> _Known:
         match effect:
             case CreateTable(schema=schema):
-                return schema
+                return _by_name(schema.columns)
             case CreateTableLike(source=other) | RenameTable(name=other):
-                return self._schema(other, version - 1, deep - 1) if deep else None
-            case AlterTable(changes=changes) if found is not None:
-                try:
-                    return evolved(found, changes).after
-                except ValueError:
-                    return None
+                return self._known(other, version - 1, deep - 1) if deep else {}
+            case AlterTable(changes=changes):
+                return _altered(found, changes)
         return found
 
 
-def _columns(text: SchemaText, known: TableSchema | None) -> tuple[tuple[str, str], ...]:
+def _by_name(columns: Iterable[Column]) -> _Known:
+    return {column.name.lower(): column for column in columns}
+
+
+def _altered(found: _Known, changes: Iterable[AlterSpec]) -> _Known:
+    """A change finds its column by the name before all of them, as in MySQL."""
+    gone, there = set[str](), dict[str, Column]()
+    for change in changes:
+        match change:
+            case AddColumn(column=column):
+                there[column.name.lower()] = column
+            case ModifyColumn(name=name, column=column):
+                gone.add(name.lower())
+                there[column.name.lower()] = column
+            case DropColumn(name=name):
+                gone.add(name.lower())
+            case RenameColumn(name=name, new_name=new_name):
+                gone.add(name.lower())
+                if (renamed := found.get(name.lower())) is not None:
+                    there[new_name.lower()] = renamed
+    return {name: of for name, of in found.items() if name not in gone} | there
+
+
+def _columns(text: SchemaText, known: _Known) -> list[tuple[str, str]]:
     """In the order of rows."""
-    columns = tuple(each for each in text.columns if not each[0].lower().startswith(_HIDDEN))
-    if known is None:
-        return columns
-    told = {name.lower(): (name, each) for name, each in columns}
-    names = [column.name.lower() for column in known.columns]
-    if set(names) != told.keys():
-        return columns
-    kept = [column for column in known.columns if column.generated != "virtual"]
-    return tuple((told[each.name.lower()][0], str(each.type)) for each in kept)
+    found = []
+    for name, kind in text.columns:
+        column = known.get(name.lower())
+        if name.lower().startswith(_HIDDEN) or (column and column.generated == "virtual"):
+            continue
+        has_names = column is not None and kind == UNTOLD and column.type.elements
+        found.append((name, str(column.type) if column and has_names else kind))
+    return found

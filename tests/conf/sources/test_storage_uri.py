@@ -90,7 +90,6 @@ def test_the_endpoint_is_that_of_the_store():
         (f"s3://b/p?{CSV}&null=a,b", "neither the delimiter nor the quote"),
         (f"s3://b/p?{CSV}&binary-encoding-method=oct", "one of base64, hex"),
         (f"s3://b/p?{CSV}&terminator=%3B", "CRLF"),
-        (f"s3://b/p?{CSV}&output-handle-key=true&output-field-header=true", "header lacks"),
         (f"s3://b/p?{CSV}&date-separator=week", "one of none, year, month, day"),
         (f"s3://b/p?{CSV}&use-table-id-as-path=yes", "use-table-id-as-path"),
         (f"s3://b/p?{CSV}&role-arn=x", "role-arn is not built here"),

@@ -328,3 +328,23 @@ def test_an_old_row_alone_is_no_delete(name: str, behind: bytes) -> None:
     waiting = replace(text, text=text.text.removesuffix(more), is_whole=False)
     *_, done = decode_text(waiting, WANTED, latest_ts=1 << 62, start_ts=0, most_rows=99)
     assert (done.rows, done.last) == (1, len(line(csv, "D", ts - 1, row, is_update=False)))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_number_of_fields_tells_what_rows_have(name: str) -> None:
+    """With ``output-handle-key`` a field more or not; with a column selector all columns or some."""
+    csv = replace(FORMATS[name], has_handle_key=False)
+    found = list(changes(random.Random(name), 40, csv))
+    text = b"garbage\r\n" + b"".join(text_of(csv, found))
+    few = replace(head_of(csv), columns=COLUMNS[:2])
+    key = replace(head_of(csv), csv=replace(csv, has_handle_key=True))
+    wanted = rows(read(csv, text))
+    for head in (replace(few, others=(key, head_of(csv))), replace(key, others=(head_of(csv),))):
+        of = Text(part="p", text=text, position=0, head=head, is_first=False, is_whole=True)
+        made = list(decode_text(of, WANTED, latest_ts=1 << 62, start_ts=0, most_rows=1_000))
+        assert rows(made) == wanted
+        assert len(wanted) == 40
+        (bad,) = [block for block in made if block.kind is Kind.BAD]
+        assert bad.rows == 1
+        (letter,) = bad.table()["value"].to_pylist()
+        assert TableHead.of(letter.partition(b"\n")[2].partition(b"\n")[0]) == head_of(csv)
