@@ -352,7 +352,7 @@ def _filter(
         made.pop("rules", None)  # TiCDC: no rules are *.*
     found = FilterSettings(event_filters=filters, **made)
     if source is not None:
-        check_row_filters(found, source)
+        check_row_filters(found, source, rows)
     return found
 
 

@@ -20,7 +20,7 @@ INCOMPATIBLE_DDLS = (
     "remove auto increment", "modify storage engine", "modify schema charset and collate",
     "modify table charset and collate", "modify table comment", "recover table", "add column",
     "set default value", "rebase auto id", "alter index visibility", "alter ttl info",
-    "alter ttl remove", "multi schema change",
+    "alter ttl remove", "multi schema change", "add fulltext index", "create hybrid index",
 )  # fmt: skip
 EVENT_GROUPS = (
     "all", "all dml", "all ddl", "none", "none ddl", "none dml", "incompatible ddl changes",

@@ -82,6 +82,18 @@ def _not_built(reason: str, *harmless: object) -> Any:
     return (Annotated[Any, AfterValidator(check), schema], None)
 
 
+def _refused(why: str, *harmless: object) -> Any:
+    """``why``: the reason and what to do, behind the key's name."""
+
+    def check(value: object) -> object:
+        if value not in harmless:
+            raise SettingError(f": {why}")
+        return value
+
+    schema = WithJsonSchema({"enum": list(harmless), "description": why})
+    return (Annotated[Any, AfterValidator(check), schema], None)
+
+
 def _is_pattern(text: str) -> str:
     try:
         re.compile(text)
@@ -113,7 +125,15 @@ _EVENTS["ignore-sql"] = replace(
 _FILTER = keys_of(FilterSettings)
 _RULES = {name: _FILTER[name] for name in ("rules", "dml-filters")}
 
-_EventFilter = _table("EventFilter", _read(_EVENTS))
+_EventFilter = _table(
+    "EventFilter",
+    _read(_EVENTS),
+    {
+        "ignore_update_only_columns": _used(
+            Texts, 'UPDATEs of no other columns are ignored by TiCDC: with dml-filters = "ticdc"'
+        )
+    },
+)
 _Filter = _table(
     "Filter",
     _read(_RULES),
@@ -134,6 +154,15 @@ _Dispatcher = _table(
     },
     # Rows are ordered by commit-ts, wherever TiCDC puts them.
     _ignored("partition", "dispatcher", "index", "columns"),
+    dict.fromkeys(
+        ("target_schema", "target_table"),
+        _refused(
+            "TiCDC writes these tables under other names, and rules here go by the names in its "
+            "messages: leave it out of the file here, and write [filter] and [sink] rules for "
+            "the names that TiCDC writes",
+            "",
+        ),
+    ),
 )
 _TableRule = _table("TableRule", _read(keys_of(TableRule)))
 _ColumnSelector = _table("ColumnSelector", _read(keys_of(ColumnSelector)))
@@ -199,7 +228,14 @@ _Sink = _table(
             "`${file:…}`. Without it short values can be found out by trying",
         ),
     },
+    {
+        "case_sensitive": _refused(
+            "write case-sensitive at the top of the file: it holds for the rules of [sink] too",
+            False,
+        )
+    },
     # About TiCDC's own work.
+    _ignored("force-replicate", "integrity"),
     _ignored("transaction-atomicity", "encoder-concurrency", "enable-kafka-sink-v2"),
     _ignored("advance-timeout-in-sec"),
     # About other kinds of TiCDC's sinks.
@@ -219,7 +255,12 @@ _Consistent = _table(
     # These have an effect only if there is a level.
     _ignored("max-log-size", "flush-interval", "meta-flush-interval", "encoding-worker-num"),
     _ignored("flush-worker-num", "storage", "use-file-backend", "compression"),
-    _ignored("flush-concurrency", "memory-usage"),
+    _ignored("flush-concurrency", "memory-usage", "event-collector-batch-count"),
+)
+_Cyclic = _table(
+    "CyclicReplication",
+    {"enable": _not_built("a lake has no changes of its own to send back", False)},
+    _ignored("replica-id", "filter-replica-ids", "id-buckets", "sync-ddl"),
 )
 _Integrity = _table(
     "Integrity",
@@ -241,13 +282,26 @@ ChangefeedFile = _table(
         "sink": _used(_Sink, "TiCDC's settings of its sink, and how tables are written"),
         "force_replicate": _used(bool, "as in TiCDC: tables without a key are sent too"),
         "bdr_mode": _not_built("a lake has no changes of its own to send back", False),
+        "enable_active_active": _refused(
+            "tables of clusters that are written side by side have columns by which TiDB settles "
+            "conflicts, and nothing here does. Give the changefeed of one cluster, without it",
+            False,
+        ),
+        "enable_old_value": _refused(
+            "without old values a changed key leaves the row of the old one in the table. Set it to"
+            " true in the TiCDC changefeed (later releases always have old values), and here",
+            True,
+        ),
+        "cyclic_replication": _used(_Cyclic, "TiCDC's cyclic replication"),
         "consistent": _used(_Consistent, "TiCDC's redo logs"),
         "integrity": _used(_Integrity, "TiCDC's row checksums"),
     },
     # About TiCDC's own work. `sql-mode`: TiCDC sends DDLs as TiDB restored them.
     # `ignore-ineligible-table`: TiCDC leaves ineligible tables out of the topic.
     _ignored("memory-quota", "check-gc-safe-point", "mounter", "scheduler", "synced-status"),
-    _ignored("sql-mode", "ignore-ineligible-table"),
+    _ignored("sql-mode", "ignore-ineligible-table", "performance-mode", "enable-table-monitor"),
+    _ignored("event-collector-batch-count", "event-collector-batch-bytes"),
+    _ignored("active-active-progress-interval", "active-active-sync-stats-interval"),
     # Used in a cluster only. A `run` records a snapshot whenever its tables are at one timestamp,
     # and ends with its first error.
     _ignored("enable-sync-point", "sync-point-interval", "sync-point-retention"),

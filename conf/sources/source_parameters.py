@@ -28,7 +28,10 @@ OLD_VALUE: Final = "output-old-value"
 RAW_EVENTS: Final = "output-raw-change-event"
 BEFORE_VALUE: Final = "avro-include-before-value"
 PROTOCOLS = ("canal-json", "open-protocol", "simple", "debezium", "avro", "maxwell")
-PROTOCOLS_NOT_BUILT = ("canal", "craft")  # binary forms, which TiCDC's new architecture lacks too
+_OLD_ONES = ("canal", "craft")  # binary forms
+_NOT_WRITTEN: Final = " (TiCDC's new architecture does not write it either)"
+PROTOCOLS_NOT_BUILT = (*_OLD_ONES, "debezium-avro")
+_OTHER_NAMES: Final = {"default": "open-protocol", "flat-avro": "avro"}  # TiCDC's own
 ENCODINGS = ("json", "avro")  # of simple: each message shows which one it is in
 READ = (
     "protocol", "partition-num", "enable-tidb-extension", "time-zone", "topics",
@@ -56,7 +59,8 @@ PRODUCER_ONLY = (
     "auto-create-topic", "required-acks", "dial-timeout", "write-timeout",
     "read-timeout", "transaction-atomicity", "only-output-updated-columns", "content-compatible",
     "safe-mode", "output-row-key", "avro-decimal-handling-mode",
-    "avro-bigint-unsigned-handling-mode",
+    "avro-bigint-unsigned-handling-mode", "debezium-disable-schema", "debezium-include-start-ts",
+    "max-retry", "worker-count", "delete-only-output-handle-key-columns",
 )  # fmt: skip
 KNOWN = (*READ, *PRODUCER_ONLY, *NOT_BUILT)
 # `[sink.kafka-config]` has the URI's parameters by the same names, some in tables of their own.
@@ -108,7 +112,7 @@ def message_settings(parameters: Mapping[str, str], problems: Problems) -> dict[
         made["protocol"], made["is_numbered"] = _protocol(parameters)
     made["registry"] = None
     with problems.noted():
-        is_avro = parameters.get("protocol", "").lower() == "avro"
+        is_avro = _protocol_name(parameters) == "avro"
         made["registry"] = parse_registry(parameters) if is_avro else None
         require(
             not is_avro or made["registry"] is not None,
@@ -165,16 +169,19 @@ def unknown_parameter(
     return f"unknown parameter{found}{hint} (not shown: in a password & is written %26)"
 
 
+def _protocol_name(parameters: Mapping[str, str]) -> str:
+    name = parameters.get("protocol", "").lower()  # as TiCDC reads it
+    return _OTHER_NAMES.get(name, name)
+
+
 def _protocol(parameters: Mapping[str, str]) -> tuple[str, bool]:
     """Its name, and whether its messages have neither a commit-ts nor watermarks."""
-    protocol = parameters.get("protocol", "").lower()  # as TiCDC reads it
-    built = ", ".join(PROTOCOLS)
+    protocol, built = _protocol_name(parameters), ", ".join(PROTOCOLS)
     require(protocol != "", f"protocol is missing: give that of the changefeed, one of {built}")
-    protocol = "open-protocol" if protocol == "default" else protocol  # TiCDC's other name of it
     require(protocol != "csv", "protocol=csv is in files alone: use s3:// or file://")
     require(
         protocol not in PROTOCOLS_NOT_BUILT,
-        f"protocol={protocol} is not read (TiCDC's new architecture does not write it either): let "
+        f"protocol={protocol} is not read{_NOT_WRITTEN if protocol in _OLD_ONES else ''}: let "
         "TiCDC write protocol=canal-json&enable-tidb-extension=true to a new topic, and give that "
         "sink URI here",
     )

@@ -1,7 +1,8 @@
 """The columns of the rows of a table's version, as schema files tell them.
 
-A row has its values in the order of its version's schema file, and in the types that this one
-tells. It lacks some of the columns that the schema file names, and what tells which ones is:
+A row has its values in the types that its version's schema file tells, and in the order of that
+file (`followed_ddls` has the exception). It lacks some of the columns that the file names. What
+tells which ones is:
 
 - virtual generated columns: the DDLs in the table's schema files, and before them the CREATE TABLE
   of the schema file that the user gave (``--schema-file``);
@@ -14,34 +15,22 @@ tells. It lacks some of the columns that the schema file names, and what tells w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from conf.sources.csv_format import CsvFormat
 from coordination.model import TableName
-from sinks.ddl.effects import (
-    AddColumn,
-    AlterSpec,
-    AlterTable,
-    CreateTable,
-    CreateTableLike,
-    DropColumn,
-    Effect,
-    ModifyColumn,
-    RenameColumn,
-    RenameTable,
-)
+from sinks.ddl.effects import AlterTable, CreateTable, CreateTableLike, Effect, RenameTable
 from sinks.ddl.statements import read_ddl
-from sinks.types.table_schema import Column, TableSchema
+from sinks.types.table_schema import TableSchema
 from streaming.protocols.csv.table_head import TableHead
 from streaming.protocols.rows.element_names import UNTOLD
+from streaming.source.storage.followed_ddls import FollowedTable
 from streaming.source.storage.schema_files import SchemaText
 
 _DEEPEST = 32  # names that a table had, one after the other
 _HIDDEN = "_v$_"  # what TiDB's names of the columns of an expression index begin with
-
-_Known = Mapping[str, Column]  # by name in lower case, as far as DDLs have told them
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +64,7 @@ class TableHeads:
         name, version = text.name, text.version
         made = self._made.get((name, version))
         if made is None:
-            columns = _columns(text, self._known(name, version, _DEEPEST))
+            columns = _columns(text, self._followed(name, version, _DEEPEST))
             made = self._made[name, version] = self._head(text, columns)
         return made
 
@@ -92,58 +81,39 @@ class TableHeads:
         first, *others = heads
         return replace(first, others=tuple(each for each in others if widths[each.fields] == 1))
 
-    def _known(self, name: TableName, version: int, deep: int) -> _Known:
-        """The columns at a version by its DDLs. What a DDL did that TiCDC did not write is not in
-        them."""
+    def _followed(self, name: TableName, version: int, deep: int) -> FollowedTable:
         before = self._told.before(name)
-        found = {} if before is None else _by_name(before.columns)
+        found = FollowedTable() if before is None else FollowedTable.made(before)
         for text in self._texts(name):
             if text.version <= version and text.query:
                 read = read_ddl(text.query, "", name.schema, name.table)
                 for effect in read.effects:
                     found = self._after(effect, found, text.version, deep)
+                found = found.beside(each.lower() for each, _ in text.columns)
         return found
 
-    def _after(self, effect: Effect, found: _Known, version: int, deep: int) -> _Known:
+    def _after(
+        self, effect: Effect, found: FollowedTable, version: int, deep: int
+    ) -> FollowedTable:
         match effect:
             case CreateTable(schema=schema):
-                return _by_name(schema.columns)
+                return FollowedTable.made(schema, is_by_id=found.is_by_id)
             case CreateTableLike(source=other) | RenameTable(name=other):
-                return self._known(other, version - 1, deep - 1) if deep else {}
+                return self._followed(other, version - 1, deep - 1) if deep else FollowedTable()
             case AlterTable(changes=changes):
-                return _altered(found, changes)
+                return found.altered(changes)
         return found
 
 
-def _by_name(columns: Iterable[Column]) -> _Known:
-    return {column.name.lower(): column for column in columns}
-
-
-def _altered(found: _Known, changes: Iterable[AlterSpec]) -> _Known:
-    """A change finds its column by the name before all of them, as in MySQL."""
-    gone, there = set[str](), dict[str, Column]()
-    for change in changes:
-        match change:
-            case AddColumn(column=column):
-                there[column.name.lower()] = column
-            case ModifyColumn(name=name, column=column):
-                gone.add(name.lower())
-                there[column.name.lower()] = column
-            case DropColumn(name=name):
-                gone.add(name.lower())
-            case RenameColumn(name=name, new_name=new_name):
-                gone.add(name.lower())
-                if (renamed := found.get(name.lower())) is not None:
-                    there[new_name.lower()] = renamed
-    return {name: of for name, of in found.items() if name not in gone} | there
-
-
-def _columns(text: SchemaText, known: _Known) -> list[tuple[str, str]]:
+def _columns(text: SchemaText, followed: FollowedTable) -> list[tuple[str, str]]:
     """In the order of rows."""
+    told = {name.lower(): (name, kind) for name, kind in text.columns}
+    order = followed.order() if followed.is_by_id else None
     found = []
-    for name, kind in text.columns:
-        column = known.get(name.lower())
-        if name.lower().startswith(_HIDDEN) or (column and column.generated == "virtual"):
+    for lower in order if order is not None and set(order) == told.keys() else told:
+        name, kind = told[lower]
+        column = followed.columns.get(lower)
+        if lower.startswith(_HIDDEN) or (column and column.generated == "virtual"):
             continue
         has_names = column is not None and kind == UNTOLD and column.type.elements
         found.append((name, str(column.type) if column and has_names else kind))

@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_one_clear_line(uri: str, says: str):
 @pytest.mark.parametrize("protocol", PROTOCOLS_NOT_BUILT)
 def test_binary_protocols_are_refused_and_the_line_says_what_to_do(protocol: str):
     with pytest.raises(
-        SettingError, match=f"={protocol} is not read .* let TiCDC write protocol=canal-"
+        SettingError, match=f"={protocol} is not read.*: let TiCDC write protocol=canal-"
     ):
         parse_source_uri(f"kafka://h:1/t?protocol={protocol}")
 

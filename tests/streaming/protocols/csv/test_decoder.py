@@ -332,7 +332,7 @@ def test_an_old_row_alone_is_no_delete(name: str, behind: bytes) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_number_of_fields_tells_what_rows_have(name: str) -> None:
-    """With ``output-handle-key`` a field more or not; with a column selector all columns or some."""
+    """With ``output-handle-key`` a field more or not; with a column selector all or some."""
     csv = replace(FORMATS[name], has_handle_key=False)
     found = list(changes(random.Random(name), 40, csv))
     text = b"garbage\r\n" + b"".join(text_of(csv, found))

@@ -61,6 +61,23 @@ def test_the_order_and_the_types_are_the_schema_files() -> None:
     assert names(found) == "id a unseen"
 
 
+def test_files_in_the_order_of_ids_are_known_by_a_ddl_that_puts_a_column_elsewhere() -> None:
+    """As the recorded folders have them. Then the DDLs tell the order of rows."""
+    c = ("c", "int")
+    made, put = of(1, f"{PLAIN})", ID, A, B), "ALTER TABLE `t` ADD COLUMN `c` INT AFTER `id`"
+    assert names(head(made, of(2, put, ID, A, B, c))) == "id c a b"
+    assert names(head(made, of(2, put, ID, c, A, B))) == "id c a b"
+    later = of(3, "ALTER TABLE `t` RENAME COLUMN `c` TO `d`", ID, A, B, ("d", "int"))
+    assert names(head(made, of(2, put, ID, A, B, c), later)) == "id d a b"
+    wide = of(3, "ALTER TABLE `t` MODIFY COLUMN `a` BIGINT", ID, B, c, ("a", "bigint"))
+    assert names(head(made, of(2, put, ID, A, B, c), wide)) == "id c a b"  # `a` has another ID
+    again = of(4, "", ID, A, B, c, name=TableName("d", "u"))
+    renamed = of(3, "RENAME TABLE `d`.`t` TO `d`.`u`", ID, A, B, c, name=TableName("d", "u"))
+    assert names(head(made, of(2, put, ID, A, B, c), renamed, again)) == "id c a b"
+    back = of(3, "", ID, A, B, c)  # TiCDC has ignored a DDL that moved `c` to the end
+    assert names(head(made, of(2, put, ID, c, A, B), back)) == "id a b c"
+
+
 @pytest.mark.parametrize(
     ("query", "columns", "wanted"),
     [
