@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coordination.model import SEALED_TS
@@ -133,6 +134,8 @@ class PartLog:
 
     def least_ts(self, position: int) -> int:
         """All rows from the position on have this commit-ts or a greater one; 0: not known."""
+        if not self._first_ts:
+            return 0
         if self._least is None:
             least = SEALED_TS
             self._least = [least := min(least, self._ts(each)) for each in reversed(self._places)]
@@ -178,20 +181,19 @@ class PartLog:
             before = each
         return None
 
-    def slices(self, begin: int, end: int) -> list[Slice]:
+    def slices(self, begin: int, end: int) -> Iterator[Slice]:
         """All that lies between two positions."""
         (first, at), (last, until) = self._packing.place(begin), self._packing.place(end)
-        found = []
-        for place in self._places[bisect_left(self._places, first) :]:
+        for number in range(bisect_left(self._places, first), len(self._places)):
+            place = self._places[number]
             if place > last:
-                break
+                return
             known = self._files[place]
             low = at if place == first else 0
             high = until if place == last else known.size
             if low < high:
-                is_last = place == self._places[-1]
-                found.append(Slice(place, known.path, low, high, known.size, is_last))
-        return found
+                is_last = number == len(self._places) - 1
+                yield Slice(place, known.path, low, high, known.size, is_last)
 
 
 def _follows(before: Place, place: Place) -> bool:

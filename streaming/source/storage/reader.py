@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import groupby
 from typing import Final
 
@@ -24,6 +24,7 @@ from streaming.source.storage.layout import (
     SCHEMAS,
     schema_position,
 )
+from streaming.source.storage.part_log import Slice
 from streaming.source.storage.slices_task import RowDecoder, RowWork, SchemaWork, SlicesTask
 from streaming.source.storage.survey import Survey
 from streaming.source.storage.table_heads import NOTHING_TOLD, TableHeads, ToldColumns
@@ -135,7 +136,7 @@ class StorageReader:
             return []
         room = self._job.tasks * TASK_BYTES
         for part, log in logs.items():
-            unnoted = set(log.unnoted(there[part]))
+            unnoted = set() if log.least_ts(there[part]) else set(log.unnoted(there[part]))
             head = self._head(part) if unnoted else None
             for each in log.slices(log.beginning, ends[part]) if unnoted else ():
                 if each.place in unnoted and each.size <= LARGEST_BYTES:
@@ -175,7 +176,7 @@ class StorageReader:
     def _is_empty(self, part: str, there: Positions, ends: Positions) -> bool:
         """Whether no byte lies between, as before a part's first file."""
         log = self._survey.logs.get(part)
-        return log is not None and not log.slices(there[part], ends[part])
+        return log is not None and next(log.slices(there[part], ends[part]), None) is None
 
     def _works(
         self, there: Positions, ends: Positions, most_rows: int
@@ -186,23 +187,24 @@ class StorageReader:
         room = min(self._job.tasks * TASK_BYTES, max(1, int(most_rows * survey.row_bytes)))
         if SCHEMAS in there:
             works.append(self._schema_work(there[SCHEMAS], ends[SCHEMAS]))
-        waiting = [
-            (survey.logs[part].least_ts(at), part, survey.logs[part].slices(at, ends[part])[::-1])
-            for part, at in there.items()
-            if part != SCHEMAS
-        ]
-        heapify(waiting)
+        waiting = list[tuple[int, str, Slice, Iterator[Slice]]]()
+
+        def wait(part: str, slices: Iterator[Slice]) -> None:
+            if (each := next(slices, None)) is not None:
+                at = survey.packing.position(each.place, each.begin)
+                heappush(waiting, (survey.logs[part].least_ts(at), part, each, slices))
+
+        for part in there.keys() - {SCHEMAS}:
+            wait(part, survey.logs[part].slices(there[part], ends[part]))
         rows = list[RowWork]()
         while waiting and room > 0:
-            _, part, slices = heappop(waiting)
-            each = slices.pop()
+            _, part, each, slices = heappop(waiting)
             end = min(each.end, each.begin + max(TASK_BYTES, 1))
             base = survey.packing.position(each.place, 0)
             rows.append(RowWork(part, replace(each, end=end), base, self._head(part)))
             room -= end - each.begin
-            if end == each.end and slices:
-                at = survey.packing.position(slices[-1].place, slices[-1].begin)
-                heappush(waiting, (survey.logs[part].least_ts(at), part, slices))
+            if end == each.end:
+                wait(part, slices)
         return [*works, *sorted(rows, key=_part)]
 
     def _head(self, part: str) -> TableHead | None:
