@@ -117,15 +117,18 @@ def order_ddl(
 ) -> Ordered:
     """Store the decision. ConfigError if there is no such DDL, or if another decision has been
     carried out already."""
-    schema, _, name = table.partition(".")
-    place = TableName(schema, name), Ts(commit_ts)
-    if sql is not None:
-        _check_statement(sql, place[0])
     tables = ControlTables.of(sink)
-    known = tables.blocked_ddls.read(changefeed_id).get(place)
+    blocked = tables.blocked_ddls.read(changefeed_id)
+    schema, _, rest = table.partition(".")
+    shown = {str(name): name for name, at_ts in blocked if at_ts == commit_ts}
+    name = shown.get(table) or TableName(schema, rest)  # a database's name may have a dot
+    place = name, Ts(commit_ts)
+    if sql is not None:
+        _check_statement(sql, name)
+    known = blocked.get(place)
     row = tables.changefeeds.read(changefeed_id) if known is not None else None
     is_said = known is not None and (known.action, known.sql) == (action, sql)
-    of_table = tables.progress.read(changefeed_id).get(place[0])
+    of_table = tables.progress.read(changefeed_id).get(name)
     reached_ts = _reached_ts(row, of_table) if row is not None else 0
     if reached_ts >= commit_ts and not is_said:
         raise ConfigError(

@@ -60,10 +60,11 @@ class Chosen:
             "state": self.state,
         }
         if self.table is not None:
-            schema, dot, table = self.table.partition(".")
-            if not dot:
+            if "." not in self.table:
                 raise ConfigError(f"--table {self.table!r} must be schema.table")
-            equals |= {"schema_name": schema, "table_name": table}
+            names = (letters["schema_name"], letters["table_name"])
+            shown = pc.binary_join_element_wise(*names, ".")  # a dot may be in a name, too
+            letters = letters.filter(pc.equal(shown, self.table))
         for name, value in equals.items():
             if value is not None:
                 letters = letters.filter(pc.equal(letters[name], value))

@@ -70,10 +70,10 @@ def stopped_at(
     changefeeds.save(replace(row, checkpoint_ts=checkpoint_ts, state=state))
 
 
-def blocks(warehouse: Path, table: str = "orders") -> None:
+def blocks(warehouse: Path, table: str = "orders", schema: str = "shop") -> None:
     row = BlockedDdl(
         changefeed_id="shop",
-        schema_name="shop",
+        schema_name=schema,
         table_name=table,
         commit_ts=40,
         query=QUERY,
@@ -115,6 +115,15 @@ def test_a_run_is_told_to_skip(program: Program, tmp_path: Path) -> None:
     code, _, err = program("ddl", "apply", *AT)
     assert (code, err.count("\n")) == (2, 1)
     assert "is beyond that DDL, at checkpoint-ts 45" in err
+
+
+def test_a_database_whose_name_has_a_dot_is_found(program: Program, tmp_path: Path) -> None:
+    stopped_at(tmp_path, 39, scope="/run-shop")
+    blocks(tmp_path, schema="shop.eu")
+    at = ("-c", "shop", "--table", listed(program)[0]["table"], "--commit-ts", "40")
+    code, _, err = program("ddl", "skip", *at)
+    assert (code, err) == (0, "")
+    assert [row["state"] for row in listed(program)] == ["to be skipped"]
 
 
 def test_another_statement_is_run_in_its_place(program: Program, tmp_path: Path) -> None:
