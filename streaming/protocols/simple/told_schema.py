@@ -29,6 +29,8 @@ _WITH_LENGTH: Final = frozenset(("char", "varchar", "binary", "varbinary", "bit"
 # TiCDC makes an index of that name where a table's key is no index: the hidden key of an integer,
 # or a NOT NULL unique key, which has its own index besides.
 _MADE_KEY: Final = "primary"
+_MOST_DIGITS: Final = 6  # of a fraction of a second
+_WIDTHS: Final = {"datetime": 19, "timestamp": 19, "time": 10}  # without a fraction of a second
 
 
 def told_table(found: Any) -> ToldTable:
@@ -94,11 +96,16 @@ def _type(fields: Mapping[str, Any]) -> MySQLType:
     if name == "decimal":
         return MySQLType(name=name, unsigned=unsigned, length=length or 10, scale=scale or 0)
     if name in _FLOATS:
+        has_width = (length or _FLOATS[name]) != _FLOATS[name]
+        if has_width and fields.get("decimal", 0) is None:  # TiCDC leaves them out in Avro
+            return MySQLType(name=name, unsigned=unsigned, is_untold=True)
         has_digits = scale is not None or (length or 0) != _FLOATS[name]
         digits = (length, scale or 0) if has_digits and length else (None, None)
         return MySQLType(name=name, unsigned=unsigned, length=digits[0], scale=digits[1])
     if name in TIMED_TYPES:
-        return MySQLType(name=name, length=scale or None)
+        behind = (length or 0) - _WIDTHS[name] - 1  # the Avro encoding tells the width alone
+        by_width = behind if 0 < behind <= _MOST_DIGITS else None
+        return MySQLType(name=name, length=by_width if scale is None else scale or None)
     kept = length if name in _WITH_LENGTH else None
     return MySQLType(name=name, unsigned=unsigned, length=kept)
 

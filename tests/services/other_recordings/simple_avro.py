@@ -57,7 +57,7 @@ def _message(of: Json, types: Types) -> bytes:
     head += long(_OPS.index(of["type"])) + long(int(of["commitTs"])) + built
     head += long(int(of["schemaVersion"])) + _perhaps(of.get("claimCheckLocation"), text)
     head += _perhaps(of.get("handleKeyOnly"), boolean) + branch(0)
-    rows = (_perhaps(of.get(each), lambda row: _values(row, types[at])) for each in ("data", "old"))
+    rows = (_perhaps(of.get(n), lambda row: _values(row, types[at])) for n in ("data", "old"))
     return _head(_DML, head + b"".join(rows))
 
 
@@ -72,12 +72,15 @@ def _perhaps(value: Any, write: Any) -> bytes:
 def _table(of: Json) -> bytes:
     head = text(of["schema"]) + text(of["table"]) + long(int(of["tableID"]))
     columns = blocks(_column(each) for each in of["columns"])
-    return head + long(int(of["version"])) + columns + blocks(_index(each) for each in of["indexes"])
+    indexes = blocks(_index(each) for each in of["indexes"])
+    return head + long(int(of["version"])) + columns + indexes
 
 
 def _column(of: Json) -> bytes:
     kind = of["dataType"]
-    head = text(of["name"]) + text(kind["mysqlType"]) + text(kind["charset"]) + text(kind["collate"])
+    head = b"".join(
+        map(text, (of["name"], *(kind[n] for n in ("mysqlType", "charset", "collate"))))
+    )
     elements = kind.get("elements")
     rest = (
         long(int(kind["length"])),
@@ -117,13 +120,15 @@ def _value(value: Any, of: Json) -> bytes:
         return branch(_NULL)
     if isinstance(value, dict):
         return branch(_MOMENT, text(value["location"]) + text(value["value"]))
-    if kind == "bigint" and (of.get("unsigned") or "unsigned" in of["mysqlType"]):
-        return branch(_UNSIGNED, _signed(value))
     if kind in _WHOLE:
-        return branch(_LONG, _signed(value))
+        is_unsigned = kind == "bigint" and of.get("unsigned")
+        return branch(_UNSIGNED if is_unsigned else _LONG, _signed(value))
     if kind in ("float", "double"):
-        is_single = kind == "float"
-        return branch(_FLOAT, single(float(value))) if is_single else branch(_DOUBLE, double(float(value)))
-    if kind.endswith("blob") or kind.endswith("binary"):
-        return branch(_BYTES, octets(base64.b64decode(value)))
-    return branch(_TEXT, text(value))
+        number = float(value)
+        return (
+            branch(_FLOAT, single(number)) if kind == "float" else branch(_DOUBLE, double(number))
+        )
+    is_bytes = kind.endswith(("blob", "binary"))
+    return (
+        branch(_BYTES, octets(base64.b64decode(value))) if is_bytes else branch(_TEXT, text(value))
+    )

@@ -16,6 +16,7 @@ from sinks.types.table_schema import Column, TableSchema
 from streaming.protocols.contract import ToldTable
 from streaming.protocols.json_text.strict_json import Malformed, parse
 from streaming.protocols.rows.parsed_message import Ddl, SchemaEvent
+from streaming.protocols.simple import avro_reader
 from streaming.protocols.simple.strict_parser import read
 from streaming.protocols.simple.told_schema import told_table
 from tests.services import wire
@@ -90,6 +91,23 @@ def test_types_that_numbers_do_not_tell():
     expected = [MySQLType.parse("float"), *map(MySQLType.parse, [*types][1:])]
     assert [each.type for each in found.columns] == expected
     assert found.key == ()
+
+
+def test_the_width_tells_the_fraction_of_a_second_where_digits_are_not_told():
+    """So it is in TiCDC's Avro encoding. D of a FLOAT or DOUBLE with M is not known there."""
+    schemas = {
+        encoding: {
+            (event.table.name.table, event.table.version): event.table.definition
+            for message in wire.messages(f"simple-{encoding}")
+            if isinstance(event := read_it(message.value or b""), SchemaEvent)
+        }
+        for encoding, read_it in (("json", read), ("avro", avro_reader.read))
+    }
+    assert len(schemas["json"]) > 5
+    assert schemas["avro"] == schemas["json"]
+    columns = [column("a", "double", length=9, decimal=None), column("b", "float", length=12)]
+    found = TableSchema.from_json(told(table(columns=columns, indexes=[])).definition)
+    assert [str(each.type) for each in found.columns] == ["double(?)", "float"]
 
 
 def test_a_unique_key_is_told_as_the_key_and_as_itself():
