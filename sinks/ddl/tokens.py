@@ -163,7 +163,7 @@ def _upper_at(words: Sequence[Word], at: int) -> str:
     return words[at].upper if at < len(words) else ""
 
 
-_COMMENT = r"/\*.*?\*/|(?:--(?=\s|$)|\#)[^\n]*"
+_COMMENT = r"/\*.*?(?:\*/|\Z)|(?:--(?=\s|$)|\#)[^\n]*"
 _ESCAPING = r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`|"""
 _PLAIN = r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|"""
 _NAMES_IN_QUOTES = r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|"""
@@ -237,6 +237,8 @@ class _Spelling:
             return text
         if first == '"' and self.ansi_quotes:
             return "`" + text[1:-1].replace('""', '"').replace("`", "``") + "`"
+        if text.startswith("/*") and not text.endswith("*/", 2):
+            return text  # it has no end, and is no comment
         if first in "'\"":
             return "'" + self._unescaped(text).replace("'", "''") + "'"
         inner = self.sql_in_comment.fullmatch(text)

@@ -32,8 +32,8 @@ _NAME: Final = "`(?:[^`]|``)+`"
 _NAMES: Final = re.compile(
     rf"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|(?P<schema>{_NAME})\s*\.\s*(?P<table>{_NAME})"
     rf"|^(?P<verb>\s*(?:CREATE|ALTER|DROP)\s+DATABASE\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?)"
-    rf"(?P<database>{_NAME})",
-    re.IGNORECASE,
+    rf"(?P<database>{_NAME})|{_NAME}|/\*(?![!MT]).*?(?:\*/|\Z)",
+    re.IGNORECASE | re.DOTALL,
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from sinks.ddl.effects import Unsupported
@@ -61,3 +63,10 @@ def test_a_table_that_comes_from_an_unknown_database_is_refused(query: str) -> N
     (effect,) = read_ddl(query, "RENAME", "shop", "b").effects
     assert isinstance(effect, Unsupported)
     assert "from which database" in effect.reason
+
+
+def test_comments_without_an_end_cost_no_more_than_others() -> None:
+    begun_s = time.process_time()
+    (effect,) = read_ddl("DROP TABLE t " + "/* " * 100_000, "ERASE", "s", "t").effects
+    assert isinstance(effect, Unsupported)
+    assert time.process_time() - begun_s < 2

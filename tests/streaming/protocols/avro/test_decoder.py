@@ -252,6 +252,16 @@ def test_ddls():
         ),
         ("b", "RENAME TABLE `s`.`a-b` TO `s`.`b`", "RENAME TABLE `s`.`a_b` TO `s`.`b`"),
         ("b-", "CREATE TABLE `s`.`b-` LIKE `s`.`a``b`", "CREATE TABLE `s`.`b_` LIKE `s`.`a_b`"),
+        (
+            "a-b",
+            "CREATE TABLE `s`.`a-b` (`d` INT,`.` INT,`x``.``y` INT COMMENT '`', `p`.`q-r` INT)",
+            "CREATE TABLE `s`.`a_b` (`d` INT,`.` INT,`x``.``y` INT COMMENT '`', `p`.`q_r` INT)",
+        ),
+        (
+            "a-b",
+            "/* it`s */ TRUNCATE TABLE /*T! `s` */.`a-b`",
+            "/* it`s */ TRUNCATE TABLE /*T! `s` */.`a-b`",
+        ),
         ("", "DROP DATABASE IF EXISTS `x-y`", "DROP DATABASE IF EXISTS `x_y`"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
@@ -142,6 +143,10 @@ def hostile_messages() -> Iterator[tuple[str, bytes]]:
     ddl = b'{"query":"DROP TABLE t","type":4,"schema":"shop","table":"t","commitTs":10}'
     for name, told in hostile(ddl):
         yield f"DDL: {name}", message(None, b"\x01" + told)
+    for piece in ("`", "'", "/* ", "`a`.", "`a`.`b-`", "'a", "IF EXISTS "):
+        query = "ALTER DATABASE " + piece * (SIZE // 4 // len(piece)) + "x"
+        told = {"query": query, "type": 5, "schema": "s", "table": "a-b", "commitTs": 10}
+        yield f"names in a DDL: {piece}", message(None, b"\x01" + json.dumps(told).encode())
     for name, length in (("long", 2**62), ("below zero", -1), ("a little", SIZE + 99)):
         for where, of in (("key", KEY), ("value", VALUE)):
             data = long(1) + branch(1, long(length) + b"a" * SIZE) + extension("c", TS)
