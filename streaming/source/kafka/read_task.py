@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any
 
 from confluent_kafka import KafkaException
 
 from coordination.model import TableName
-from streaming.protocols.contract import Decoder, Kind, Wanted, WantedTable
+from streaming.protocols.contract import Block, Decoder, Kind, Wanted, WantedTable
 from streaming.source.body_files import BodyFile
 from streaming.source.kafka.consumer import ConsumerConfig, consumer_for, discard
 from streaming.source.kafka.offset_ranges import OffsetRange
 from streaming.source.kafka.read_ranges import TASK_BYTES, ReadError, read_list
-from streaming.source.resolved.numbering import NumberedDecoder
+from streaming.source.resolved.numbering import NumberedDecoder, Numbering
 from streaming.source.task_results import ReadFailure, Result
 from streaming.spark.python_worker import settle
 
@@ -55,15 +55,18 @@ class ReadTask:
         consumer, bodies, decode = None, BodyFile(self.folder), self.decode
         numbers = None
         if isinstance(decode, NumberedDecoder):
-            decode = numbers = decode.started()
+            begin, reads = {each.part: each.begin for each in ranges}, decode.reads
+            decode = numbers = decode.started(begin)
+            ranges = [
+                replace(each, begin=reads.get((each.part, each.begin), each.begin))
+                for each in ranges
+            ]
         try:
             consumer = consumer_for(self.settings, ranges)
             read = read_list(consumer, ranges, decode, self.wanted, self.budget_bytes)
             for blocks in read:
-                yield from map(bodies.put, blocks)
-                if numbers is not None:
-                    done = (each for each in blocks if each.kind is Kind.DONE)
-                    yield from (numbers.mark(each.part, each.first, each.last) for each in done)
+                found = blocks if numbers is None else _marked(blocks, numbers)
+                yield from map(bodies.put, found)
         except Exception as error:
             if consumer is not None:
                 discard(consumer)
@@ -74,6 +77,18 @@ class ReadTask:
             yield ReadFailure(is_unreadable=is_unreadable, reason=reason)
         finally:
             bodies.close()
+
+
+def _marked(blocks: Iterable[Block], numbers: Numbering) -> Iterator[Block]:
+    """With the marks of what was read, which begin where their slices do. One that was read up to
+    its begin alone has what lies before."""
+    for each in blocks:
+        if each.kind is not Kind.DONE:
+            yield each
+            continue
+        begin = numbers.begin[each.part]
+        yield numbers.mark(each.part, begin if each.last > begin else each.first, each.last)
+        yield replace(each, first=begin)
 
 
 def _task(

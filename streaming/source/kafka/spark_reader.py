@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
 from typing import Final, NoReturn
 
@@ -30,11 +31,19 @@ from streaming.source.kafka.topic_partition import TopicPartition
 from streaming.source.positions import Positions
 from streaming.source.resolved.commit_clock import Pin, from_token, with_pins
 from streaming.source.resolved.limits import Limits
-from streaming.source.resolved.numbering import NumberedDecoder, early_parts, lead
+from streaming.source.resolved.numbering import (
+    NumberedDecoder,
+    alike,
+    early_parts,
+    joined_marks,
+    lead,
+)
 from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.source.task_results import ReadFailure
 
 _WHOLE: Final = 1 << 62  # messages: no range is cut
+LEAD_MESSAGES: Final = 2_000  # with which the numbers of a slice begin
+WHOLE_READS: Final = 16  # after a slice whose numbers are not known from so few
 FEW_MESSAGES: Final = 500  # one task reads so few as fast as several tasks would
 
 
@@ -58,6 +67,7 @@ class SparkReader:
         self._own_ms = own_ms  # None: the messages have a commit-ts
         self._has_ddls_apart = has_ddls_apart
         self._broker = Broker(kafka)
+        self._whole_reads = 0
         self._message_bytes = 1_000.0  # the average size; a guess until messages have been read
 
     def close(self) -> None:
@@ -122,37 +132,58 @@ class SparkReader:
         own_ms: OwnTimes,
         early: frozenset[str],
     ) -> Iterator[Block]:
-        """Each range is read by one task, from the last pin before it on. Where that is far, it
-        takes several reads."""
+        """Each range is read from the last pin before it on. Where that is far, it takes several
+        reads. A slice that was numbered otherwise than the one before says is read again, and some
+        reads are not cut then."""
         left = {each.part: each for each in ranges}
         while left:
             begin = {part: each.begin for part, each in left.items()}
-            at = lead(pins, begin)
-            found = self.read_ranges(
-                [replace(each, begin=at[part]) for part, each in left.items()],
-                wanted,
-                NumberedDecoder(self._decode, own_ms, pins, begin, early),
-                piece_messages=_WHOLE,
-            )
-            short = {b.part for b in found if b.kind is Kind.DONE and b.last < begin[b.part]}
+            first = lead(pins, begin)
+            self._whole_reads = max(0, self._whole_reads - 1)
+            lists = self._lists(left.values(), _WHOLE if self._whole_reads else PIECE_MESSAGES)
+            slices = [(each.part, each.begin) for work in lists for each in work]
+            reads = {
+                (part, at): first[part] if at == begin[part] else at - LEAD_MESSAGES
+                for part, at in slices
+            }
+            decode = NumberedDecoder(self._decode, own_ms, pins, begin, early, reads)
+            found = self.read_ranges([*left.values()], wanted, decode, lists)
+            done = {block.part: block.last for block in found if block.kind is Kind.DONE}
+            short = {part for part, last in done.items() if last < begin[part]}
+            if any(at != begin[part] and at == done[part] for part, at in slices):
+                self._whole_reads = WHOLE_READS
+            marks: defaultdict[str, list[Block]] = defaultdict(list)
             for block in found:
-                if block.part in short and block.kind is Kind.WATERMARK:
-                    pins[block.part] = with_pins(pins[block.part], from_token(block.token))
+                if block.kind is Kind.WATERMARK:
+                    marks[block.part].append(block)
                 elif block.part not in short:
-                    is_done = block.kind is Kind.DONE
-                    yield replace(block, first=begin[block.part]) if is_done else block
+                    if block.kind is Kind.DONE and marks[block.part]:
+                        yield joined_marks(marks[block.part])
+                    yield block
+            for part in short:
+                told = (from_token(each.token) for each in marks[part])
+                pins[part] = with_pins(pins[part], [*chain(*told)])
             left = {part: each for part, each in left.items() if part in short}
+
+    def _lists(
+        self, ranges: Iterable[OffsetRange], piece_messages: int = PIECE_MESSAGES
+    ) -> list[list[OffsetRange]]:
+        """The work of each task. A range is not cut into smaller pieces than so many messages."""
+        ranges = list(ranges)
+        total = sum(each.messages for each in ranges)
+        tasks = self.tasks if total > FEW_MESSAGES else 1
+        return pack(ranges, tasks, piece_messages=piece_messages)
 
     def read_ranges(
         self,
         ranges: Sequence[OffsetRange],
         wanted: Wanted,
         decode: NumberedDecoder | None = None,
-        piece_messages: int = PIECE_MESSAGES,
+        lists: Sequence[Sequence[OffsetRange]] | None = None,
     ) -> list[Block]:
         """Read and decode the ranges; blocks until the job has ended. The blocks are ordered by
         partition and offset, with a DONE block at the end of each range. ``decode``: in the place
-        of the reader's own. A range is not cut into smaller pieces than ``piece_messages``.
+        of the reader's own. ``lists``: what each task reads of the ranges.
 
         ``ranges``: at most one of each partition. A DONE block's ``last`` is where the next range
         begins: a budget may end a range early. Raises SourceLost, TopicMissing, ExecutorsUnfit; or
@@ -163,8 +194,9 @@ class SparkReader:
         partitions = [each.topic_partition for each in ranges]
         assert len(set(partitions)) == len(partitions), "two ranges of one partition"
         total = sum(each.messages for each in ranges)
-        tasks = self.tasks if total > FEW_MESSAGES else 1
-        lists = pack(ranges, tasks, piece_messages=piece_messages)
+        lists = self._lists(ranges) if lists is None else lists
+        reads = {} if decode is None else decode.reads
+        asked = [replace(r, begin=reads.get((r.part, r.begin), r.begin)) for r in ranges]
         found: list[Block | ReadFailure] = []
         if lists:
             task = ReadTask(
@@ -179,9 +211,10 @@ class SparkReader:
             found = self._job.run(task, len(lists), f"{total} offsets, {lists[0][0]}{more}")
         for each in found:
             if isinstance(each, ReadFailure):
-                self._raise(each, ranges)
-        self.check(ranges)
-        blocks = list(_in_order(ranges, lists, (b for b in found if isinstance(b, Block))))
+                self._raise(each, asked)
+        self.check(asked)
+        made = (each for each in found if isinstance(each, Block))
+        blocks = list(_in_order(ranges, lists, made, is_numbered=decode is not None))
         done = [each for each in blocks if each.kind is Kind.DONE]
         if messages := sum(each.rows for each in done):
             self._message_bytes = max(1.0, sum(each.message_bytes for each in done) / messages)
@@ -202,12 +235,17 @@ class SparkReader:
 
 
 def _in_order(
-    ranges: Sequence[OffsetRange], lists: Sequence[Sequence[OffsetRange]], blocks: Iterator[Block]
+    ranges: Sequence[OffsetRange],
+    lists: Sequence[Sequence[OffsetRange]],
+    blocks: Iterator[Block],
+    *,
+    is_numbered: bool,
 ) -> Iterator[Block]:
     """The blocks of each range that were read without a hole, and its DONE block.
 
     ``pack`` may have cut a range into pieces for several tasks, and a task may stop early at its
-    budget: what was read behind such a hole is left out. The pieces and blocks of a partition come
+    budget: what was read behind such a hole is left out. So is a slice that was numbered otherwise
+    than the one before it says, and what is behind it. The pieces and blocks of a partition come
     in the order of their offsets, since work lists have that order and tasks keep it.
     """
     pieces: defaultdict[TopicPartition, list[OffsetRange]] = defaultdict(list)
@@ -224,6 +262,9 @@ def _in_order(
     for each in sorted(ranges, key=attrgetter("topic", "partition")):
         partition = each.topic_partition
         ends = [done[partition, piece.begin] for piece in pieces[partition]]
+        if is_numbered:
+            marks = {b.first: b for b in found[partition] if b.kind is Kind.WATERMARK}
+            ends = ends[: alike([marks.get(end.first) for end in ends])]
         reached = joined([(end.first, end.last) for end in ends], each.begin)
         yield from (block for block in found[partition] if block.first < reached)
         counted = [end for end in ends if end.first < reached]

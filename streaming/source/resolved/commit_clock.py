@@ -111,14 +111,22 @@ def needed_pins(
 
 
 def passed_late(
-    pins: Sequence[Pin], begins: Numbers, made: Numbered, own_ms: Numbers, early: int = 0
+    pins: Sequence[Pin],
+    begins: Numbers,
+    made: Numbered,
+    own_ms: Numbers,
+    *,
+    early: int = 0,
+    first: int = 0,
 ) -> list[Pin]:
-    """The pins of idle times above which a late change was numbered: it would have a lower number
-    without them. They stay, so that a rewind gives the same numbers."""
+    """The pins of idle times above which a late change was numbered, from the ``first`` on: it
+    would have a lower number without them. They stay, so that a rewind gives the same numbers."""
     found = []
     for pin in pins:
         at = int(np.searchsorted(begins, pin.position))
-        if pin.above_ts <= pin.ts or at == len(begins) or made.commit_ts[at] != pin.above_ts + 1:
+        if pin.above_ts <= pin.ts or not first <= at < len(begins):
+            continue
+        if made.commit_ts[at] != pin.above_ts + 1:
             continue
         own = (max(int(own_ms[at]), 0) << TSO_LOGICAL_BITS) - early
         if own <= pin.above_ts or at in made.unbelieved:

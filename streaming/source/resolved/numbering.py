@@ -3,14 +3,17 @@
     chunk ──own times──► numbers, above the last pin ──► decode(chunk with its numbers, wanted)
        from the last pin before the read on               from where the read begins on
 
-The messages of a part are numbered from a pin on, in order, so one task reads a part. What lies
-between the pin and the read's begin is numbered alone.
+The messages of a part are numbered from a pin on, in order. What lies between the pin and the
+read's begin is numbered alone. A task that reads a later slice of a part begins some messages
+before it, with their own times. Its numbers count if it has found the number before its slice that
+the task before has (`alike`): they follow from that one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -25,6 +28,7 @@ from streaming.source.positions import Positions
 from streaming.source.resolved.commit_clock import (
     STAYS,
     Pin,
+    from_token,
     needed_pins,
     numbered,
     passed_late,
@@ -38,17 +42,19 @@ PinsByPart = Mapping[str, Sequence[Pin]]
 
 @dataclass(frozen=True, slots=True)
 class NumberedDecoder:
-    """What is sent to an executor: ``pins`` and where the read begins, by part."""
+    """What is sent to an executor: ``pins`` and where the read begins, by part. ``reads``: from
+    where a slice is read, by its part and begin, if not from there."""
 
     decode: Decoder
     own_ms: OwnTimes
     pins: PinsByPart
     begin: Positions
     early: Container[str] = frozenset()  # `early_parts`
+    reads: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
-    def started(self) -> Numbering:
-        """For one reading of each part, from `lead` on."""
-        return Numbering(self)
+    def started(self, begin: Positions | None = None) -> Numbering:
+        """For one reading of each part, from `lead` on. ``begin``: where its slices begin."""
+        return Numbering(self, self.begin if begin is None else begin)
 
 
 def early_parts(parts: Iterable[str], *, has_ddls_apart: bool = False) -> frozenset[str]:
@@ -80,6 +86,8 @@ class Numbering:
     """A `Decoder` whose chunks come by rising position in each part."""
 
     sent: NumberedDecoder
+    begin: Positions
+    before: dict[str, int] = field(default_factory=dict)  # the last commit-ts before it
     after: dict[str, int] = field(default_factory=dict)  # the last commit-ts
     found: dict[str, list[Pin]] = field(default_factory=dict)  # needed ones
 
@@ -93,13 +101,15 @@ class Numbering:
 
     def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]:
         stamped = self.number(messages)
-        first = int(np.searchsorted(_positions(messages), self.sent.begin[messages.part]))
+        first = int(np.searchsorted(_positions(messages), self.begin[messages.part]))
         if first == len(messages):
             return iter(())
         return self.sent.decode(stamped.part_of(first, len(messages) - first), wanted)
 
     def mark(self, part: str, begin: int, position: int) -> Block:
-        """The pins of a part that was read up to there, as a watermark."""
+        """The pins of a part that was read up to there, as a watermark; ``min_ts`` is that of where
+        its slice begins."""
+        first = pin_at(self.sent.pins[part], self.begin[part]) or Pin(begin, 0)
         before = pin_at(self.sent.pins[part], position) or Pin(begin, 0)
         after = max(self.after.get(part, 0), before.ts)
         # Where no message has come since an idle time, the next one is above that still.
@@ -108,7 +118,7 @@ class Numbering:
             kind=Kind.WATERMARK,
             part=part,
             rows=1,
-            min_ts=here.floor_ts + 1,
+            min_ts=max(self.before.get(part, 0), first.floor_ts) + 1,
             max_ts=here.floor_ts + 1,
             first=begin,
             last=position,
@@ -126,14 +136,33 @@ class Numbering:
         early = _HALF_MS if part in self.sent.early else 0
         latest = Ts(messages.latest_ts)
         made = numbered(positions, own, after=after, pins=pins, latest=latest, early=early)
-        ends = positions + 1
-        needed = needed_pins(ends, made, own, open_end=1 << 62, early=early)
         if len(positions):
             self.after[part] = int(made.commit_ts[-1])
-            told = self.found.setdefault(part, [])
-            told += (pin._replace(is_needed=STAYS) for pin in needed)
-            told += passed_late(pins, positions, made, own, early=early)
+        if first := int(np.searchsorted(positions, self.begin[part])):
+            self.before[part] = int(made.commit_ts[first - 1])
+        told = self.found.setdefault(part, [])
+        needed = needed_pins(positions + 1, made, own, open_end=1 << 62, early=early)
+        told += (pin._replace(is_needed=STAYS) for pin in needed if pin.position > self.begin[part])
+        told += passed_late(pins, positions, made, own, early=early, first=first)
         return replace(messages, commit_ts=pa.array(made.commit_ts, pa.int64()))
+
+
+def alike(marks: Sequence[Block | None]) -> int:
+    """How many slices of a part count: each was numbered as the one right before it says. Their
+    marks in order, made by `Numbering.mark`; None: there is none."""
+    count = min(1, len(marks))
+    for before, mark in pairwise(marks):
+        if before is None or mark is None or before.max_ts != mark.min_ts:
+            break
+        count += 1
+    return count
+
+
+def joined_marks(marks: Sequence[Block]) -> Block:
+    """The mark of all slices of a part that were read, as of one."""
+    pins = [pin for each in marks for pin in from_token(each.token)]
+    first = marks[0]
+    return replace(marks[-1], min_ts=first.min_ts, first=first.first, token=to_token(pins))
 
 
 def _positions(messages: Messages) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
