@@ -44,14 +44,15 @@ def main() -> None:
     for _ in range(REPEATS):
         at: dict[str, int] = dict.fromkeys(ends, 0)
         first, jobs, messages = time.time(), 0, 0
-        while blocks := reader.read(
-            at,
-            ends,
-            wanted,
-            identities=shape.identities,
-            limits=source.limits(shape, {}),
-            messages=1_000_000,
-        ):
+        while any(at[part] < end for part, end in ends.items()):
+            blocks = reader.read(
+                at,
+                ends,
+                wanted,
+                identities=shape.identities,
+                limits=source.limits(shape, {}),
+                messages=1_000_000,
+            )
             jobs += 1
             for block in blocks:
                 if block.kind is Kind.DONE:
