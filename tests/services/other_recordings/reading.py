@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
-from coordination.model import TableName, Ts
+from coordination.model import TSO_LOGICAL_BITS, TableName, Ts
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
 from sinks.target.engine_port import OP_COLUMN, UPSERT
@@ -24,13 +25,19 @@ LABELS = wire.LABELS[:2]
 
 
 def differences(
-    protocol: str, other: Other, messages: Iterable[WireMessage], *, chunk: int = 200
+    protocol: str,
+    other: Other,
+    messages: Iterable[WireMessage],
+    *,
+    chunk: int = 200,
+    is_numbered: bool = False,
 ) -> list[str]:
     """One line for each table and state that is not the truth, and for what is unreadable.
-    ``protocol``: as in a source URI; ``chunk``: how many messages are decoded at a time."""
+    ``protocol``: as in a source URI; ``chunk``: how many messages are decoded at a time;
+    ``is_numbered``: they have no commit-ts, and get that of their own time."""
     truth = {label: other.expected(label) for label in LABELS}
     names = [TableName(other.names.schema, table) for table in truth[LABELS[0]]]
-    blocks = list(_blocks(protocol, messages, names, chunk))
+    blocks = list(_blocks(protocol, messages, names, chunk, is_numbered=is_numbered))
     schemas = dict(_schemas(blocks))
     rules = ChangeRules(time_zone=other.zone, zero_date="null", protocol=protocol)
     found = [str(each.table().to_pylist()) for each in blocks if each.kind is Kind.BAD]
@@ -64,7 +71,12 @@ def _of_table(
 
 
 def _blocks(
-    protocol: str, messages: Iterable[WireMessage], tables: Iterable[TableName], chunk: int
+    protocol: str,
+    messages: Iterable[WireMessage],
+    tables: Iterable[TableName],
+    chunk: int,
+    *,
+    is_numbered: bool,
 ) -> Iterator[Block]:
     decode = decoder_of(protocol)
     wanted = {name: WantedTable(above_ts=Ts(0), key=None) for name in tables}
@@ -77,6 +89,11 @@ def _blocks(
             values = [with_key(m.key, m.value) if decode.reads_keys else m.value for m in some]
             positions = pa.array([m.offset for m in some], pa.int64())
             sent = Messages(part=part, positions=positions, values=pa.array(values, pa.binary()))
+            if is_numbered:
+                assert decode.own_ms is not None
+                times_ms = decode.own_ms(sent.values).to_pylist()
+                ts = pa.array([(each or 0) << TSO_LOGICAL_BITS for each in times_ms], pa.int64())
+                sent = replace(sent, commit_ts=ts)
             yield from decode(sent, wanted)
 
 

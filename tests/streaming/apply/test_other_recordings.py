@@ -15,6 +15,7 @@ from tests.services.other_recordings.values import Values, any_value, survives_d
 
 PROTOCOLS = {
     "canal-json": "canal-json",
+    "canal-json-noext": "canal-json",
     "open-protocol": "open-protocol",
     "simple-json": "simple",
     "simple-avro": "simple",
@@ -53,4 +54,6 @@ def test_other_names_values_and_zones(variant: str, seed: int) -> None:
     other = Other(some_names("any", seed), values)
     is_avro = variant == "simple-avro"
     sent = in_avro(other.messages("simple-json")) if is_avro else other.messages(variant)
-    assert differences(PROTOCOLS[variant], other, sent, chunk=(200, 60)[seed % 2]) == []
+    chunk, is_numbered = (200, 60)[seed % 2], variant == "canal-json-noext"
+    protocol = PROTOCOLS[variant]
+    assert differences(protocol, other, sent, chunk=chunk, is_numbered=is_numbered) == []
