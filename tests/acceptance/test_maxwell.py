@@ -9,6 +9,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +202,35 @@ def test_a_row_of_a_message_of_several_is_a_letter_of_its_own_and_is_replayed(
     assert (code, {each["state"] for each in done}) == (0, {"replayed"})
     found = {each["id"]: each["n"] for each in lives.rows("t")}
     assert found == {1: 7, 2: big, 3: 3, 4: big, 10: big, 11: big}
+
+
+def test_a_table_without_a_create_table_needs_the_schema_file(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of Maxwell's daemon without output_ddl. Without the file its rows are dead letters."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    at = FIRST_SECOND
+    told = {"database": "shop", "table": "t", "ts": at, "xid": 7, "commit": True}
+    rows = [
+        {**told, "type": "insert", "data": {"id": n, "e": "b", "b": "/w==", "t": "1", "d": 1e1}}
+        for n in (1, 2)
+    ]
+    gone = {**told, "type": "delete", "data": {**rows[1]["data"]}}
+    path = tmp_path / "m.jsonl"
+    lines = (
+        {"topic": "m", "partition": 0, "offset": n, "key_b64": None,
+         "value_b64": base64.b64encode(json.dumps(each).encode()).decode()}
+        for n, each in enumerate([*rows, gone, {**rows[0], "table": "other", "ts": at + 60}])
+    )  # fmt: skip
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    source = parse_source_uri(f"file://{path}?protocol=maxwell&at-least-once=true")
+    columns = "id INT PRIMARY KEY, e ENUM('a','b'), b BLOB, t VARCHAR(9), d DECIMAL(20,2)"
+    lives = Lives(spark, None, tmp_path, source=source)
+    file = f"USE shop; CREATE TABLE t ({columns});"
+    lives.finish(target_ts=(at + 9) * 1_000 << TSO_LOGICAL_BITS, schema_text=file)
+    (row,) = lives.rows("t")
+    assert row == {"id": 1, "e": "b", "b": b"\xff", "t": "1", "d": Decimal("10.00")}
+    assert lives.dead_letters() == []
+    lives.finish(target_ts=open_source(source).end_ts(), schema_text=file)
+    (letter,) = lives.dead_letters()
+    assert (letter["table_name"], letter["error_class"]) == ("other", "no-table")

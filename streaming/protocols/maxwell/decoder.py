@@ -27,7 +27,7 @@ LOSS: Final = (
     "daemon sends no TRUNCATE and no CREATE INDEX, DDLs with output_ddl=true alone, and NULL for "
     "an ENUM's empty text and for the JSON document null. canal-json has them all"
 )
-_TS = r'"ts":(?P<ms>[0-9]{1,18})'
+_TS = r'"ts": ?(?P<ms>[0-9]{1,18})'
 _TS_OF = re.compile(_TS.encode())
 _FIRST_MS: Final = 100_000_000_000  # in 1973; below it are seconds, up to the year 5138
 _TSO_MS: Final = 1 << 18

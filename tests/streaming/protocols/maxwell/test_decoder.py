@@ -199,10 +199,19 @@ def test_its_own_time_is_seconds_of_rows_and_more_of_ddls() -> None:
         ddl("table-create", "x", TSO),
         ddl("table-create", "x", 1_700_000_000_123),
         b'{"ts":"x"}',
+        b'{"data":{"xts":3},"ts": 4}',
         None,
         daemons("insert", query='set v = "\\"ts\\":5"', data={"id": 1}),
     ]
-    expected = [1_700_000_000_000, TSO >> 18, 1_700_000_000_123, None, None, 1_700_000_000_000]
+    expected = [
+        1_700_000_000_000,
+        TSO >> 18,
+        1_700_000_000_123,
+        None,
+        4_000,
+        None,
+        1_700_000_000_000,
+    ]
     assert own_ms(pa.array(values, pa.binary())).to_pylist() == expected
     packed = [v and bytes(pa.Codec("lz4").compress(v, asbytes=True)) for v in values]
     assert own_ms(pa.array(packed, pa.binary())).to_pylist() == expected
