@@ -351,7 +351,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         if is_cut and known.state != WARNING:
             logger.warning(
                 "no CREATE TABLE of this table was read, and its rows tell no types, or their keys "
-                "alone: they go to dead_letters until a whole row, or --schema-file, does table=%s",
+                "alone: they go to dead_letters until a row, or --schema-file, tells them table=%s",
                 name,
             )
         self.put(replace(known, state=WARNING if is_cut else known.state))
