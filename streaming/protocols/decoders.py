@@ -45,6 +45,7 @@ class _Decode(Protocol):
 
 
 OwnTimes = Callable[[pa.Array], pa.Int64Array]
+DdlMask = Callable[[pa.Array], npt.NDArray[np.bool_]]
 
 
 class _DecodeBySchemas(Protocol):
@@ -71,7 +72,7 @@ class _Known:
     of its events with these indexes; None: a message has one event. ``disguise``: makes from a seed
     the function that exchanges the letters of a message's values; None: not built. ``own_ms``: for
     messages that have neither a commit-ts nor watermarks, when each was made: ms since 1970, null
-    where it does not tell. ``has_ddls_apart``: see `ProtocolDecoder`. ``by_schemas``: decodes where
+    where it does not tell. ``are_ddls``: see `ProtocolDecoder`. ``by_schemas``: decodes where
     schemas of a registry are needed besides. ``has_topic_each``: each table has a topic of its own.
     ``has_safe_names``: see `rows/safe_names.py`. ``loss``: what TiCDC's messages of it cannot have,
     in a sentence; ``numbered_loss``: what those cannot have that a reader numbers. ``losses``,
@@ -87,7 +88,7 @@ class _Known:
     one_event_each: Callable[[bytes, Sequence[int]], list[bytes]] | None = None
     disguise: Callable[[int], Callable[[bytes], bytes]] | None = None
     own_ms: OwnTimes | None = None
-    has_ddls_apart: bool = False
+    are_ddls: DdlMask | None = None
     by_schemas: _DecodeBySchemas | None = None
     has_topic_each: bool = False
     has_safe_names: bool = False
@@ -141,7 +142,7 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         texts=debezium.texts,
         reads_keys=True,
         own_ms=debezium.own_ms,
-        has_ddls_apart=True,
+        are_ddls=debezium.are_ddls,
         losses=debezium_losses.TICDCS,
         losses_of_others=debezium_losses.CONNECTORS,
     ),
@@ -194,9 +195,10 @@ class ProtocolDecoder:
         return _PROTOCOLS[self.protocol].own_ms
 
     @property
-    def has_ddls_apart(self) -> bool:
-        """Whether DDLs come in the topic alone with whose name those of tables begin."""
-        return _PROTOCOLS[self.protocol].has_ddls_apart
+    def are_ddls(self) -> DdlMask | None:
+        """Which messages are DDLs, where these may come in another partition than 0. Part of what
+        numbers depend on, as ``own_ms``."""
+        return _PROTOCOLS[self.protocol].are_ddls
 
     @property
     def claims(self) -> Claims:

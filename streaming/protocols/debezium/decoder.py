@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from streaming.protocols.compressed import texts_of
 from streaming.protocols.contract import Block, Messages, Wanted
-from streaming.protocols.debezium.envelope import keyed
+from streaming.protocols.debezium.envelope import keyed, opened
 from streaming.protocols.debezium.frames import Sides
 from streaming.protocols.debezium.plain_rows import read_plain
 from streaming.protocols.debezium.strict_parser import read
@@ -52,6 +52,21 @@ def own_ms(values: pa.Array) -> pa.Int64Array:
 def _is_tombstone(message: bytes | None) -> bool:
     try:
         return message is None or not keyed(message)[1]
+    except Malformed:
+        return False
+
+
+def are_ddls(values: pa.Array) -> Mask:
+    """Which messages are DDLs, as `strict_parser` has it; not one that is compressed."""
+    found = np.zeros(len(values), np.bool_)
+    told = pc.indices_nonzero(pc.match_substring(values, '"ddl"'))
+    found[told] = list(map(_is_ddl, values.take(told).to_pylist()))
+    return found
+
+
+def _is_ddl(message: bytes) -> bool:
+    try:
+        return "ddl" in opened(keyed(message)[1]).payload
     except Malformed:
         return False
 

@@ -232,7 +232,7 @@ class KafkaSource:
             whole,
             name=name,
             own_ms=own_ms,
-            has_ddls_apart=decode.has_ddls_apart,
+            are_ddls=decode.are_ddls,
         )
         return with_schemas(reader, decode, self._registry, is_numbered=self.is_numbered)
 

@@ -19,7 +19,7 @@ from pyspark import SparkContext
 
 from conf.sources.kafka_uri import KafkaSettings
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
-from streaming.protocols.decoders import OwnTimes
+from streaming.protocols.decoders import DdlMask, OwnTimes
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities, SourceAway
 from streaming.source.kafka.broker import Broker
@@ -34,7 +34,6 @@ from streaming.source.resolved.limits import Limits
 from streaming.source.resolved.numbering import (
     NumberedDecoder,
     alike,
-    early_parts,
     joined_marks,
     lead,
 )
@@ -59,13 +58,13 @@ class SparkReader:
         *,
         name: str = "tidelake",
         own_ms: OwnTimes | None = None,
-        has_ddls_apart: bool = False,
+        are_ddls: DdlMask | None = None,
     ) -> None:
         self._job = BlockJob(spark, name=name, source=kafka.topic)
         self._kafka = kafka
         self._decode = decode
         self._own_ms = own_ms  # None: the messages have a commit-ts
-        self._has_ddls_apart = has_ddls_apart
+        self._are_ddls = are_ddls
         self._broker = Broker(kafka)
         self._whole_reads = 0
         self._message_bytes = 1_000.0  # the average size; a guess until messages have been read
@@ -121,8 +120,7 @@ class SparkReader:
             return self.read_ranges(ranges, wanted)
         assert isinstance(limits, PinnedLimits)
         pins = {each.part: limits.numbering(each.part) for each in ranges}
-        early = early_parts(identities, has_ddls_apart=self._has_ddls_apart)
-        return list(self._numbered(ranges, wanted, pins, self._own_ms, early))
+        return list(self._numbered(ranges, wanted, pins, self._own_ms))
 
     def _numbered(
         self,
@@ -130,7 +128,6 @@ class SparkReader:
         wanted: Wanted,
         pins: dict[str, tuple[Pin, ...]],
         own_ms: OwnTimes,
-        early: frozenset[str],
     ) -> Iterator[Block]:
         """Each range is read from the last pin before it on. Where that is far, it takes several
         reads. A slice that was numbered otherwise than the one before says is read again, and some
@@ -146,7 +143,7 @@ class SparkReader:
                 (part, at): first[part] if at == begin[part] else at - LEAD_MESSAGES
                 for part, at in slices
             }
-            decode = NumberedDecoder(self._decode, own_ms, pins, begin, early, reads)
+            decode = NumberedDecoder(self._decode, own_ms, pins, begin, reads, self._are_ddls)
             found = self.read_ranges([*left.values()], wanted, decode, lists)
             done = {block.part: block.last for block in found if block.kind is Kind.DONE}
             short = {part for part, last in done.items() if last < begin[part]}

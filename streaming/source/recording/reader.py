@@ -12,14 +12,14 @@ from pyspark import SparkContext
 
 from coordination.errors import ConfigError
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
-from streaming.protocols.decoders import OwnTimes
+from streaming.protocols.decoders import DdlMask, OwnTimes
 from streaming.source.block_job import BlockJob, ReadFailed
 from streaming.source.contract import Identities, SourceLost
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, LinesTask
 from streaming.source.resolved.limits import Limits
-from streaming.source.resolved.numbering import NumberedDecoder, early_parts, lead
+from streaming.source.resolved.numbering import NumberedDecoder, lead
 from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.source.task_results import ReadFailure
 from streaming.spark.spark_conf import is_within
@@ -39,7 +39,7 @@ class RecordingReader:
         *,
         name: str,
         own_ms: OwnTimes | None = None,
-        has_ddls_apart: bool = False,
+        are_ddls: DdlMask | None = None,
     ) -> None:
         if not is_within(spark.master or ""):
             raise ConfigError(
@@ -49,7 +49,7 @@ class RecordingReader:
         self._path = path
         self._decode = decode
         self._own_ms = own_ms  # None: the messages have a commit-ts
-        self._has_ddls_apart = has_ddls_apart
+        self._are_ddls = are_ddls
         self._job = BlockJob(spark, name=name, source=path)
 
     def close(self) -> None:
@@ -94,8 +94,9 @@ class RecordingReader:
         if self._own_ms is not None:  # in order, from the pins on
             assert isinstance(limits, PinnedLimits)
             pins = {part: limits.numbering(part) for part in positions}
-            early = early_parts(file.parts, has_ddls_apart=self._has_ddls_apart)
-            decode = NumberedDecoder(self._decode, self._own_ms, pins, positions, early)
+            decode = NumberedDecoder(
+                self._decode, self._own_ms, pins, positions, are_ddls=self._are_ddls
+            )
             positions, tasks = lead(pins, positions), 1
             first = min(positions.values())
         lists = list(_lists(file, first, last, tasks))

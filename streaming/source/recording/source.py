@@ -38,7 +38,7 @@ from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, NoBase64, chunks
 from streaming.source.resolved.commit_clock import Pin
 from streaming.source.resolved.limits import Limits, Marks, Stored
-from streaming.source.resolved.numbering import NumberedDecoder, early_parts
+from streaming.source.resolved.numbering import NumberedDecoder
 from streaming.source.resolved.pinned_limits import AT_LEAST_ONCE_MEANS, PinnedLimits, limited
 from streaming.source.resolved.watermarks import Watermarks
 
@@ -218,8 +218,9 @@ class RecordingSource:
         """All of it is whole. Raises ConfigError where it cannot be read."""
         assert decode.own_ms is not None
         begin, pins = dict.fromkeys(file.parts, 0), {part: (Pin(0, 0),) for part in file.parts}
-        early = early_parts(file.parts, has_ddls_apart=decode.has_ddls_apart)
-        numbers = NumberedDecoder(decode, decode.own_ms, pins, begin, early).started()
+        numbers = NumberedDecoder(
+            decode, decode.own_ms, pins, begin, are_ddls=decode.are_ddls
+        ).started()
         try:
             for lines in _slices(file):
                 for chunk in chunks(file.plain, lines, begin, with_keys=decode.reads_keys):
@@ -240,7 +241,7 @@ class RecordingSource:
             whole,
             name=name,
             own_ms=own_ms,
-            has_ddls_apart=decode.has_ddls_apart,
+            are_ddls=decode.are_ddls,
         )
         return with_schemas(reader, decode, self._registry, is_numbered=self.is_numbered)
 

@@ -72,15 +72,21 @@ class Numbered:
 
 
 def numbered(
-    begins: Numbers, own_ms: Numbers, *, after: int, pins: Sequence[Pin], latest: Ts, early: int = 0
+    begins: Numbers,
+    own_ms: Numbers,
+    *,
+    after: int,
+    pins: Sequence[Pin],
+    latest: Ts,
+    early: Numbers | int = 0,
 ) -> Numbered:
     """Number the transactions that begin at these positions, in order.
 
     ``own_ms``: their own times, in ms since 1970. ``after``: the commit-ts before the first.
     ``pins``: the known ones. ``latest``: no own time above it is believed. ``early``: by how
-    much they may be below their own times.
+    much all, or each, may be below their own times.
     """
-    own = (np.maximum(own_ms, 0) << TSO_LOGICAL_BITS) - early
+    own = _own_ts(own_ms, early)
     found: list[Numbers] = []
     at = 0
     for pin in pins:
@@ -96,7 +102,7 @@ def numbered(
 
 
 def needed_pins(
-    ends: Numbers, made: Numbered, own_ms: Numbers, open_end: int, early: int = 0
+    ends: Numbers, made: Numbered, own_ms: Numbers, open_end: int, early: Numbers | int = 0
 ) -> tuple[Pin, ...]:
     """The pins without which a later reading would believe some of these times. ``ends``: where
     each transaction ends; from ``open_end`` on it has not ended yet. One pin stands for all before
@@ -105,7 +111,7 @@ def needed_pins(
     if not len(ended):
         return ()
     last = int(ended[-1])
-    is_below = (own_ms[ended] << TSO_LOGICAL_BITS) - early <= made.commit_ts[last]
+    is_below = _own_ts(own_ms, early)[ended] <= made.commit_ts[last]
     chosen = dict.fromkeys([*ended[is_below].tolist(), last])
     return tuple(Pin(int(ends[i]), int(made.commit_ts[i]), is_needed=True) for i in chosen)
 
@@ -116,22 +122,25 @@ def passed_late(
     made: Numbered,
     own_ms: Numbers,
     *,
-    early: int = 0,
+    early: Numbers | int = 0,
     first: int = 0,
 ) -> list[Pin]:
     """The pins of idle times above which a late change was numbered, from the ``first`` on: it
     would have a lower number without them. They stay, so that a rewind gives the same numbers."""
-    found = []
+    found, own = [], _own_ts(own_ms, early)
     for pin in pins:
         at = int(np.searchsorted(begins, pin.position))
         if pin.above_ts <= pin.ts or not first <= at < len(begins):
             continue
         if made.commit_ts[at] != pin.above_ts + 1:
             continue
-        own = (max(int(own_ms[at]), 0) << TSO_LOGICAL_BITS) - early
-        if own <= pin.above_ts or at in made.unbelieved:
+        if own[at] <= pin.above_ts or at in made.unbelieved:
             found.append(pin._replace(is_needed=STAYS))
     return found
+
+
+def _own_ts(own_ms: Numbers, early: Numbers | int) -> Numbers:
+    return (np.maximum(own_ms, 0) << TSO_LOGICAL_BITS) - early
 
 
 def _stretch(own: Numbers, after: int, latest: int) -> Numbers:

@@ -11,7 +11,7 @@ the task before has (`alike`): they follow from that one.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
@@ -23,10 +23,11 @@ import pyarrow.compute as pc
 from coordination.model import TSO_LOGICAL_BITS, Ts
 from streaming.protocols.clocks import LATEST_MS
 from streaming.protocols.contract import Block, Decoder, Kind, Messages, Wanted, reads_keys
-from streaming.protocols.decoders import OwnTimes
+from streaming.protocols.decoders import DdlMask, OwnTimes
 from streaming.source.positions import Positions
 from streaming.source.resolved.commit_clock import (
     STAYS,
+    Numbers,
     Pin,
     from_token,
     needed_pins,
@@ -37,39 +38,26 @@ from streaming.source.resolved.commit_clock import (
 )
 
 _HALF_MS: Final = 1 << (TSO_LOGICAL_BITS - 1)
+_QUARTER_MS: Final = _HALF_MS >> 1
 PinsByPart = Mapping[str, Sequence[Pin]]
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedDecoder:
     """What is sent to an executor: ``pins`` and where the read begins, by part. ``reads``: from
-    where a slice is read, by its part and begin, if not from there."""
+    where a slice is read, by its part and begin, if not from there. ``are_ddls``: tells DDLs; None:
+    they come in partition 0."""
 
     decode: Decoder
     own_ms: OwnTimes
     pins: PinsByPart
     begin: Positions
-    early: Container[str] = frozenset()  # `early_parts`
     reads: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    are_ddls: DdlMask | None = None
 
     def started(self, begin: Positions | None = None) -> Numbering:
         """For one reading of each part, from `lead` on. ``begin``: where its slices begin."""
         return Numbering(self, self.begin if begin is None else begin)
-
-
-def early_parts(parts: Iterable[str], *, has_ddls_apart: bool = False) -> frozenset[str]:
-    """Those of all parts of a source whose numbers may be below their own times by half a ms: each
-    partition 0. DDLs come there alone, and so are below the rows that others have of the same time
-    (Canal's is a whole second): CREATE TABLE and TRUNCATE TABLE often have their first rows right
-    behind them. ``has_ddls_apart``: of several topics, only of that with whose name the others
-    begin, if there is one."""
-    first = [part for part in parts if part.rpartition("/")[2] == "0"]
-    topics = {part.rpartition("/")[0] for part in first}
-    shortest = min(topics, key=len, default="")
-    is_theirs = all(each.startswith(f"{shortest}.") for each in topics - {shortest})
-    if has_ddls_apart and is_theirs:
-        return frozenset({f"{shortest}/0"} & {*first})
-    return frozenset(first)
 
 
 def lead(pins: PinsByPart, begin: Positions) -> dict[str, int]:
@@ -133,7 +121,7 @@ class Numbering:
             own_ms = pc.coalesce(own_ms, messages.times_ms)
         own = np.minimum(pc.fill_null(own_ms, 0).to_numpy(), LATEST_MS - 1)
         pins, after = self.sent.pins[part], self.after.get(part, 0)
-        early = _HALF_MS if part in self.sent.early else 0
+        early = self._early(messages)
         latest = Ts(messages.latest_ts)
         made = numbered(positions, own, after=after, pins=pins, latest=latest, early=early)
         if len(positions):
@@ -145,6 +133,18 @@ class Numbering:
         told += (pin._replace(is_needed=STAYS) for pin in needed if pin.position > self.begin[part])
         told += passed_late(pins, positions, made, own, early=early, first=first)
         return replace(messages, commit_ts=pa.array(made.commit_ts, pa.int64()))
+
+    def _early(self, messages: Messages) -> Numbers | int:
+        """By how much numbers may be below their own times, so that DDLs are below the rows that
+        others have of the same time (Canal's is a whole second): CREATE TABLE and TRUNCATE TABLE
+        often have their first rows right behind them. Rows of partition 0 may be early, as a DDL
+        there may be behind them; but less than DDLs that are known, as other topics have rows in
+        their partition 0, and many DDLs may have one time."""
+        is_first = messages.part.rpartition("/")[2] == "0"
+        if self.sent.are_ddls is None:
+            return _HALF_MS if is_first else 0
+        rows = _QUARTER_MS if is_first else 0
+        return np.where(self.sent.are_ddls(messages.values), _HALF_MS, rows)
 
 
 def alike(marks: Sequence[Block | None]) -> int:
@@ -165,6 +165,6 @@ def joined_marks(marks: Sequence[Block]) -> Block:
     return replace(marks[-1], min_ts=first.min_ts, first=first.first, token=to_token(pins))
 
 
-def _positions(messages: Messages) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    found: np.ndarray[tuple[int], np.dtype[np.int64]] = messages.positions.to_numpy()
+def _positions(messages: Messages) -> Numbers:
+    found: Numbers = messages.positions.to_numpy()
     return found

@@ -28,7 +28,7 @@ from streaming.protocols.contract import (
 )
 from streaming.protocols.contract import Cells as CellKind
 from streaming.protocols.debezium.columns import mysql_type
-from streaming.protocols.debezium.decoder import own_ms
+from streaming.protocols.debezium.decoder import are_ddls, own_ms
 from streaming.protocols.decoders import decoder_of
 from tests.services import wire
 from tests.streaming.protocols.canal_json.reading import EveryTable, accounted
@@ -186,12 +186,13 @@ def test_numbers_as_the_database_has_them(
     assert canal_texts(pa.array(texts), MySQLType.parse(kind)).to_pylist() == wanted
 
 
-def test_ddls_are_the_changes_of_schemas_but_for_those_of_a_snapshot() -> None:
-    def change(query: str, **source: Any) -> dict[str, Any]:
-        told = {**SOURCE, "table": "t", **source}
-        return {"source": told, "ts_ms": 1, "databaseName": "inventory", "schemaName": None,
-                "ddl": query, "tableChanges": []}  # fmt: skip
+def change(query: str, **source: Any) -> dict[str, Any]:
+    told = {**SOURCE, "table": "t", **source}
+    return {"source": told, "ts_ms": 1, "databaseName": "inventory", "schemaName": None,
+            "ddl": query, "tableChanges": []}  # fmt: skip
 
+
+def test_ddls_are_the_changes_of_schemas_but_for_those_of_a_snapshot() -> None:
     blocks = read(
         ({"databaseName": "inventory"}, change("DROP TABLE IF EXISTS t", snapshot="true")),
         ({"databaseName": "inventory"}, change("CREATE TABLE t (id INT)", snapshot="true")),
@@ -231,6 +232,19 @@ def test_its_own_time_is_when_it_was_read_from_the_log() -> None:
     assert own_ms(with_both).to_pylist() == [1, 1]
     source_alone = text({"source": SOURCE, "op": "c"})
     assert own_ms(pa.array([source_alone], pa.binary())).to_pylist() == [SOURCE["ts_ms"]]
+
+
+def test_a_ddl_is_told_from_rows() -> None:
+    """Numbers depend on it."""
+    of_column = row("c", after={"id": 1, "ddl": '"ddl"', "v": '{"ddl":1}'})
+    with_schema = {"schema": schema(field("ddl", "string")), "payload": of_column}
+    ddls = [change("TRUNCATE TABLE t"), {"schema": schema(), "payload": change("DROP TABLE t")}]
+    rows = [of_column, with_schema, {"payload": of_column}, row("d", before={"id": 1})]
+    values = [with_key(b'{"ddl":"x"}', text(each)) for each in (*ddls, *rows)]
+    values += [with_key(None, b'{"ddl":"' + b'x"}' * 2), b'{"ddl"', with_key(b'{"ddl":1}', b"")]
+    told = [True] * len(ddls) + [False] * (len(rows) + 3)
+    assert are_ddls(pa.array([*values, None], pa.binary())).tolist() == [*told, False]
+    assert are_ddls(pa.array([], pa.binary())).tolist() == []
 
 
 def test_the_recording_is_accounted_for() -> None:

@@ -158,6 +158,8 @@ def test_no_message_costs_more_than_it_may(dialect: str) -> None:
         own_ms = DECODE.own_ms
         assert own_ms is not None
         own_ms(messages.values)
+        assert DECODE.are_ddls is not None
+        DECODE.are_ddls(messages.values)
         assert time.process_time() - begun_s < MOST_S, name
         assert_each_is_there(messages, blocks)
         if len(value) >= SIZE // 2:

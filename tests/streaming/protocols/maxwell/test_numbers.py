@@ -12,7 +12,7 @@ import pytest
 from streaming.protocols.contract import Kind, Messages
 from streaming.protocols.decoders import decoder_of
 from streaming.source.resolved.commit_clock import Pin
-from streaming.source.resolved.numbering import NumberedDecoder, early_parts
+from streaming.source.resolved.numbering import NumberedDecoder
 from tests.services import wire
 from tests.streaming.protocols.canal_json.reading import EveryTable
 
@@ -29,9 +29,8 @@ def numbers_of(chunk_size: int, *, is_reversed: bool) -> Iterator[tuple[str, Num
     assert decode.own_ms is not None
     parts = {f"wire/{n}": sent for n, sent in wire.partitions("maxwell").items()}
     pins = {part: (Pin(0, 0),) for part in parts}
-    early = early_parts(parts, has_ddls_apart=decode.has_ddls_apart)
     begin = dict.fromkeys(parts, 0)
-    numbering = NumberedDecoder(decode, decode.own_ms, pins, begin, early).started()
+    numbering = NumberedDecoder(decode, decode.own_ms, pins, begin).started()
     for part in sorted(parts, reverse=is_reversed):
         sent = [each for each in parts[part] if each.note.startswith("normal")]
         found: Numbered = []

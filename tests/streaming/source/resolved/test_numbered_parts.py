@@ -25,7 +25,7 @@ from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.source.resolved.commit_clock import Pin, numbered
 from streaming.source.resolved.idle_parts import IdleParts
 from streaming.source.resolved.limits import Marks, Stored
-from streaming.source.resolved.numbering import NumberedDecoder, early_parts, lead
+from streaming.source.resolved.numbering import NumberedDecoder, lead
 from streaming.source.resolved.pinned_limits import PinnedLimits, begun_again
 from streaming.stream.read import marks_of
 
@@ -99,7 +99,7 @@ class Life:
         }
         pins = {part: self.limits.numbering(part) for part in begin}
         taken = Taken()
-        numbers = NumberedDecoder(taken, own_ms, pins, begin, early_parts(begin)).started()
+        numbers = NumberedDecoder(taken, own_ms, pins, begin).started()
         blocks: list[Block] = []
         for part, at in lead(pins, begin).items():
             assert at >= self.world.logs[part].begin, "it needs what was deleted"
@@ -315,9 +315,7 @@ def test_numbers_do_not_depend_on_where_chunks_end() -> None:
     whole = numbered(np.arange(8), own, **told).commit_ts
     for cut in range(9):
         taken = Taken()
-        numbers = NumberedDecoder(
-            taken, own_ms, {"t/0": (Pin(0, 0),)}, {"t/0": 0}, {"t/0"}
-        ).started()
+        numbers = NumberedDecoder(taken, own_ms, {"t/0": (Pin(0, 0),)}, {"t/0": 0}).started()
         for some in (range(cut), range(cut, 8)):
             values = pa.array([b"%d" % own[at] for at in some], pa.binary())
             chunk = Messages(part="t/0", positions=pa.array(some, pa.int64()), values=values)
@@ -330,7 +328,7 @@ def test_a_ddl_is_below_the_rows_that_other_partitions_have_of_its_second() -> N
     taken, parts = Taken(), ("t/0", "t/1")
     pins = {part: (Pin(0, 0),) for part in parts}
     begin = dict.fromkeys(parts, 0)
-    numbers = NumberedDecoder(taken, own_ms, pins, begin, early_parts(parts)).started()
+    numbers = NumberedDecoder(taken, own_ms, pins, begin).started()
     for part in parts:
         values = pa.array([b"5"] * 3, pa.binary())
         numbers(Messages(part=part, positions=pa.array(range(3), pa.int64()), values=values), {})
@@ -338,12 +336,32 @@ def test_a_ddl_is_below_the_rows_that_other_partitions_have_of_its_second() -> N
     assert taken.commit_ts["t/1", 0] == 5 << TSO_LOGICAL_BITS
 
 
-def test_ddls_of_a_topic_of_their_own_are_below_the_rows_of_their_time() -> None:
-    """Debezium's: rows are in partition 0 of other topics, and many DDLs may have one time."""
-    parts = ("inv/0", "inv.shop.t/0", "inv.shop.t/1")
-    assert early_parts(parts, has_ddls_apart=True) == {"inv/0"}
-    assert early_parts(parts) == early_parts(parts[1:2]) | {"inv/0"} == {*parts[:2]}
-    assert early_parts(("a/0", "b/0", "b/1"), has_ddls_apart=True) == {"a/0", "b/0"}
-    assert early_parts(("a/0", "a/1"), has_ddls_apart=True) == {"a/0"}
-    assert early_parts(("a/1", "a.b/0"), has_ddls_apart=True) == {"a.b/0"}
-    assert early_parts(()) == frozenset()
+def are_ddls(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.array([value.endswith(b" ") for value in values.to_pylist()], np.bool_)
+
+
+@pytest.mark.parametrize("parts", [("inv/0", "inv.t/0"), ("inv/0", "t/0"), ("inv/1", "t/0", "t/1")])
+def test_ddls_that_are_known_are_below_all_rows_of_their_time(parts: tuple[str, ...]) -> None:
+    """Debezium's: rows are in partition 0 of other topics, and many DDLs may have one time. What
+    topics there are, and their names, says nothing."""
+    ddls, *others = parts
+    pins, begin = {part: (Pin(0, 0),) for part in parts}, dict.fromkeys(parts, 0)
+    taken = Taken()
+    numbers = NumberedDecoder(taken, own_ms, pins, begin, are_ddls=are_ddls).started()
+    for part in parts:
+        sent = [b"4", b"5 ", b"5 ", b"5 "] if part == ddls else [b"4", b"4", b"5", b"5"]
+        values = pa.array(sent, pa.binary())
+        numbers(Messages(part=part, positions=pa.array(range(4), pa.int64()), values=values), {})
+    for part in others:
+        assert taken.commit_ts[part, 1] < taken.commit_ts[ddls, 1]
+        assert taken.commit_ts[ddls, 3] < taken.commit_ts[part, 2]
+
+
+def test_a_ddl_behind_rows_of_its_time_is_below_those_of_other_partitions() -> None:
+    taken, parts = Taken(), ("t/0", "t/1")
+    pins, begin = {part: (Pin(0, 0),) for part in parts}, dict.fromkeys(parts, 0)
+    numbers = NumberedDecoder(taken, own_ms, pins, begin, are_ddls=are_ddls).started()
+    for part, sent in zip(parts, ([b"5", b"5 ", b"5"], [b"5"] * 3), strict=True):
+        values = pa.array(sent, pa.binary())
+        numbers(Messages(part=part, positions=pa.array(range(3), pa.int64()), values=values), {})
+    assert taken.commit_ts["t/0", 0] < taken.commit_ts["t/0", 1] < taken.commit_ts["t/1", 0]

@@ -12,7 +12,7 @@ import pytest
 from streaming.protocols.contract import Block, Messages
 from streaming.source.resolved.commit_clock import Pin, from_token, with_pins
 from streaming.source.resolved.numbering import NumberedDecoder, alike, joined_marks
-from tests.streaming.source.resolved.test_numbered_parts import Taken, own_ms
+from tests.streaming.source.resolved.test_numbered_parts import Taken, are_ddls, own_ms
 
 PART = "t/0"
 MS = 1_795_000_000_000
@@ -23,7 +23,8 @@ def messages(rows: dict[int, int], begin: int, end: int, latest_ms: int) -> Mess
     return Messages(
         part=PART,
         positions=pa.array(at, pa.int64()),
-        values=pa.array([b"%d" % rows[each] for each in at], pa.binary()),
+        # Some are DDLs (`are_ddls`).
+        values=pa.array([b"%d%s" % (rows[each], b" " * (each % 7 == 3)) for each in at]),
         latest_ts=latest_ms << 18,
     )
 
@@ -89,7 +90,8 @@ def test_slices_have_the_numbers_of_the_whole(first: int) -> None:
         pins = {PART: pins_of(dice, rows, end)}
         begin = dice.choice((0, dice.randint(0, end - 1)))
         lead = max(pin.position for pin in pins[PART] if pin.position <= begin)
-        sent = NumberedDecoder(Taken(), own_ms, pins, {PART: begin}, dice.choice(((), (PART,))))
+        told = dice.choice((None, are_ddls))
+        sent = NumberedDecoder(Taken(), own_ms, pins, {PART: begin}, are_ddls=told)
         whole, mark = read(sent, rows, (lead, begin, end), dice)
         cuts = sorted({begin, end, *(dice.randint(begin, end) for _ in range(3))})
         before, slices = dice.choice((1, 5, 30)), []
@@ -109,7 +111,7 @@ def test_slices_have_the_numbers_of_the_whole(first: int) -> None:
             assert (made.min_ts, made.max_ts) == (mark.min_ts, mark.max_ts), f"seed {seed}"
             assert staying(made.token) == staying(mark.token), f"seed {seed}"
             known = with_pins(pins[PART], from_token(made.token))
-            later = NumberedDecoder(Taken(), own_ms, {PART: known}, {PART: begin}, sent.early)
+            later = NumberedDecoder(Taken(), own_ms, {PART: known}, {PART: begin}, are_ddls=told)
             again, _ = read(later, rows, (lead, begin, end), dice, latest_ms=MS + 10**9)
             assert again == whole, f"seed {seed}: numbered otherwise when wrong times are believed"
             assert from_token(made.token)[-1] == from_token(mark.token)[-1], f"seed {seed}"
