@@ -89,7 +89,9 @@ class TableHeads:
                 read = read_ddl(text.query, "", name.schema, name.table)
                 for effect in read.effects:
                     found = self._after(effect, found, text.version, deep)
-                found = found.beside(each.lower() for each, _ in text.columns)
+                alters = [each for each in read.effects if isinstance(each, AlterTable)]
+                changes = [change for each in alters for change in each.changes]
+                found = found.beside([each.lower() for each, _ in text.columns], changes)
         return found
 
     def _after(

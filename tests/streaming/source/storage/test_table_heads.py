@@ -78,6 +78,33 @@ def test_files_in_the_order_of_ids_are_known_by_a_ddl_that_puts_a_column_elsewhe
     assert names(head(made, of(2, put, ID, c, A, B), back)) == "id a b c"
 
 
+def test_what_looks_like_the_order_of_ids_may_be_a_ddl_that_ticdc_has_ignored() -> None:
+    """Here one that moved `c` to the end. Nothing but a file's own DDL tells its order."""
+    c, e = ("c", "int"), ("e", "int")
+    made = of(1, f"{PLAIN})", ID, A, B)
+    put = of(2, "ALTER TABLE `t` ADD COLUMN `c` INT AFTER `id`", ID, c, A, B)
+
+    def then(query: str, *columns: tuple[str, str]) -> str:
+        return names(head(made, put, of(4, f"ALTER TABLE `t` {query}", *columns)))
+
+    assert then("ADD COLUMN `e` INT", ID, A, B, c, e) == "id a b c e"
+    assert then("ADD COLUMN `e` INT AFTER `c`", ID, A, B, c, e) == "id a b c e"
+    assert then("ADD INDEX (`a`)", ID, A, B, c) == "id a b c"
+    wide = ("a", "varchar(30)")
+    assert then("MODIFY COLUMN `a` VARCHAR(30)", ID, wide, B, c) == "id a b c"
+    # the same order of IDs, in a folder whose next file has that
+    assert then("ADD COLUMN `e` INT AFTER `id`", ID, A, B, c, e) == "id e c a b"
+
+
+def test_several_columns_that_one_ddl_adds_tell_the_order_too() -> None:
+    c, e = ("c", "int"), ("e", "int")
+    made = of(1, f"{PLAIN})", ID, A, B)
+    two = "ALTER TABLE `t` ADD COLUMN `c` INT FIRST, ADD COLUMN `e` INT AFTER `c`"
+    drop = of(3, "ALTER TABLE `t` DROP COLUMN `b`", ID, A, c, e)
+    assert names(head(made, of(2, two, ID, A, B, c, e), drop)) == "c e id a"
+    assert names(head(made, of(2, two, c, e, ID, A, B), drop)) == "id a c e"
+
+
 @pytest.mark.parametrize(
     ("query", "columns", "wanted"),
     [
