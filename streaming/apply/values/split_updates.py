@@ -9,6 +9,9 @@ filters must not take a half of it away:
   DELETE or their INSERT as well. Rows that TiCDC has asked already fulfil one of the two at most.
 - Where TiKV has the rows by another key (NONCLUSTERED, or no primary key), halves have different
   keys, and nothing tells which ones belong together. Such a DELETE or INSERT is not ignored.
+- Nor is one of a text key, if the other's may be the same in TiKV: a collation may pass over case,
+  accents, or blanks at the end. Which one a column has is not known here, nor what all of them do
+  beyond ASCII: with such a key all halves of its table's moment may be of one UPDATE.
 
 In all other tables an UPDATE of the key *is* a DELETE and an INSERT, in TiKV and for TiCDC.
 A binlog has UPDATEs as they were.
@@ -18,17 +21,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from conf.rows.row_filter import Kind, RowFilter
 from coordination.model import TableName
 from sinks.types.key_hash import keys_of
-from sinks.types.text_arrays import CastRules
+from sinks.types.mysql_type import TEXT_TYPES
+from sinks.types.table_schema import TableSchema
+from sinks.types.text_arrays import CastRules, as_mask
 from streaming.apply.rows_to_apply import OP_OF_EVENT, Mask, Piece, RowNumbers
 from streaming.apply.values.asked_rows import AskedRows
 from streaming.apply.values.typed_rows import typed_keys
@@ -66,7 +72,7 @@ def split_updates(pieces: Sequence[Piece], rules: CastRules) -> SplitUpdates:
     tables = _tables(pieces)
     both = _moments_of_both(pieces, tables)
     halves = [Halves(np.full(p.count, -1), np.zeros(p.count, np.bool_)) for p in pieces]
-    found: list[tuple[Halves, RowNumbers, npt.NDArray[np.uint64], Mask]] = []
+    found: list[_Found] = []
     for piece, table, of in zip(pieces, tables, halves, strict=True) if both else ():
         is_split = np.zeros(piece.count, np.bool_)
         for number, moments in both.items():
@@ -78,25 +84,104 @@ def split_updates(pieces: Sequence[Piece], rules: CastRules) -> SplitUpdates:
         of.is_half[rows] = not schema.is_by_key
         if schema.key and not schema.key_is_row:
             at = pa.array(rows)
-            cells = [each.take(at) for each in typed_keys(piece, rules).columns.values()]
-            keys = keys_of([*cells, pa.array(piece.commit_ts[rows]), pa.array(table[rows])])
-            assert keys.second is not None, "a key of several columns is a hash"
-            words = np.stack([keys.first.view(np.uint64), keys.second], axis=1)
-            found.append((of, rows, words, piece.op[rows] == OP_DELETE))
+            cells = {name: each.take(at) for name, each in typed_keys(piece, rules).columns.items()}
+            moment = [pa.array(piece.commit_ts[rows]), pa.array(table[rows])]
+            found.append(_Found(of, rows, piece.op[rows] == OP_DELETE, schema, cells, moment))
     if not found:
         return SplitUpdates(halves, 0)
-    words, is_delete = (np.concatenate([each[at] for each in found]) for at in (2, 3))
-    _, inverse = np.unique(words, axis=0, return_inverse=True)
-    pair = inverse.reshape(-1)
-    deletes, inserts = (np.bincount(pair, weights=of) > 0 for of in (is_delete, ~is_delete))
-    is_pair = (deletes & inserts)[pair]
-    begin = 0
-    for of, rows, _, _ in found:
-        here = slice(begin, begin + len(rows))
-        begin += len(rows)
-        of.pair[rows[is_pair[here]]] = pair[here][is_pair[here]]
-        of.is_half[rows[is_pair[here]]] = True
+    is_delete = np.concatenate([each.is_delete for each in found])
+    pair = _groups([_words([*each.cells.values(), *each.moment]) for each in found])
+    is_pair = _have_both(pair, is_delete)
+    for each, here in zip(found, _parts(found), strict=True):
+        rows = each.rows[is_pair[here]]
+        each.of.pair[rows] = pair[here][is_pair[here]]
+        each.of.is_half[rows] = True
+    _mark_alike([each.alone() for each in found if each.texts()])
     return SplitUpdates(halves, int(pair.max()) + 1)
+
+
+def _mark_alike(found: Sequence[_Found]) -> None:
+    """Those whose text key may be that of another half."""
+    if not any(len(each.rows) for each in found):
+        return
+    is_delete = np.concatenate([each.is_delete for each in found])
+    moment = _groups([_words(each.moment) for each in found])
+    is_any = np.concatenate([each.is_any() for each in found])
+    alike = _groups([_words([*each.alike(), *each.moment]) for each in found])
+    of_any = np.bincount(moment, weights=is_any) > 0
+    may_be = _have_both(np.where(of_any[moment], moment, len(moment) + alike), is_delete)
+    for each, here in zip(found, _parts(found), strict=True):
+        each.of.is_half[each.rows[may_be[here]]] = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """DELETEs and INSERTs of moments that have both. ``cells``: the typed key, by column;
+    ``moment``: commit-ts and table."""
+
+    of: Halves
+    rows: RowNumbers
+    is_delete: Mask
+    schema: TableSchema
+    cells: Mapping[str, pa.Array]
+    moment: Sequence[pa.Array]
+
+    def alone(self) -> _Found:
+        """Those without another half of the same key."""
+        at = self.of.pair[self.rows] < 0
+        mask = pa.array(at)
+        cells = {name: each.filter(mask) for name, each in self.cells.items()}
+        moment = [each.filter(mask) for each in self.moment]
+        return replace(
+            self, rows=self.rows[at], is_delete=self.is_delete[at], cells=cells, moment=moment
+        )
+
+    def texts(self) -> list[str]:
+        """The key's columns whose collation says what is equal."""
+        return [name for name in self.cells if self.schema.column(name).type.name in TEXT_TYPES]
+
+    def is_any(self) -> Mask:
+        """Whether the key may be any text."""
+        found = np.zeros(len(self.rows), np.bool_)
+        for name in self.texts():
+            is_plain = as_mask(pc.string_is_ascii(pc.fill_null(self.cells[name], "")))
+            found |= bool(self.schema.column(name).mask) | ~is_plain
+        return found
+
+    def alike(self) -> list[pa.Array]:
+        """The key, without what a collation may pass over in ASCII."""
+        texts = self.texts()
+        return [
+            pc.ascii_lower(pc.replace_substring_regex(each, r"[\x00-\x20\x7f]", ""))
+            if name in texts
+            else each
+            for name, each in self.cells.items()
+        ]
+
+
+def _words(cells: Sequence[pa.Array]) -> npt.NDArray[np.uint64]:
+    keys = keys_of(cells)
+    if keys.second is None:  # of no row
+        return np.empty((0, 2), np.uint64)
+    return np.stack([keys.first.view(np.uint64), keys.second], axis=1)
+
+
+def _groups(words: Sequence[npt.NDArray[np.uint64]]) -> RowNumbers:
+    """Equal ones have one number."""
+    _, found = np.unique(np.concatenate(words), axis=0, return_inverse=True)
+    return found.reshape(-1)
+
+
+def _have_both(group: RowNumbers, is_delete: Mask) -> Mask:
+    """By row, whether its group has a DELETE and an INSERT."""
+    deletes, inserts = (np.bincount(group, weights=of) > 0 for of in (is_delete, ~is_delete))
+    return np.asarray((deletes & inserts)[group])
+
+
+def _parts(found: Sequence[_Found]) -> list[slice]:
+    """Where each one is in an array of all."""
+    ends = np.cumsum([len(each.rows) for each in found]).tolist()
+    return [slice(end - len(each.rows), end) for end, each in zip(ends, found, strict=True)]
 
 
 def _is_half(piece: Piece) -> Mask:
