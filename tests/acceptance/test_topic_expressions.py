@@ -234,9 +234,11 @@ def test_a_topic_of_messages_without_a_commit_ts_joins_though_nothing_else_comes
     source = parse_source_uri(topics.uri("protocol=maxwell&at-least-once=true"))
     lives = Lives(spark, topics.broker, tmp_path, source=source)
     life = lives.begin()
-    life.wait_until(lambda: (tmp_path / "warehouse/shop/a").exists() and ids(lives, "a") == [1])
+    log = "warehouse/shop/{0}/_delta_log/00000000000000000000.json"
+    life.wait_until((tmp_path / log.format("a")).exists)
+    life.wait_until(lambda: ids(lives, "a") == [1])
     topics.make("default", created("b"))
-    life.wait_until(lambda: (tmp_path / "warehouse/shop/b").exists())
+    life.wait_until((tmp_path / log.format("b")).exists)
     topics.make("shop_b", inserted("b", 1), inserted("b", 2))
     life.wait_until(lambda: ids(lives, "b") == [1, 2])
     assert life.stop() is None

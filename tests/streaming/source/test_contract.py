@@ -17,6 +17,7 @@ from conf.sources.recording_uri import RecordingSettings
 from conf.sources.storage_uri import StorageSettings
 from streaming.source.contract import Reader, Source
 from streaming.source.sources import open_source
+from streaming.source.storage.survey import survey_of
 from tests.contracts.source_contract import Logs, SourceContract
 from tests.fakes.memory_source import MemorySource
 from tests.services.kafka_broker import KafkaBroker
@@ -103,6 +104,7 @@ class TestStorage(OnSpark):
 
     def made_again(self, logs: Logs) -> Source:
         shutil.rmtree(self.folder)
+        survey_of.cache_clear()  # another process: this one would wait for a file that is shorter
         source, _ = self.make(logs)
         return source
 

@@ -42,6 +42,7 @@ class Ground:
         self.context_errors: list[BaseException] = []  # of earlier starts
         self.reading = threading.Lock()
         monkeypatch.setattr(stream_run, "open_source", lambda *_: self)
+        monkeypatch.setattr(stream_run, "told_columns", lambda _: {})
         monkeypatch.setattr(stream_run, "ticking_query", self.ticking_query)
         monkeypatch.setattr(stream_run, "LOOK_EVERY_S", 0.01)
         monkeypatch.setattr(idle_time, "BUSY_WAIT_S", 0.01)

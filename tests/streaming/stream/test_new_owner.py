@@ -103,6 +103,7 @@ def stream(monkeypatch: pytest.MonkeyPatch, source: Numbered) -> SharedStream:
     """Its threads do not run: turns are taken by hand."""
     for module in (shared_stream, stream_run):
         monkeypatch.setattr(module, "open_source", lambda *_: source)
+    monkeypatch.setattr(stream_run, "told_columns", lambda _: {})
     monkeypatch.setattr(StreamRun, "start", lambda _: None)
     monkeypatch.setattr(Handover, "pause", lambda *_: None)
     backlog = SimpleNamespace(batch_begins=lambda: None, batch_ends=lambda _: None)

@@ -62,6 +62,7 @@ NO_BACKLOG: Any = SimpleNamespace()
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> StreamRun:
     monkeypatch.setattr(stream_run, "open_source", lambda *_: Mute())
+    monkeypatch.setattr(stream_run, "told_columns", lambda _: {})
     context: Any = SimpleNamespace(
         name="a",
         changefeed=SimpleNamespace(source=None, sink=SimpleNamespace(storage_options=())),
