@@ -203,6 +203,33 @@ def test_a_listed_topic_whose_table_is_gone_holds_nothing_back(
     assert ids(lives, "b") == [2, 3]
 
 
+def test_topics_of_another_changefeed_are_refused_and_those_of_one_that_went_back_are_not(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    """TiCDC sends a watermark to all its topics before it sends the next. So one whose watermarks
+    stay behind those of the URI's topic is another changefeed's, and its rows would be taken for
+    old ones. When TiCDC starts again, the watermarks of all topics go back."""
+    east = topics.make("east", create(at(0), "a"), *mark(at(3)))
+    west = topics.make("west", create(at(0), "b"), added(at(1), "b", 1), *mark(at(3)))
+    uri = f"kafka://{topics.broker.bootstrap}/{east}?{EXACT}&topics={west}"
+    lives = Lives(spark, topics.broker, tmp_path, source=parse_source_uri(uri))
+    life = lives.begin(target_ts=at(99))
+    for n in (9, 19):  # TiCDC goes back
+        topics.make("east", *mark(at(n)))
+        wait_for(life, lives, at(n) - 1)
+        topics.make("west", *mark(at(n - 4)))
+        time.sleep(1)
+        topics.make("east", *mark(at(n - 4)), *mark(at(n)))
+        topics.make("west", *mark(at(n)))
+    for n in (30, 40):  # two changefeeds
+        topics.make("east", *mark(at(n)))
+        wait_for(life, lives, at(n) - 1)
+        topics.make("west", added(at(n - 6), "b", n), *mark(at(n - 5)))
+    error = life.join()
+    assert f"topic {west} has watermarks of another changefeed" in str(error)
+    assert f"!{west}" in str(error)
+
+
 def maxwells(table: str, ts_s: float, **told: Any) -> Message:
     found = {"database": "shop", "table": table, "ts": int(ts_s), "xid": 3, "commit": True, **told}
     return 0, None, json.dumps(found).encode()

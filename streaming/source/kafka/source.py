@@ -165,7 +165,7 @@ class KafkaSource:
             known = limits.settled(stored)
             return known.idle_at(self._idle.steps(position, known)) if stored.is_ours else known
         assert isinstance(limits, Watermarks)
-        return past_strays(self, shape, limits, position)
+        return past_strays(self, shape, limits, position, self._topic)
 
     def reach(self, ends: Positions, stored: Stored) -> Positions:
         return limited(ends, stored) if self.is_numbered else ends

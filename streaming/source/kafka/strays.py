@@ -4,13 +4,15 @@
 Some releases of TiCDC write to the first ones alone, others (6.1 to 7.1) to all. So all are read.
 Those beyond ``partition-num``, the *strays*, may never get a watermark. They count as resolved as
 far as the others are, once they are read to an end that was asked for after the others' watermarks
-had been read (`Watermarks.past`).
+had been read (`Watermarks.past`). So do all topics but the URI's: TiCDC sends watermarks to a
+table's own only while the table is there. One that another changefeed writes to is refused.
 """
 
 from __future__ import annotations
 
 import logging
 
+from coordination.errors import ConfigError
 from streaming.source.contract import Source, SourceShape
 from streaming.source.kafka.topic_partition import TopicPartition
 from streaming.source.positions import Positions
@@ -19,12 +21,25 @@ from streaming.source.resolved.watermarks import Watermarks
 logger = logging.getLogger(__name__)
 
 
+class OtherChangefeed(ConfigError):
+    """Topics of several changefeeds of TiCDC are read as those of one."""
+
+
 def past_strays(
-    source: Source, shape: SourceShape, watermarks: Watermarks, position: Positions
+    source: Source, shape: SourceShape, watermarks: Watermarks, position: Positions, topic: str
 ) -> Watermarks:
     """``watermarks``, after everything before ``position`` has been read, with those of the strays
     that are read to their end. Asks the broker only where that can change something; the same
-    object where it does not. Raises SourceAway."""
+    where it does not. ``topic``: the source URI's. Raises SourceAway and OtherChangefeed."""
+    watermarks = watermarks.gone_back(shape.strays)
+    others = {TopicPartition.parse(each).topic for each in watermarks.of_others(shape.strays)}
+    if topics := sorted(others - {topic}):
+        raise OtherChangefeed(
+            f"topic {', '.join(topics)} has watermarks of another changefeed of TiCDC, which stay "
+            "behind those of the source URI's topic: rows of it may have been taken for old ones "
+            "and left out. Read it by a changefeed of its own, and leave it out of this one by "
+            f"topics=…,{','.join('!' + each for each in topics)}"
+        )
     read_to = {each: position[each] for each in shape.strays}
     if watermarks.past(shape.strays, read_to) == watermarks:
         return watermarks

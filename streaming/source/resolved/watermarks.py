@@ -6,15 +6,20 @@ after a restart (which reads again from the low-water position) a recorded one c
 reading has passed that position::
 
     recorded ──(position passed)──► live ──(greater ts read)──► live
+
+Lower ones come where the sink went back (then to all parts), and from another changefeed's sink.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from coordination.model import Ts
 from sinks.control.changefeeds import RecordedWatermark
+
+_NONE: Final = RecordedWatermark(ts=0, position=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +29,8 @@ class Watermarks:
     parts: frozenset[str]
     recorded: Mapping[str, RecordedWatermark] = field(default_factory=dict)
     live: Mapping[str, RecordedWatermark] = field(default_factory=dict)
+    # By part: what it counted as, each time that a lower one came behind that; until it has risen.
+    lower: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @property
     def global_ts(self) -> int:
@@ -47,20 +54,27 @@ class Watermarks:
         """The watermarks after a read. ``seen``: by part the greatest watermark in the read,
         with the position of its last watermark; ``positions``: the next position of each part.
 
-        A watermark lower than the one before (TiCDC went back) changes nothing.
+        A watermark lower than the one before changes nothing but ``lower``.
         """
-        live = dict(self.live)
+        live, lower = dict(self.live), dict(self.lower)
         passed = {
             part: mark
             for part, mark in self.recorded.items()
             if positions.get(part, 0) > mark.position
         }
-        for part, mark in (*passed.items(), *seen.items()):
-            known_ts = live[part].ts if part in live else 0
-            if part in self.parts and mark.ts > known_ts:
+        for part, mark in passed.items():
+            if part in self.parts and mark.ts > self._ts(part):
                 live[part] = mark
+        for part in seen.keys() & self.parts:
+            mark, known = seen[part], live.get(part, _NONE)
+            if mark.ts > known.ts:
+                live[part] = mark
+            if mark.ts >= known.ts:
+                lower.pop(part, None)
+            elif mark.position > known.position:
+                lower[part] = lower.get(part, frozenset()) | {known.ts}
         waiting = {p: mark for p, mark in self.recorded.items() if p not in passed}
-        return replace(self, live=live, recorded=waiting)
+        return replace(self, live=live, recorded=waiting, lower=lower)
 
     def past(self, strays: Collection[str], read_to: Mapping[str, int]) -> Watermarks:
         """The same, where these of the ``strays`` were read to the end that they had *after* the
@@ -72,9 +86,24 @@ class Watermarks:
         used = [self._ts(each) for each in self.parts if each not in strays]
         if (ts := min(used, default=0)) == 0:
             return self
-        return self.advance(
-            {p: RecordedWatermark(ts=ts, position=at - 1) for p, at in read_to.items()}, {}
-        )
+        behind = {p: at for p, at in read_to.items() if self._ts(p) < ts}
+        given = {p: RecordedWatermark(ts=ts, position=at - 1) for p, at in behind.items()}
+        return replace(self, live={**self.live, **given})
+
+    def of_others(self, strays: Collection[str]) -> frozenset[str]:
+        """Those of the ``strays`` that another changefeed's sink writes to.
+
+        A sink sends a watermark to all parts before it sends the next. So what comes behind a
+        given one (`past`) is not lower, unless the sink went back. Then all parts go back, and none
+        is given a greater one until all were there again. Those that bring lower ones behind two
+        are another's."""
+        return frozenset(part for part in strays if len(self.lower.get(part, ())) > 1)
+
+    def gone_back(self, strays: Collection[str]) -> Watermarks:
+        """The same; where the sink itself went back, lower ones say nothing about the strays."""
+        if self.lower.keys() <= set(strays):
+            return self
+        return replace(self, lower={})
 
     def with_parts(self, parts: frozenset[str], above_ts: Ts) -> Watermarks:  # noqa: ARG002
         """The same with other parts, after some were added; a new one has no watermark."""
