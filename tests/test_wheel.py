@@ -65,6 +65,15 @@ def test_what_executors_need_comes_with_the_wheel(installed: Path):
     assert {each.replace("_", "-") for each in NATIVE} <= required
 
 
+def test_what_executors_load_needs_no_more(tmp_path: Path):
+    """Every decoder, and the tasks that read."""
+    tasks = ("kafka.read_task", "storage.slices_task", "binlog.slice_task")
+    names = ["streaming.protocols.decoders", *(f"streaming.source.{each}" for each in tasks)]
+    code = f"import {', '.join(names)}, sys; print(*sys.modules)"
+    loaded = run([sys.executable, "-c", code], cwd=tmp_path, path=ROOT).stdout.split()
+    assert not {"sqlglot", "deltalake", "pymysql", "typer", "rich", "httpx"} & {*loaded}
+
+
 def test_the_program_runs_from_the_wheel(installed: Path, tmp_path: Path):
     code = "import streaming.cli.main; print(streaming.cli.main.__file__)"
     ended = run([sys.executable, "-c", code], cwd=tmp_path, path=installed)

@@ -107,7 +107,7 @@ def test_spark_submit_reads_a_secured_broker_and_shows_no_secret(
         cluster, python, tmp_path, *conf, "run", "--source-uri", uri, SHOP_PASSWORD=SECRET
     )
 
-    assert ended.returncode == 0, ended.stderr[-4000:] + cluster.said()[-4000:]
+    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr + cluster.said()[-4000:]
     assert_applied(tmp_path)
     assert not has_secret(f"{ended.stdout}{ended.stderr}".encode())
     assert "SparkListenerTaskEnd" in "".join(  # all that Spark's pages are made of
@@ -242,5 +242,5 @@ def test_a_packed_environment_is_sent_to_executors_that_have_nothing(
 
     ended = submit(cluster, "./environment/bin/python", tmp_path, *sent)
 
-    assert ended.returncode == 0, ended.stderr[-4000:] + cluster.said()[-4000:]
+    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr + cluster.said()[-4000:]
     assert_applied(tmp_path)

@@ -337,7 +337,8 @@ class _Planning:
         if isinstance(runs, DdlStep) and runs.change is not None:
             lost = set(self.routes.of(event.upstream).names) - set(runs.change.after.key)
             unfit = KEY if lost and runs.change.before.key else None
-            runs = unfit or self.tables.forms.lossy.refusal(runs.change) or runs
+            change = runs.change
+            runs = unfit or self.tables.forms.lossy.refusal(change.before, change.after) or runs
         if isinstance(runs, DdlStep):
             return self._stop_for(place, event, statement, replace(runs, shards=shards))
         why = self.failed.get(place) or runs or ddl.reason

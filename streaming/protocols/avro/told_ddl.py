@@ -13,7 +13,6 @@ from typing import Final
 
 from coordination.model import TableName
 from sinks.ddl.effects import DropDatabase, Effect, RenameTable
-from sinks.ddl.statements import read_ddl
 from streaming.protocols.contract import NO_TABLE
 from streaming.protocols.json_text.strict_json import (
     Malformed,
@@ -69,6 +68,8 @@ def _quoted(name: str) -> str:
 
 def _refused(ddl: Ddl) -> str | None:
     """Why a DDL with such names is not run; None: it is."""
+    from sinks.ddl.statements import read_ddl  # rare, and sqlglot is large
+
     effects = read_ddl(ddl.query or "", ddl.ddl_type, ddl.name.schema, ddl.name.table).effects
     for effect in effects:
         if isinstance(effect, RenameTable) and effect.name == effect.new_name:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordination.errors import TidelakeError
-from sinks.ddl.evolve import SchemaChange
 from sinks.types.table_schema import Column, TableSchema
 
 _WAY_OUT: Final = (
@@ -64,10 +63,10 @@ class LossyTypes:
         if self.is_strict and (found := self.among(schema)):
             raise TidelakeError(f"table {name}: {self._sentence(found)}")
 
-    def refusal(self, change: SchemaChange) -> str | None:
+    def refusal(self, before: TableSchema, after: TableSchema) -> str | None:
         """With ``strict-types``: why a DDL with this effect cannot run."""
-        known = self.among(change.before)
-        added = {n: why for n, why in self.among(change.after).items() if known.get(n) != why}
+        known = self.among(before)
+        added = {n: why for n, why in self.among(after).items() if known.get(n) != why}
         return self._sentence(added) if self.is_strict and added else None
 
     def _sentence(self, found: Mapping[str, str]) -> str:

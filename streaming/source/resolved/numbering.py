@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 from coordination.model import TSO_LOGICAL_BITS, Ts
 from streaming.protocols.clocks import LATEST_MS
 from streaming.protocols.contract import Block, Decoder, Kind, Messages, Wanted, reads_keys
-from streaming.protocols.decoders import DdlMask, OwnTimes
 from streaming.source.positions import Positions
 from streaming.source.resolved.commit_clock import (
     STAYS,
@@ -36,6 +35,9 @@ from streaming.source.resolved.commit_clock import (
     pin_at,
     to_token,
 )
+
+if TYPE_CHECKING:  # an executor loads the decoder that it is sent, and no other
+    from streaming.protocols.decoders import DdlMask, OwnTimes
 
 _HALF_MS: Final = 1 << (TSO_LOGICAL_BITS - 1)
 _QUARTER_MS: Final = _HALF_MS >> 1
