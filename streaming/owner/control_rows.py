@@ -194,7 +194,7 @@ class ControlRows:
         if found and found != self._told_lossy.get(name):
             logger.warning(
                 "%s may have lost values of these columns before they come here: %s. With "
-                "strict-types = true the table would be refused table=%s",
+                "strict-types the table would be refused table=%s",
                 *(of.source, in_words(found), name),
             )
         self._told_lossy[name] = found

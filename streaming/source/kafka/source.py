@@ -209,7 +209,7 @@ class KafkaSource:
             )
         tell_of_cut_rows(self._settings.large)
         if not self._settings.tells_updates:
-            logger.warning(UPDATES_AS_INSERTS)
+            logger.warning("%s", UPDATES_AS_INSERTS)
         if self.is_numbered:
             tell_of_compacted(self._broker, topic_ids_of(shape.identities))
         decode = decoder_of(self._settings.protocol)

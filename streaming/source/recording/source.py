@@ -172,7 +172,7 @@ class RecordingSource:
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:  # noqa: ARG002
         tell_of_cut_rows(self._settings.large)
         if not self._settings.tells_updates:
-            logger.warning(UPDATES_AS_INSERTS)
+            logger.warning("%s", UPDATES_AS_INSERTS)
         decode = decoder_of(self._settings.protocol)
         means = (AT_LEAST_ONCE_MEANS, decode.numbered_loss)
         for told in means if self.is_numbered else (decode.loss,):
