@@ -200,6 +200,12 @@ def undisturbed(new_lives: MakeLives, wanted: Messages) -> Lives:
     return lives
 
 
+# Both ways where each form is brought back; of the others the shorter way, and the soak has both.
+IN_TIME_WHEN_STOPPED = pytest.mark.parametrize(
+    "is_running", [pytest.param(True, marks=pytest.mark.soak), False], ids=["running", "stopped"]
+)
+
+
 @pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
 def test_each_form_brought_back_in_each_way_waits_for_the_rewind(
     new_lives: MakeLives, spark: SparkSession, *, is_running: bool
@@ -240,7 +246,7 @@ def test_each_form_brought_back_in_each_way_waits_for_the_rewind(
         assert (found.state, found.error) == ("replicating", None), table
 
 
-@pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
+@IN_TIME_WHEN_STOPPED
 def test_what_takes_nothing_back_holds_nothing(
     new_lives: MakeLives, spark: SparkSession, *, is_running: bool
 ) -> None:
@@ -271,7 +277,7 @@ def test_what_takes_nothing_back_holds_nothing(
     assert {each["id"] for each in lives.rows("log")} == {1, 2, 3, 6}
 
 
-@pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
+@IN_TIME_WHEN_STOPPED
 def test_who_takes_it_back_or_takes_it_as_it_is_need_not_rewind(
     new_lives: MakeLives, spark: SparkSession, *, is_running: bool
 ) -> None:
