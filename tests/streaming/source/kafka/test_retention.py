@@ -34,6 +34,11 @@ def test_it_warns_when_half_of_the_retention_has_passed(age_days: float, warns: 
     assert found.left_s >= 0
 
 
+def ours(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Without what the client logs where an earlier test has turned its lines on."""
+    return [each.getMessage() for each in caplog.records if each.name.startswith("streaming.")]
+
+
 @pytest.mark.kafka
 def test_a_broker_tells_its_retention_and_how_old_a_message_is(
     broker: KafkaBroker, caplog: pytest.LogCaptureFixture
@@ -61,8 +66,8 @@ def test_a_broker_tells_its_retention_and_how_old_a_message_is(
     assert source.compacted([topic, f"{topic}-1h"]) == []
     broker.create_topic(f"{topic}-keys", **{"cleanup.policy": "compact,delete"})
     tell_of_compacted(source, [topic, f"{topic}-1h"])
-    assert caplog.messages == []
+    assert ours(caplog) == []
     tell_of_compacted(source, [topic, f"{topic}-keys"])
-    (told,) = caplog.messages
+    (told,) = ours(caplog)
     assert told.endswith(f"topics={topic}-keys")
     source.close()
