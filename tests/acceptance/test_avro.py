@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
 from streaming.source.sources import open_source
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, on_spark
 from tests.acceptance.test_protocols import LABELS
 from tests.services import avro_checksums, wire
 from tests.services.apicurio import Apicurio
@@ -42,7 +42,7 @@ def test_recorded_bytes_lead_to_every_recorded_state(
     path = wire.DATA / "avro-watermark" / "messages.jsonl.gz"
     with serving(SchemaRegistry(wire.schemas("avro-watermark"))) as registry:
         uri = f"file://{path}?{NEEDED}&schema-registry={registry.url}"
-        lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+        lives = Lives(on_spark(spark), None, tmp_path, source=parse_source_uri(uri))
         for label in LABELS[1::2]:  # the next test stops in between
             lives.finish(target_ts=wire.state_ts(label))
             letters = {each["error_class"] for each in lives.dead_letters()}
@@ -72,7 +72,7 @@ def test_each_table_has_a_topic_in_kafka_and_a_real_registry_has_the_schemas(
         topics = ",".join(f"avro-{topic}" for topic in sent)
         uri = f"kafka://{broker.bootstrap}/avro-wire?{NEEDED}&topics={topics}"
         source = parse_source_uri(f"{uri}&schema-registry={registry.url}")
-        lives = Lives(spark, broker, tmp_path, source=source)
+        lives = Lives(on_spark(spark), broker, tmp_path, source=source)
         for label in ("after_first_ddls", "final"):
             lives.finish(target_ts=wire.state_ts(label))
             assert (label, wire.differences(lives.warehouse, label)) == (label, [])
@@ -109,7 +109,7 @@ def test_without_watermarks_tables_come_to_the_same_in_the_end(
         needed = "protocol=avro&at-least-once=true&enable-tidb-extension=true"
         uri = f"file://{path}?{needed}&schema-registry={registry.url}"
         source = parse_source_uri(uri)
-        lives = Lives(spark, None, tmp_path, source=source)
+        lives = Lives(on_spark(spark), None, tmp_path, source=source)
         text = created() if has_file else ""
         lives.finish(target_ts=open_source(source).end_ts(), schema_text=text)
     differences = []
@@ -154,7 +154,7 @@ def test_tables_whose_names_are_not_safe(
     odd = {n: re.sub(r'"name":"(\w+)","namespace":"(\w+)\.shop"', named, t) for n, t in texts}
     with serving(SchemaRegistry(odd)) as registry:
         uri = f"file://{path}?{NEEDED}&schema-registry={registry.url}"
-        lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+        lives = Lives(on_spark(spark), None, tmp_path, source=parse_source_uri(uri))
         for label in ("after_first_ddls", "final"):
             lives.finish(target_ts=wire.state_ts(label))
             for table in wire.expected(label).values():
@@ -201,7 +201,7 @@ def test_rows_are_compared_with_their_checksums(
     with serving(SchemaRegistry({**texts, **by_id})) as registry:
         needed = "protocol=avro&at-least-once=true&enable-tidb-extension=true"
         source = parse_source_uri(f"file://{path}?{needed}&schema-registry={registry.url}")
-        lives = Lives(spark, None, tmp_path, source=source)
+        lives = Lives(on_spark(spark), None, tmp_path, source=source)
         changefeed = replace(lives.settings.changefeed, integrity_check_level="correctness")
         lives.settings = replace(lives.settings, changefeed=changefeed)
         lives.finish(target_ts=open_source(source).end_ts())

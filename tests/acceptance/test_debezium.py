@@ -16,7 +16,7 @@ from coordination.errors import TidelakeError
 from coordination.model import TableName
 from streaming.changefeed.freshness import Freshness
 from streaming.operations.progress_report import ProgressReport, read_progress
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, on_spark
 from tests.services import wire
 from tests.services.delta_rows import read_rows
 
@@ -89,7 +89,7 @@ def test_recorded_bytes_lead_to_every_recorded_state(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     path = wire.DATA / variant / "messages.jsonl.gz"
     uri = f"file://{path}?protocol=debezium&enable-tidb-extension=true&partition-num=3"
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+    lives = Lives(on_spark(spark), None, tmp_path, source=parse_source_uri(uri))
     for label in LABELS if variant == "debezium-noschema" else LABELS[-1:]:
         lives.finish(target_ts=wire.state_ts(label))
         found = lost(lives.warehouse, label)
@@ -113,7 +113,7 @@ def test_strict_types_refuse_a_table_before_it_is_made(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     path = wire.DATA / "debezium-noschema" / "messages.jsonl.gz"
     uri = f"file://{path}?protocol=debezium&enable-tidb-extension=true&partition-num=3"
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+    lives = Lives(on_spark(spark), None, tmp_path, source=parse_source_uri(uri))
     changefeed = replace(lives.settings.changefeed, strict_types=True)
     lives.settings = replace(lives.settings, changefeed=changefeed)
     error = lives.live(target_ts=wire.state_ts("after_load"))

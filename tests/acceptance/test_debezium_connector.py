@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
 from streaming.source.sources import open_source
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, on_spark
 from tests.services.delta_rows import read_rows
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
@@ -69,7 +69,7 @@ def test_its_messages_lead_to_what_the_database_has(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     uri = f"file://{DATA}/{variant}.jsonl.gz?protocol=debezium&at-least-once=true"
     settings = parse_source_uri(uri)
-    lives = Lives(spark, None, tmp_path, source=settings)
+    lives = Lives(on_spark(spark), None, tmp_path, source=settings)
     lives.finish(target_ts=open_source(settings).end_ts())
     truth = json.loads((DATA / f"{variant}.json").read_text())
     for table, told in truth.items():
@@ -133,7 +133,7 @@ def test_rows_behind_ddls_of_the_same_ms_stay(
             offset = offsets[topic] = offsets.get(topic, -1) + 1
             file.write(line(topic, offset, value, value.get("after") or {}))
     settings = parse_source_uri(f"file://{file.name}?protocol=debezium&at-least-once=true")
-    lives = Lives(spark, None, tmp_path, source=settings)
+    lives = Lives(on_spark(spark), None, tmp_path, source=settings)
     lives.finish(target_ts=open_source(settings).end_ts())
     for table in AGAIN:
         rows = read_rows(lives.warehouse / "shop" / table)

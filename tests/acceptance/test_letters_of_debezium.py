@@ -13,7 +13,7 @@ from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
 from streaming.protocols.contract import with_key
 from tests.acceptance.letter_commands import LetterCommands
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, on_spark
 from tests.acceptance.test_letters_of_protocols import recording
 from tests.streaming.protocols.debezium.reading import DIALECTS, text_of
 
@@ -114,7 +114,7 @@ def test_rows_are_replayed_by_the_mend_of_a_ddl(
     topic.mark(10)
     uri = recording(tmp_path / "r.jsonl", "debezium", topic.sent)
     needed = "enable-tidb-extension=true" if topic.is_ticdc else "at-least-once=true"
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(f"{uri}&{needed}"))
+    lives = Lives(on_spark(spark), None, tmp_path, source=parse_source_uri(f"{uri}&{needed}"))
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=ts(3) - 1)
     assert letters.states("shop.t") == {(at, 0): "open" for at in (2, 3, 4, 5)}

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from conf.sources.source_uri import parse_source_uri
 from streaming.source.storage.schema_files import read_schema_text
 from tests.acceptance.letter_commands import LetterCommands
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, on_spark
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
 
@@ -101,7 +101,7 @@ def test_letters_of_files_are_replayed_when_the_files_are_gone(
         ],
     )
     folder.checkpoint(30)
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(folder.uri), quiet_s=0.2)
+    lives = Lives(on_spark(spark), None, tmp_path, source=parse_source_uri(folder.uri), quiet_s=0.2)
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=29)
     _, listed = letters("list")

@@ -17,7 +17,7 @@ from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
 from streaming.protocols.contract import KEY_LENGTH
 from tests.acceptance.letter_commands import LetterCommands
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, on_spark
 from tests.services import wire
 from tests.services.apicurio import Apicurio
 from tests.services.avro_writer import long
@@ -78,7 +78,7 @@ def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
     ]
     sent = [parts(open_protocol.message(*each)) for each in messages]
     uri = recording(tmp_path / "r.jsonl", "open-protocol", sent)
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+    lives = Lives(on_spark(spark), None, tmp_path, source=parse_source_uri(uri))
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=29)
     _, listed = letters("list")
@@ -126,7 +126,7 @@ def test_large_rows_are_replayed_when_their_files_are_there(
     path = wire.DATA / variant / "messages.jsonl.gz"
     uri = f"file://{path}?protocol={protocol}&partition-num=3&enable-tidb-extension=true"
     source = parse_source_uri(f"{uri}{CLAIM_CHECK}{claims}")
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(on_spark(spark), None, tmp_path, source=source)
     lives.finish(target_ts=wire.state_ts(label))
     letters = LetterCommands(capfd, lives.warehouse)
     code, refused = letters("replay", "--reason", "claim-check")
@@ -174,7 +174,9 @@ def test_a_large_row_of_simple_is_replayed_unless_a_newer_change_came(
         simple.watermark(20),
     ]
     uri = recording(tmp_path / "r.jsonl", "simple", [(b"", each) for each in messages])
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(f"{uri}{CLAIM_CHECK}{claims}"))
+    lives = Lives(
+        on_spark(spark), None, tmp_path, source=parse_source_uri(f"{uri}{CLAIM_CHECK}{claims}")
+    )
     lives.finish(target_ts=19)
     letters = LetterCommands(capfd, lives.warehouse)
     found = letters.states("shop.t")
@@ -219,7 +221,9 @@ def test_rows_that_their_reader_has_numbered_are_replayed(
         flat(at + 9_000, "INSERT", {"id": 9, "n": 9}),
     ]
     uri = recording(tmp_path / "r.jsonl", "canal-json", [(b"", each) for each in messages])
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(f"{uri}&at-least-once=true"))
+    lives = Lives(
+        on_spark(spark), None, tmp_path, source=parse_source_uri(f"{uri}&at-least-once=true")
+    )
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=(at + 1_500) << TSO_LOGICAL_BITS)
     assert letters.states("shop.t") == dict.fromkeys(((1, 1), (1, 2), (1, 3)), "open")
@@ -278,7 +282,7 @@ def test_letters_of_avro_need_no_registry(
         )
         needed = "protocol=avro&enable-tidb-extension=true&avro-enable-watermark=true"
         uri = f"kafka://{broker.bootstrap}/{topic}?{needed}&schema-registry={schemas.url}"
-        lives = Lives(spark, broker, tmp_path, source=parse_source_uri(uri))
+        lives = Lives(on_spark(spark), broker, tmp_path, source=parse_source_uri(uri))
         letters = LetterCommands(capfd, lives.warehouse)
         lives.finish(target_ts=ts + 29)
         assert letters.states("shop.t") == {(at, 0): "open" for at in (2, 3, 4, 5, 6)}

@@ -20,7 +20,7 @@ from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
 from streaming.source.sources import open_source
 from tests.acceptance.letter_commands import LetterCommands
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, on_spark
 from tests.services import wire
 from tests.services.delta_rows import read_rows
 
@@ -131,7 +131,7 @@ def test_recorded_bytes_lead_to_every_recorded_state(
     nothing tells from another one."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     source = parse_source_uri(recording(tmp_path / "maxwell.jsonl.gz"))
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(on_spark(spark), None, tmp_path, source=source)
     for label in LABELS:
         is_last = label == LABELS[-1]
         lives.finish(target_ts=open_source(source).end_ts() if is_last else target_ts(label))
@@ -191,7 +191,7 @@ def test_a_row_of_a_message_of_several_is_a_letter_of_its_own_and_is_replayed(
     path = tmp_path / "m.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in lines))
     source = parse_source_uri(f"file://{path}?protocol=maxwell&at-least-once=true")
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(on_spark(spark), None, tmp_path, source=source)
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=(at + 2) * 1_000 << TSO_LOGICAL_BITS)
     assert letters.states("shop.t") == {(1, 1): "open", (1, 3): "open"}
@@ -225,7 +225,7 @@ def test_a_table_without_a_create_table_needs_the_schema_file(
     path.write_text("".join(json.dumps(each) + "\n" for each in lines))
     source = parse_source_uri(f"file://{path}?protocol=maxwell&at-least-once=true")
     columns = "id INT PRIMARY KEY, e ENUM('a','b'), b BLOB, t VARCHAR(9), d DECIMAL(20,2)"
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(on_spark(spark), None, tmp_path, source=source)
     file = f"USE shop; CREATE TABLE t ({columns});"
     lives.finish(target_ts=(at + 9) * 1_000 << TSO_LOGICAL_BITS, schema_text=file)
     (row,) = lives.rows("t")

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, on_spark
 from tests.services import wire
 from tests.services.delta_rows import read_rows
 
@@ -27,7 +27,7 @@ def test_canal_json_without_the_extension(
     source = parse_source_uri(
         f"file://{path}?protocol=canal-json&at-least-once=true&partition-num=3"
     )
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(on_spark(spark), None, tmp_path, source=source)
     for label in ("after_load", "after_updates", "after_first_ddls"):
         lives.finish(target_ts=wire.state_ts(label))
         assert (label, wire.differences(lives.warehouse, label)) == (label, [])
@@ -97,7 +97,7 @@ def test_a_table_and_its_rows_of_one_second_and_a_ddl_that_comes_again(
         ],
     )
     source = parse_source_uri(f"file://{path}?protocol=canal-json&at-least-once=true")
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(on_spark(spark), None, tmp_path, source=source)
     lives.finish(target_ts=(SECOND + 10_000) << TSO_LOGICAL_BITS)
     assert lives.dead_letters() == []
     found = read_rows(lives.warehouse / "shop" / "t")

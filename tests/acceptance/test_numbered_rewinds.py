@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from conf.settings import TableRule
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, on_spark
 from tests.acceptance.test_numbered_kills import message
 from tests.services.kafka_broker import KafkaBroker
 
@@ -55,7 +55,7 @@ def test_a_rewind_numbers_a_late_change_as_before(
     topic = "numbered-rewinds"
     broker.create_topic(topic, partitions=1)
     uri = f"kafka://{broker.bootstrap}/{topic}?protocol=canal-json&at-least-once=true"
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+    lives = Lives(on_spark(spark), None, tmp_path, source=parse_source_uri(uri))
     shop = Shop(broker, topic, lives)
     shop.insert(1)
     rules = (TableRule(matcher=("shop.log",), write_mode="append"),)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from conf.sources.source_parameters import PROTOCOLS
 from conf.sources.source_uri import parse_source_uri
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, on_spark
 from tests.services import wire, wire_storage
 from tests.services.other_recordings import shapes
 from tests.services.other_recordings.avro_protocol import OtherAvro
@@ -70,7 +70,7 @@ def lives_of(
     if variant.endswith("claim-check"):
         claims = other.claims(variant, folder / "claims")
         uri += f"&large-message-handle-option=claim-check&claim-check-storage-uri=file://{claims}"
-    return Lives(spark, None, folder, source=parse_source_uri(uri))
+    return Lives(on_spark(spark), None, folder, source=parse_source_uri(uri))
 
 
 def assert_leads_to(
@@ -113,7 +113,7 @@ def avro(seed: int, spark: SparkSession, folder: Path) -> Iterator[tuple[Lives, 
     with serving(SchemaRegistry(made.schemas)) as registry:
         uri = f"file://{path}?{needed}&schema-registry={registry.url}"
         source = parse_source_uri(f"{uri}&time-zone={quote(other.zone)}")
-        yield Lives(spark, None, folder, source=source), other
+        yield Lives(on_spark(spark), None, folder, source=source), other
 
 
 @pytest.mark.parametrize("seed", [2, *(pytest.param(each, marks=soak) for each in range(3, 9))])
@@ -208,5 +208,5 @@ def test_other_folders(variant: str, seed: int, *, spark: SparkSession, folder: 
         wire_storage.write(step, cdc)
     needed = wire_storage.PARAMETERS[variant] if csv is None else csv.parameters
     uri = f"file://{cdc}?{needed}&date-separator={separator}&time-zone={quote(other.zone)}"
-    lives = Lives(spark, None, folder, source=parse_source_uri(uri), quiet_s=0.2)
+    lives = Lives(on_spark(spark), None, folder, source=parse_source_uri(uri), quiet_s=0.2)
     assert_leads_to(lives, other, "final", but="orders" if variant in SHIFTED else "")

@@ -16,7 +16,7 @@ from conf.sources.source_uri import parse_source_uri
 from coordination.errors import ConfigError
 from sinks.storage.open_storage import open_storage
 from streaming.source.sources import open_source
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, on_spark
 from tests.acceptance.processes import JVM_OPTIONS
 from tests.acceptance.test_wire import LABELS, assert_snapshot_is_current
 from tests.services import wire, wire_storage
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
 
 def lives_of(spark: SparkSession, variant: str, folder: Path, at: Path) -> Lives:
     source = parse_source_uri(wire_storage.uri(variant, folder))
-    return Lives(spark, None, at, source=source, quiet_s=0.2)
+    return Lives(on_spark(spark), None, at, source=source, quiet_s=0.2)
 
 
 def assert_is(lives: Lives, variant: str, label: str) -> None:
@@ -86,7 +86,7 @@ def test_folders_that_are_named_by_ids_lead_there_too(
     for step in steps[:50]:
         wire_storage.write(step, folder)
     uri = f"{wire_storage.uri(variant, folder)}&use-table-id-as-path=true"
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri), quiet_s=0.2)
+    lives = Lives(on_spark(spark), None, tmp_path, source=parse_source_uri(uri), quiet_s=0.2)
     life = lives.begin(target_ts=wire.state_ts("final"))
     life.wait_until(partial(has_come_to, lives, steps[48].ts - 1))
     for step in steps[50:]:
@@ -137,7 +137,7 @@ def test_a_folder_on_an_object_store(
         "&force-path-style=true"
     )
     uri = wire_storage.uri(variant, f"s3://{s3.bucket}/{prefix}") + told
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri), quiet_s=0.2)
+    lives = Lives(on_spark(spark), None, tmp_path, source=parse_source_uri(uri), quiet_s=0.2)
     storage = open_storage(f"s3://{s3.bucket}/{prefix}", s3.options)
     steps, life = list(wire_storage.steps(variant)), None
     for number, step in enumerate(steps):

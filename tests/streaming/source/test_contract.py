@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.recording_uri import RecordingSettings
 from conf.sources.storage_uri import StorageSettings
+from streaming.jobs.on_spark import SparkJobs
 from streaming.source.contract import Reader, Source
 from streaming.source.sources import open_source
 from streaming.source.storage.survey import survey_of
@@ -46,7 +47,7 @@ class OnSpark(SourceContract):
             each.close()
 
     def with_reader(self, source: Source) -> tuple[Source, Reader]:
-        reader = source.reader(self.spark.sparkContext, start_ts=0, name="tests")
+        reader = source.reader(SparkJobs(self.spark.sparkContext), start_ts=0, name="tests")
         self.readers.append(reader)
         return source, reader
 

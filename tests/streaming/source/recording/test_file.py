@@ -182,7 +182,7 @@ def test_a_value_that_is_no_base64_is_told(tmp_path: Path, value: str) -> None:
     )
     with pytest.raises(ConfigError, match=r"m\.jsonl cannot be read: line 2: value_b64: "):
         source(tmp_path / "m.jsonl").end_ts()
-    (failure,) = list(task(0, []))
+    (failure,) = list(task(0))
     assert isinstance(failure, ReadFailure)
     assert failure.is_unreadable
     with pytest.raises(SourceLost, match=r"m\.jsonl cannot be read: line 2: value_b64: "):
