@@ -31,10 +31,10 @@ def wide(ts: int, id: int, **more: str) -> bytes:
 
 
 def test_a_column_is_a_dead_letter_and_one_that_was_added_by_hand_holds_the_table(
-    new_lives: MakeLives, spark: SparkSession
+    new_lives_on_spark: MakeLives, spark: SparkSession
 ) -> None:
     """Where an event filter passes over the DDL that adds it."""
-    lives = new_lives()
+    lives = new_lives_on_spark()
     alter = "ALTER TABLE `shop`.`a` ADD COLUMN `kind` ENUM('new','old')"
     ddl = encode_ddl(Ddl("shop", "a", "ALTER", alter), 30, 0)
     early = wide(40, 2, kind="new")
@@ -60,9 +60,9 @@ def test_a_column_is_a_dead_letter_and_one_that_was_added_by_hand_holds_the_tabl
 
 
 def test_dropped_values_are_counted_and_warned_of(
-    new_lives: MakeLives, caplog: pytest.LogCaptureFixture
+    new_lives_on_spark: MakeLives, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lives = new_lives()
+    lives = new_lives_on_spark()
     lives.produce([*made(10, A), *((1, None, wide(20, n, more="y")) for n in (1, 2)), *marks(50)])
     lives.finish(target_ts=40, on_unknown_column="drop")
     lives.produce([(1, None, wide(60, 3, more="y", kind="new")), (1, None, row(61, 4, "z"))])

@@ -11,7 +11,7 @@ from coordination.errors import ConfigError
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import MakeLives
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 CREATE = ddl(at(0), "t", "CREATE TABLE `shop`.`t` (`id` BIGINT PRIMARY KEY)", kind="CREATE")
 TYPES = {"id": "bigint"}

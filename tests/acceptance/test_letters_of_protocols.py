@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
+from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.protocols.contract import KEY_LENGTH
 from tests.acceptance.letter_commands import LetterCommands
-from tests.acceptance.one_process import Lives, on_spark
+from tests.acceptance.one_process import Lives
 from tests.services import wire
 from tests.services.apicurio import Apicurio
 from tests.services.avro_writer import long
@@ -28,7 +28,7 @@ from tests.streaming.protocols.avro import reading as avro
 from tests.streaming.protocols.open import reading as open_protocol
 from tests.streaming.protocols.simple import reading as simple
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+pytestmark = pytest.mark.acceptance
 
 BIG = 77_777_777_777  # a number that only the wider column holds
 
@@ -58,7 +58,6 @@ def parts(message: bytes) -> tuple[bytes, bytes]:
 
 
 def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -78,7 +77,7 @@ def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
     ]
     sent = [parts(open_protocol.message(*each)) for each in messages]
     uri = recording(tmp_path / "r.jsonl", "open-protocol", sent)
-    lives = Lives(on_spark(spark), None, tmp_path, source=parse_source_uri(uri))
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=parse_source_uri(uri))
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=29)
     _, listed = letters("list")
@@ -114,7 +113,6 @@ CLAIM_CHECK = "&large-message-handle-option=claim-check&claim-check-storage-uri=
 @pytest.mark.parametrize("protocol", ["canal-json", "open-protocol"])
 def test_large_rows_are_replayed_when_their_files_are_there(
     protocol: str,
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -126,7 +124,7 @@ def test_large_rows_are_replayed_when_their_files_are_there(
     path = wire.DATA / variant / "messages.jsonl.gz"
     uri = f"file://{path}?protocol={protocol}&partition-num=3&enable-tidb-extension=true"
     source = parse_source_uri(f"{uri}{CLAIM_CHECK}{claims}")
-    lives = Lives(on_spark(spark), None, tmp_path, source=source)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=source)
     lives.finish(target_ts=wire.state_ts(label))
     letters = LetterCommands(capfd, lives.warehouse)
     code, refused = letters("replay", "--reason", "claim-check")
@@ -155,7 +153,6 @@ def test_large_rows_are_replayed_when_their_files_are_there(
 
 
 def test_a_large_row_of_simple_is_replayed_unless_a_newer_change_came(
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -175,7 +172,7 @@ def test_a_large_row_of_simple_is_replayed_unless_a_newer_change_came(
     ]
     uri = recording(tmp_path / "r.jsonl", "simple", [(b"", each) for each in messages])
     lives = Lives(
-        on_spark(spark), None, tmp_path, source=parse_source_uri(f"{uri}{CLAIM_CHECK}{claims}")
+        ThreadsOfProcess, None, tmp_path, source=parse_source_uri(f"{uri}{CLAIM_CHECK}{claims}")
     )
     lives.finish(target_ts=19)
     letters = LetterCommands(capfd, lives.warehouse)
@@ -204,7 +201,6 @@ def flat(at_ms: int, kind: str, *rows: dict[str, object], sql: str = "") -> byte
 
 
 def test_rows_that_their_reader_has_numbered_are_replayed(
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -222,7 +218,7 @@ def test_rows_that_their_reader_has_numbered_are_replayed(
     ]
     uri = recording(tmp_path / "r.jsonl", "canal-json", [(b"", each) for each in messages])
     lives = Lives(
-        on_spark(spark), None, tmp_path, source=parse_source_uri(f"{uri}&at-least-once=true")
+        ThreadsOfProcess, None, tmp_path, source=parse_source_uri(f"{uri}&at-least-once=true")
     )
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=(at + 1_500) << TSO_LOGICAL_BITS)
@@ -242,7 +238,6 @@ def test_rows_that_their_reader_has_numbered_are_replayed(
 
 
 def test_letters_of_avro_need_no_registry(
-    spark: SparkSession,
     broker: KafkaBroker,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -282,7 +277,7 @@ def test_letters_of_avro_need_no_registry(
         )
         needed = "protocol=avro&enable-tidb-extension=true&avro-enable-watermark=true"
         uri = f"kafka://{broker.bootstrap}/{topic}?{needed}&schema-registry={schemas.url}"
-        lives = Lives(on_spark(spark), broker, tmp_path, source=parse_source_uri(uri))
+        lives = Lives(ThreadsOfProcess, broker, tmp_path, source=parse_source_uri(uri))
         letters = LetterCommands(capfd, lives.warehouse)
         lives.finish(target_ts=ts + 29)
         assert letters.states("shop.t") == {(at, 0): "open" for at in (2, 3, 4, 5, 6)}

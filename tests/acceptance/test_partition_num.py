@@ -16,7 +16,7 @@ from tests.acceptance.small_tables import MakeLives
 from tests.services.topic_producer import TopicProducer
 from tests.shop.feed import Message
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 CREATE = ddl(at(0), "t", "CREATE TABLE `shop`.`t` (`id` BIGINT PRIMARY KEY)", kind="CREATE")
 
