@@ -30,6 +30,7 @@ from streaming.protocols.contract import (
 from streaming.protocols.decoders import decoder_of
 from streaming.source.outside import claimed_rows
 from streaming.source.outside.claimed_rows import ClaimedRows, tell_of_cut_rows, with_claimed_rows
+from tests.own_lines import own_records
 from tests.services import wire
 from tests.services.s3_server import KEY_ID, REGION, SECRET, S3Server
 from tests.streaming.protocols.canal_json.reading import EveryTable, chunk, message
@@ -139,7 +140,7 @@ def test_a_loss_is_told_in_one_line(
     assert large.storage is None
     with caplog.at_level(logging.WARNING):
         tell_of_cut_rows(large)
-    (record,) = caplog.records
+    (record,) = own_records(caplog)
     assert says in record.message
     assert "secret" not in record.message
     decode = decoder_of("simple")
