@@ -29,6 +29,7 @@ from tests.acceptance.small_tables import (
     row,
     values,
 )
+from tests.own_lines import own_lines, own_text
 from tests.shop.canal_json import (
     Ddl,
     encode_watermark,
@@ -78,7 +79,7 @@ def test_duplicates_of_any_kind_leave_tables_and_versions_as_they_are(
     lives.produce(feed.messages)
     with caplog.at_level(logging.DEBUG, logger="streaming.stream.applying"):
         lives.finish(target_ts=feed.last_ts, first_messages=40)
-    cycles = [m for m in caplog.messages if m.startswith("cycle")]
+    cycles = [m for m in own_lines(caplog) if m.startswith("cycle")]
     small, rest = (int(m.split("messages=")[1].split()[0]) for m in cycles)
     assert small == pytest.approx(40, abs=PARTITIONS)
     assert rest == len(feed.messages) - small
@@ -228,7 +229,7 @@ def test_a_start_behind_create_table_takes_the_types_of_the_rows(
         assert orders[key]["amount"] == format(order["amount"], "f")
         assert names[orders[key]["status"]] == order["status"]
     assert len(orders) == len(wanted["orders"])
-    said = caplog.text
+    said = own_text(caplog)
     assert "column amount: the rows do not tell the precision of its decimal" in said
     assert "column status: the rows do not tell the elements of its enum" in said
     assert list(lives.rows("payments")[0]) == [column.name for column in PAYMENTS.columns]

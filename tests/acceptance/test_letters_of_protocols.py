@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from streaming.protocols.contract import KEY_LENGTH
 from tests.acceptance.letter_commands import LetterCommands
 from tests.acceptance.one_process import Lives
 from tests.services import wire
-from tests.services.apicurio import Apicurio
 from tests.services.avro_writer import long
 from tests.services.kafka_broker import KafkaBroker
-from tests.services.registry_package import program
+from tests.services.schema_registry import SchemaRegistry, serving
 from tests.services.topic_producer import Outgoing
 from tests.streaming.protocols.avro import reading as avro
 from tests.streaming.protocols.open import reading as open_protocol
@@ -246,7 +244,7 @@ def test_letters_of_avro_need_no_registry(
     """Rows, and a DELETE without a commit-ts; the registry is gone when they are replayed."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     topic, ts = "avro-letters", avro.TS
-    with registry() as schemas:
+    with serving(SchemaRegistry({})) as schemas:
         number = avro.field("id", "INT")
         of_key = schemas.register("t-key", avro.schema([number], is_key=True))
         of_value = schemas.register("t-value", avro.schema([number, avro.field("n", "BIGINT")]))
@@ -297,13 +295,3 @@ def test_letters_of_avro_need_no_registry(
     states = letters.states("shop.t")
     assert states.pop((3, 0)) == "superseded"
     assert {*states.values()} <= {"replayed", "superseded"}
-
-
-@contextmanager
-def registry() -> Iterator[Apicurio]:
-    try:
-        program()
-    except FileNotFoundError as why:
-        pytest.skip(str(why))
-    with Apicurio() as made:
-        yield made

@@ -20,6 +20,7 @@ from coordination.model import TSO_LOGICAL_BITS
 from streaming.jobs.on_threads import ThreadsOfProcess
 from tests.acceptance.one_process import Life, Lives
 from tests.acceptance.reported import at, ddl, mark, row
+from tests.own_lines import own_text
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import Message
@@ -127,7 +128,7 @@ def test_a_tables_topic_joins_while_it_runs_and_nothing_is_lost_or_doubled(
     events += [(f"b{n}", n, at(n + 1)) for n in range(5, 20, 5)]
     assert_cuts(lives, events + [("a", n, at(n + 2)) for n in range(5, 20, 5)])
     assert lives.dead_letters() == []
-    assert f"{topics.head}-shop_a" in caplog.text
+    assert f"{topics.head}-shop_a" in own_text(caplog)
     found = lives.changefeed()
     assert found is not None
     assert foreign not in {each.rpartition("/")[0] for each in found.source_positions}

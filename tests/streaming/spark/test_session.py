@@ -17,6 +17,7 @@ from streaming.spark import spark_conf
 from streaming.spark.python_worker import first_task
 from streaming.spark.session import CONTEXT_GONE, SparkOnDemand, use_this_python
 from streaming.spark.spark_conf import COLLECTOR, STATIC_CONF, conf_of_jvm
+from tests.own_lines import own_text
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -150,7 +151,7 @@ def test_jars_that_must_be_fetched_are_announced(
     monkeypatch.setattr(spark_conf, "jar_files", list)
     conf = conf_of_jvm("local[2]")
     assert "delta-spark" in conf["spark.jars.packages"]
-    assert "some 200 MB. TIDELAKE_JARS may name a folder" in caplog.text
+    assert "some 200 MB. TIDELAKE_JARS may name a folder" in own_text(caplog)
 
 
 def test_spark_submit_gets_what_we_give_ourselves():
