@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from coordination.etcd.embedded import EmbeddedEtcd
+    from tests.fakes.memory_broker import MemoryBroker
     from tests.services.database_server import DatabaseServer
     from tests.services.kafka_broker import KafkaBroker
     from tests.services.s3_server import S3Server
@@ -139,6 +140,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def broker(request: pytest.FixtureRequest) -> KafkaBroker:
     """One Kafka broker; use a topic name of your own. Tests that break a broker start theirs."""
     return shared(request.config, "broker")  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="session")
+def memory_broker() -> Iterator[MemoryBroker]:
+    """A Kafka cluster in this process's memory; use a topic name of your own. The product's clients
+    take its ``bootstrap`` as they take a real broker's, if they are in this process."""
+    from tests.fakes.memory_broker import MemoryBroker
+
+    with MemoryBroker() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from streaming.jobs.on_threads import ThreadsOfProcess
 from tests.acceptance.one_process import on_spark
 from tests.acceptance.small_tables import MakeLives, new_topics
+from tests.fakes.memory_broker import MemoryBroker
 from tests.services.kafka_broker import KafkaBroker
 
 
@@ -26,11 +27,11 @@ def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def new_lives(
-    broker: KafkaBroker,
+    memory_broker: MemoryBroker,
     tmp_path: Path,
     own_temporary_folder: None,  # noqa: ARG001
 ) -> Iterator[MakeLives]:
-    with new_topics(ThreadsOfProcess, broker, tmp_path) as make:
+    with new_topics(ThreadsOfProcess, memory_broker, tmp_path) as make:
         yield make
 
 

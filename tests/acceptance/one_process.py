@@ -42,6 +42,7 @@ from streaming.spark.session import SparkOnDemand, configure
 from streaming.spark.ticking_query import CHECKPOINT_PREFIX
 from tests.acceptance.jvm_calls import refused_here
 from tests.fakes.fake_etcd import FakeEtcd
+from tests.fakes.memory_broker import MemoryBroker
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import FeedSettings, Message, messages
@@ -167,7 +168,7 @@ class Lives:
     def __init__(
         self,
         new_engine: NewEngine,
-        broker: KafkaBroker | None,
+        broker: KafkaBroker | MemoryBroker | None,
         folder: Path,
         *,
         topics: Sequence[str] = (),
@@ -206,7 +207,7 @@ class Lives:
         )
 
     @property
-    def broker(self) -> KafkaBroker:
+    def broker(self) -> KafkaBroker | MemoryBroker:
         assert self._broker is not None
         return self._broker
 

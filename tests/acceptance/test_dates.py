@@ -8,15 +8,11 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-import pytest
-
 from conf.settings import TableRule
 from tests.acceptance.one_process import Lives
 from tests.acceptance.reported import Texts, at, ddl, mark, play, recording, row
 from tests.acceptance.small_tables import MakeLives
 from tests.shop.feed import Message
-
-pytestmark = pytest.mark.kafka
 
 TYPES = {"id": "bigint", "d": "date", "dt": "datetime(3)", "ts": "timestamp", "v": "int"}
 COLUMNS = "`id` BIGINT,`d` DATE NOT NULL,`dt` DATETIME(3),`ts` TIMESTAMP NOT NULL,`v` INT"

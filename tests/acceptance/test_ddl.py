@@ -26,8 +26,6 @@ from tests.acceptance.small_tables import (
 from tests.services.delta_rows import read_rows
 from tests.shop.canal_json import Change, Ddl, encode_change, encode_ddl
 
-pytestmark = pytest.mark.kafka
-
 
 def ddls_run(lives: Lives) -> int:
     """Commits of the table that a DDL has made, but for the one that created it."""

@@ -17,8 +17,6 @@ from tests.acceptance.one_process import Feed, Life, Lives, Sleep, shop_feed
 from tests.acceptance.small_tables import MakeLives
 from tests.shop.feed import Message
 
-pytestmark = pytest.mark.kafka
-
 ENGINES = ("merge-on-write", "spark")
 ENGINES_IN_TIME = ("merge-on-write", pytest.param("spark", marks=pytest.mark.soak))
 # Passed once per table of a batch; and one that finds a stream that has done something already.

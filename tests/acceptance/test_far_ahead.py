@@ -12,8 +12,6 @@ from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import MakeLives
 from tests.own_lines import own_text
 
-pytestmark = pytest.mark.kafka
-
 CREATE = ddl(at(0), "t", "CREATE TABLE `shop`.`t` (`id` BIGINT PRIMARY KEY)", kind="CREATE")
 TYPES = {"id": "bigint"}
 IN_2090 = 999_999_999_999_999_999

@@ -7,17 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
 
 from streaming.operations.progress_report import without_watermark
 from tests.acceptance.one_process import Lives
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import MakeLives
 from tests.own_lines import own_text
-from tests.services.topic_producer import TopicProducer
 from tests.shop.feed import Message
-
-pytestmark = pytest.mark.kafka
 
 CREATE = ddl(at(0), "t", "CREATE TABLE `shop`.`t` (`id` BIGINT PRIMARY KEY)", kind="CREATE")
 
@@ -40,16 +36,7 @@ def with_num(lives: Lives, count: int | None) -> dict[str, Any]:
 
 
 def add_partitions(lives: Lives, count: int) -> None:
-    admin = AdminClient({"bootstrap.servers": lives.broker.bootstrap})
-    for done in admin.create_partitions([NewPartitions(lives.topics[0], count)]).values():
-        done.result()
-
-
-def produce_anew(lives: Lives, messages: list[Message]) -> None:
-    """With a producer that knows the partitions of now."""
-    producer = TopicProducer(lives.broker.bootstrap)
-    producer.send(lives.topics[0], messages)
-    producer.flush()
+    lives.broker.add_partitions(lives.topics[0], count)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, None])
@@ -115,7 +102,7 @@ def test_partitions_that_are_added_while_it_runs(new_lives: MakeLives) -> None:
     add_partitions(lives, 4)
     lives.produce([*rows(4, 0), *mark(at(5), 0, 1)])
     life.wait_until(lambda: is_at(at(5)))
-    produce_anew(lives, [*rows(6, 3, 2, 0, 1), *mark(at(20), 0, 1)])
+    lives.produce([*rows(6, 3, 2, 0, 1), *mark(at(20), 0, 1)])
     assert life.join() is None
     assert ids(lives) == [1, 2, 4, 6, 7, 8, 9]
 

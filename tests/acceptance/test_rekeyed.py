@@ -20,8 +20,6 @@ from tests.services.delta_rows import read_rows
 from tests.shop.canal_json import Change, Column, Ddl, Table, encode_change, encode_ddl
 from tests.shop.feed import Message
 
-pytestmark = pytest.mark.kafka
-
 SCHEMA, NAME = "shop", "rekeyed"
 CREATE = (
     f"CREATE TABLE `{NAME}` (`a` INT NOT NULL, `b` INT NOT NULL, `u` VARCHAR(20) NOT NULL, "

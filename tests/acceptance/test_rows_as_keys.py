@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import pytest
-
 from conf.settings import TableRule
 from coordination.failpoint import Failpoint
 from tests.acceptance.one_process import Lives
@@ -20,8 +18,6 @@ from tests.acceptance.small_tables import (
 )
 from tests.services.delta_rows import read_rows
 from tests.shop.canal_json import Change, Ddl, encode_change, encode_ddl
-
-pytestmark = pytest.mark.kafka
 
 RULE = TableRule(matcher=("shop.*",), key="all-columns")
 

@@ -15,8 +15,6 @@ from tests.acceptance.small_tables import MakeLives
 from tests.own_lines import own_text
 from tests.shop.feed import Message
 
-pytestmark = pytest.mark.kafka
-
 NEW_YEAR = datetime(2024, 1, 1)  # noqa: DTZ001
 COMMITTED = datetime(2026, 11, 21, 23, 41, 5)  # noqa: DTZ001 - of the DDL, in Shanghai
 RULES = (

@@ -6,7 +6,6 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pyarrow as pa
-import pytest
 from deltalake import DeltaTable
 
 from coordination.errors import ConfigError
@@ -14,8 +13,6 @@ from tests.acceptance.one_process import Lives
 from tests.acceptance.small_tables import MakeLives, marks
 from tests.shop.canal_json import Change, Column, Ddl, Op, Table, encode_change, encode_ddl
 from tests.shop.feed import Message
-
-pytestmark = pytest.mark.kafka
 
 KIND = "enum('new','it''s')"
 COLUMNS = (Column("code", "bigint"), Column("price", "decimal(9,2)"), Column("kind", KIND))

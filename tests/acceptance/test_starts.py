@@ -26,8 +26,6 @@ from tests.acceptance.small_tables import (
     values,
 )
 
-pytestmark = pytest.mark.kafka
-
 
 def test_a_start_where_kafka_has_forgotten_is_refused_until_it_cannot_matter(
     new_lives: MakeLives,

@@ -16,8 +16,6 @@ from tests.acceptance.reported import at, ddl, mark, play, recording, row
 from tests.acceptance.small_tables import MakeLives
 from tests.shop.feed import Message
 
-pytestmark = pytest.mark.kafka
-
 RULES = (
     TableRule(matcher=("shop.soft",), soft_delete=True),
     TableRule(matcher=("shop.log",), write_mode="append"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from coordination.failpoint import Failpoint
 from tests.acceptance.small_tables import (
     A,
@@ -26,7 +24,6 @@ CREATE_PARTS = (
     "(PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN MAXVALUE)"
 )
 BOTH = ("parts", "b")
-pytestmark = pytest.mark.kafka
 
 
 def ddl(ts: int, table: str, query: str, kind: str = "QUERY") -> Message:

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Assignment
 from kafka import KafkaAdminClient, TopicPartition
 
@@ -171,6 +171,17 @@ class KafkaBroker:
                     raise BrokerError(f"topic {name} is still listed 30 s after its deletion")
                 time.sleep(0.02)
 
+    def add_partitions(self, topic: str, count: int) -> None:
+        """So that there are so many. Blocks until clients are told of them."""
+        with self._admin() as admin:
+            admin.create_partitions({topic: count})
+        self._producer = None  # it knows those that were there before
+        deadline = time.monotonic() + 30
+        while len(self.end_offsets(topic)) < count:
+            if time.monotonic() > deadline:
+                raise BrokerError(f"topic {topic} has not {count} partitions after 30 s")
+            time.sleep(0.02)
+
     def delete_records(self, topic: str, before: dict[int, int]) -> None:
         """Drop what lies before these offsets (partition -> first offset that stays)."""
         with self._admin() as admin:
@@ -190,6 +201,10 @@ class KafkaBroker:
             self._producer = TopicProducer(self.bootstrap)
         self._producer.send(topic, messages)
         self._producer.flush()
+
+    def producer(self, **settings: str | int) -> Producer:
+        """For times, headers and transactions."""
+        return Producer({"bootstrap.servers": self.bootstrap, "log_level": 0, **settings})
 
     def read(self, topic: str) -> list[ReadMessage]:
         """All messages of a topic, partition by partition."""

@@ -27,7 +27,7 @@ from coordination.errors import TopicMissing
 from streaming.protocols.clocks import LATEST_MS
 from streaming.source.contract import SourceAway, SourceLost
 from streaming.source.kafka.connection_errors import connection_refusal
-from streaming.source.kafka.consumer import RangeConsumer
+from streaming.source.kafka.consumer import RangeConsumer, new_admin
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.kafka.offset_ranges import OffsetRange
 from streaming.source.kafka.topic_partition import TopicPartition
@@ -264,7 +264,7 @@ class Broker:
         try:
             if self._admin is None:
                 settings = librdkafka_settings(self._settings)
-                self._admin = AdminClient({**settings, "log_level": 0})
+                self._admin = new_admin({**settings, "log_level": 0})
             return request(self._admin)
         except KafkaException as error:
             self.close()

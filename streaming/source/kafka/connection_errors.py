@@ -12,11 +12,12 @@ import ssl
 import time
 from contextlib import suppress
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from conf.sources.kafka_security import KafkaSecurity
 from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import ConfigError
+from streaming.source.kafka.consumer import new_consumer
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 
 _ASKED_FOR_S = 0.2
@@ -43,7 +44,7 @@ def connection_refusal(kafka: KafkaSettings, patience_s: float = 2.0) -> str | N
     told: list[KafkaError] = []
     settings = librdkafka_settings(kafka)
     try:
-        consumer = Consumer({**settings, "error_cb": told.append, "log_level": 0})
+        consumer = new_consumer({**settings, "error_cb": told.append, "log_level": 0})
     except KafkaException as unusable:  # "Failed to create consumer: ssl.key.pem failed: …"
         raise ConfigError(f"the source URI's SASL or TLS: {unusable.args[0].str()}") from unusable
     give_up_at = time.monotonic() + patience_s

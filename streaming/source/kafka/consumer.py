@@ -5,18 +5,24 @@
          └── aborted ──► its position is unknown: the next range is assigned anew
 
 Used on executors and in the driver, without Spark. A consumer works only in the process that made
-it: librdkafka's threads do not survive a fork.
+it: librdkafka's threads do not survive a fork. Tasks may run on threads of one process too, so each
+thread has consumers of its own.
+
+Only this module makes librdkafka's clients (`new_consumer`, `new_admin`): in their place tests put
+a log in memory.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assignment
+from confluent_kafka.admin import AdminClient
 
 from streaming.source.kafka.offset_ranges import OffsetRange
 from streaming.source.kafka.topic_partition import TopicPartition
@@ -27,7 +33,7 @@ WAIT_S: Final = 0.02  # ``consume`` waits all of its time-out unless it gets all
 _TICK_S: Final = 0.001
 ASSIGNED_S: Final = 10.0  # seen to take milliseconds
 METADATA_S: Final = 10.0  # the time-out for asking the broker for a topic's partitions
-CONSUMERS: Final = 2  # kept open in a process: those of the settings that were used last
+CONSUMERS: Final = 2  # kept open by a thread: those of the settings that were used last
 GUESSED_BYTES: Final = 16 << 10  # the assumed size of a message until one has been read
 READING: Final[ConsumerConfig] = {
     "enable.auto.commit": False,
@@ -47,7 +53,15 @@ READING: Final[ConsumerConfig] = {
     "log.connection.close": False,
 }
 
-_consumers: dict[tuple[int, frozenset[tuple[str, str | int | bool]]], RangeConsumer] = {}
+
+def new_consumer(settings: Mapping[str, Any]) -> Consumer:
+    """Raises KafkaException for settings that cannot be used."""
+    return Consumer(dict(settings))
+
+
+def new_admin(settings: Mapping[str, Any]) -> AdminClient:
+    """Raises KafkaException for settings that cannot be used."""
+    return AdminClient(dict(settings))
 
 
 class RangeConsumer:
@@ -59,8 +73,14 @@ class RangeConsumer:
         self._partitions: set[TopicPartition] = set()
         self._place: tuple[TopicPartition, int, int] | None = None
         self.message_bytes = GUESSED_BYTES  # the estimated size of a message
-        self.trouble = ""  # librdkafka's last error
-        self._consumer = Consumer({**READING, **settings, "error_cb": self._complain})
+        self._told: list[KafkaError] = []
+        # The callback does not know this object: no circle keeps a consumer that nobody has.
+        self._consumer = new_consumer({**READING, **settings, "error_cb": _kept_in(self._told)})
+
+    @property
+    def trouble(self) -> str:
+        """librdkafka's last error since the last assignment."""
+        return self._told[-1].str() if self._told else ""
 
     def is_of(self, ranges: Sequence[OffsetRange]) -> bool:
         """Whether the ranges' topics have the IDs that this consumer read them by. If not, a topic
@@ -81,7 +101,8 @@ class RangeConsumer:
         """Begin to read these ranges at the same time; they must be of different partitions. Raises
         KafkaException."""
         is_continued = len(ranges) == 1 and self.continues(ranges[0])
-        self._place, self.trouble = None, ""
+        self._place = None
+        self._told.clear()
         self._learn(ranges)
         if not is_continued:
             self._consumer.assign(
@@ -151,31 +172,52 @@ class RangeConsumer:
     def close(self) -> None:
         self._consumer.close()
 
-    def _complain(self, error: KafkaError) -> None:
+
+def _kept_in(told: list[KafkaError]) -> Callable[[KafkaError], None]:
+    def complain(error: KafkaError) -> None:
         # librdkafka says why before it says that all brokers are down: keep the reason.
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.trouble:
-            self.trouble = error.str()
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not told:
+            told[:] = [error]
+
+    return complain
+
+
+# By process too: the thread that forks is there in both.
+_Key = tuple[int, frozenset[tuple[str, str | int | bool]]]
+
+
+class _Open(threading.local):
+    """A thread's consumers, the one that was used last at the end; they go with the thread."""
+
+    def __init__(self) -> None:
+        self.consumers: dict[_Key, RangeConsumer] = {}
+
+
+_open = _Open()
 
 
 def consumer_for(settings: ConsumerConfig, ranges: Sequence[OffsetRange]) -> RangeConsumer:
-    """This process's consumer for these settings. It is a new one if there is none, or if a topic
+    """This thread's consumer for these settings. It is a new one if there is none, or if a topic
     of the ranges was made again."""
+    consumers = _open.consumers
     key = (os.getpid(), frozenset(settings.items()))
-    found = _consumers.pop(key, None)
+    found = consumers.pop(key, None)
     if found is not None and not found.is_of(ranges):
         found.close()
         found = None
     if found is None:
-        mine = [each for each in _consumers if each[0] == key[0]]
+        mine = [each for each in consumers if each[0] == key[0]]
         for each in mine[: len(mine) - CONSUMERS + 1]:
-            _consumers.pop(each).close()
+            consumers.pop(each).close()
         found = RangeConsumer(settings)
-    _consumers[key] = found  # at the dict's end: the one that was used last
+    consumers[key] = found
     return found
 
 
 def discard(consumer: RangeConsumer) -> None:
-    """Close and forget a consumer after an error: the next read begins with a new connection."""
-    for key in [key for key, each in _consumers.items() if each is consumer]:
-        del _consumers[key]
+    """Close and forget a consumer of this thread after an error: the next read begins with a new
+    connection."""
+    consumers = _open.consumers
+    for key in [key for key, each in consumers.items() if each is consumer]:
+        del consumers[key]
     consumer.close()
