@@ -201,16 +201,23 @@ class MemoryAdmin(Client):
         is_committed = isolation_level is IsolationLevel.READ_COMMITTED
         with self._topics.changed:
             logs = {each: self._topics.log(each.topic, each.partition) for each in asked}
+            has_any = any(log is not None for log in logs.values())
             return {
                 each: done(
-                    refusal(
-                        KafkaError._NOENT, "Failed to query partition leaders: No leaders found"
-                    )
+                    self._leaderless(each.topic, has_any=has_any)
                     if log is None
                     else offset_of(log, asked[each], is_committed=is_committed)
                 )
                 for each, log in logs.items()
             }
+
+    def _leaderless(self, topic: str, *, has_any: bool) -> KafkaException:
+        """``has_any``: others that were asked for with it have leaders."""
+        if not has_any:
+            return refusal(KafkaError._NOENT, "Failed to query partition leaders: No leaders found")
+        if topic in self._topics.by_name:
+            return refusal(KafkaError._UNKNOWN_PARTITION, "Local: Unknown partition")
+        return refusal(KafkaError.UNKNOWN_TOPIC_OR_PART, _UNKNOWN_TOPIC)
 
     def describe_configs(
         self,

@@ -16,10 +16,13 @@ from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.recording_uri import RecordingSettings
 from conf.sources.storage_uri import StorageSettings
 from streaming.jobs.on_spark import SparkJobs
+from streaming.jobs.on_threads import ThreadJobs
 from streaming.source.contract import Reader, Source
 from streaming.source.sources import open_source
 from streaming.source.storage.survey import survey_of
 from tests.contracts.source_contract import Logs, SourceContract
+from tests.contracts.topics_contract import Cluster, settings_of
+from tests.fakes.memory_broker import MemoryBroker
 from tests.fakes.memory_source import MemorySource
 from tests.services.kafka_broker import KafkaBroker
 
@@ -110,6 +113,12 @@ class TestStorage(OnSpark):
         return source
 
 
+def filled(broker: Cluster, topic: str, logs: Logs) -> KafkaSettings:
+    broker.create_topic(topic, len(logs))
+    broker.produce(topic, [(int(n), None, value) for n, log in logs.items() for value in log])
+    return settings_of(broker, topic)
+
+
 @pytest.mark.spark
 @pytest.mark.kafka
 class TestKafka(OnSpark):
@@ -118,18 +127,30 @@ class TestKafka(OnSpark):
         self.broker, self.topic = broker, f"contract-{uuid.uuid4().hex[:8]}"
 
     def make(self, logs: Logs) -> tuple[Source, Reader]:
-        self.broker.create_topic(self.topic, len(logs))
-        self.broker.produce(
-            self.topic, [(int(n), None, value) for n, log in logs.items() for value in log]
-        )
-        settings = KafkaSettings(
-            brokers=(self.broker.bootstrap,),
-            topic=self.topic,
-            topics=(self.topic,),
-            protocol="canal-json",
-            partition_num=None,
-        )
-        return self.with_reader(open_source(settings))
+        return self.with_reader(open_source(filled(self.broker, self.topic, logs)))
+
+    def made_again(self, logs: Logs) -> Source:
+        self.broker.delete_topic(self.topic)
+        source, _ = self.make({**logs, "2": []})
+        return source
+
+
+class TestKafkaInMemory(SourceContract):
+    """The same source and reader over a log in memory; tasks are on threads of this process."""
+
+    @pytest.fixture(autouse=True)
+    def _broker(self, memory_broker: MemoryBroker) -> Iterator[None]:
+        self.broker, self.topic = memory_broker, f"contract-{uuid.uuid4().hex[:8]}"
+        self.readers = list[Reader]()
+        yield
+        for each in self.readers:
+            each.close()
+
+    def make(self, logs: Logs) -> tuple[Source, Reader]:
+        source = open_source(filled(self.broker, self.topic, logs))
+        reader = source.reader(ThreadJobs(), start_ts=0, name="tests")
+        self.readers.append(reader)
+        return source, reader
 
     def made_again(self, logs: Logs) -> Source:
         self.broker.delete_topic(self.topic)

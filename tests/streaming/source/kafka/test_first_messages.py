@@ -8,9 +8,7 @@ from conf.sources.kafka_uri import KafkaSettings
 from streaming.source.contract import SourceAway
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.topic_partition import TopicPartition
-from tests.services.kafka_broker import KafkaBroker
-
-pytestmark = pytest.mark.kafka
+from tests.contracts.topics_contract import Cluster
 
 
 def source(bootstrap: str, topic: str) -> Broker:
@@ -25,10 +23,10 @@ def source(bootstrap: str, topic: str) -> Broker:
     )
 
 
-def test_an_offset_that_is_not_there_is_not_another_one(broker: KafkaBroker):
+def test_an_offset_that_is_not_there_is_not_another_one(cluster: Cluster):
     topic = "first-values-deleted"
-    broker.create_topic(topic, partitions=1)
-    broker.produce(topic, [(0, None, b"1"), (0, None, b"2")])
-    broker.delete_records(topic, {0: 1})
+    cluster.create_topic(topic, partitions=1)
+    cluster.produce(topic, [(0, None, b"1"), (0, None, b"2")])
+    cluster.delete_records(topic, {0: 1})
     with pytest.raises(SourceAway, match="first-values-deleted/0: "):
-        source(broker.bootstrap, topic).times_ms({TopicPartition(topic, 0): 0})
+        source(cluster.bootstrap, topic).times_ms({TopicPartition(topic, 0): 0})

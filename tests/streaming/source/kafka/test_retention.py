@@ -10,8 +10,8 @@ from conf.sources.kafka_uri import KafkaSettings
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.retention import oldest, tell_of_compacted
 from streaming.source.kafka.topic_partition import TopicPartition
+from tests.contracts.topics_contract import Cluster
 from tests.own_lines import own_lines
-from tests.services.kafka_broker import KafkaBroker
 
 DAY_MS = 86_400_000
 ONE, OTHER, KEPT = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("kept", 0)
@@ -35,15 +35,14 @@ def test_it_warns_when_half_of_the_retention_has_passed(age_days: float, warns: 
     assert found.left_s >= 0
 
 
-@pytest.mark.kafka
 def test_a_broker_tells_its_retention_and_how_old_a_message_is(
-    broker: KafkaBroker, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
 ):
     topic = "retention"
-    broker.create_topic(topic, partitions=2)
+    cluster.create_topic(topic, partitions=2)
     source = Broker(
         KafkaSettings(
-            brokers=(broker.bootstrap,),
+            brokers=(cluster.bootstrap,),
             topic=topic,
             topics=(topic,),
             protocol="canal-json",
@@ -51,16 +50,16 @@ def test_a_broker_tells_its_retention_and_how_old_a_message_is(
         )
     )
     before_ms = time.time() * 1e3
-    broker.produce(topic, [(0, None, b"x"), (0, None, b"y")])
+    cluster.produce(topic, [(0, None, b"x"), (0, None, b"y")])
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     times = source.times_ms({first: 1, second: 0})
     assert set(times) == {first}, "nothing is needed of the other"
     assert before_ms - 1 <= times[first] <= time.time() * 1e3
     assert source.retention_ms([topic]) == {}, "this broker keeps all for ever"
-    broker.create_topic(f"{topic}-1h", **{"retention.ms": "3600000"})
+    cluster.create_topic(f"{topic}-1h", **{"retention.ms": "3600000"})
     assert source.retention_ms([topic, f"{topic}-1h"]) == {f"{topic}-1h": 3_600_000}
     assert source.compacted([topic, f"{topic}-1h"]) == []
-    broker.create_topic(f"{topic}-keys", **{"cleanup.policy": "compact,delete"})
+    cluster.create_topic(f"{topic}-keys", **{"cleanup.policy": "compact,delete"})
     tell_of_compacted(source, [topic, f"{topic}-1h"])
     assert own_lines(caplog) == []
     tell_of_compacted(source, [topic, f"{topic}-keys"])
