@@ -1,6 +1,8 @@
-# make setup      .venv, .jars and .servers, once (everything below runs it first)
+# make setup      .venv and .jars, once (everything below runs it first)
+# make servers    databases and a schema registry for the tests, into .servers (what needs them runs it first)
 # make stores     emulators of Google's and Azure's object stores for the tests of these, into .servers
-# make test       lint and all tests
+# make test       lint and the tests
+# make test-more  second editions of tests: other servers of the same claim, further seeds, an S3 server's lives
 # make demo       a shop changefeed through a real broker into Delta, watched live
 # make bench      the yardstick, two hours; bench-quick: five minutes
 # make simulate   a cluster in virtual time, SEEDS=1000 of them from FIRST=0
@@ -24,12 +26,14 @@ SOURCES := conf coordination sinks streaming tests
 # The tests start a hundred processes: what is imported is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup stores test lint demo bench bench-quick simulate mutate soak clean
+.PHONY: help setup servers stores test test-more lint demo bench bench-quick simulate mutate soak clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
 
-setup: .venv/.ready .jars/.ready .jars/broker/.archived .servers/.ready .servers/apicurio.ready
+setup: .venv/.ready .jars/.ready
+
+servers: setup .jars/broker/.archived .servers/.ready .servers/apicurio.ready
 
 # The stamp is written last and removed first: what a broken-off run left behind is made anew.
 .venv/.ready: pyproject.toml
@@ -91,21 +95,21 @@ setup: .venv/.ready .jars/.ready .jars/broker/.archived .servers/.ready .servers
 # For the tests' broker, which starts a dozen times.
 .jars/broker/.archived: .jars/.ready
 	@if ! $(RUN) -m tests.services.broker_archive >.jars/broker-archive.log 2>&1; then
-	  echo "setup: no class archive for the broker (see .jars/broker-archive.log): it starts slower, all else works"
+	  echo "servers: no class archive for the broker (see .jars/broker-archive.log): it starts slower, all else works"
 	fi
 	touch $@
 
 # For the tests' databases. One that is not to be had is skipped by the tests that want it.
 .servers/.ready: tests/services/database_editions.py tests/services/database_packages.py .venv/.ready
-	@echo "setup: unpacking MariaDB and MySQL for the tests into .servers (100 MB to load, 20 seconds)"
+	@echo "servers: unpacking MariaDB and MySQL for the tests into .servers (100 MB to load, 20 seconds)"
 	if $(RUN) -m tests.services.database_packages; then touch $@; fi
 
 # For the tests of avro, in the same way.
 .servers/apicurio.ready: tests/services/registry_package.py | .venv/.ready
-	@echo "setup: unpacking Apicurio's schema registry for the tests into .servers (140 MB to load, 20 seconds)"
+	@echo "servers: unpacking Apicurio's schema registry for the tests into .servers (140 MB to load, 20 seconds)"
 	if $(RUN) -m tests.services.registry_package; then touch $@; fi
 
-# Not a part of setup: Azurite takes 400 MB and Node.js.
+# Not a part of servers: Azurite takes 400 MB and Node.js.
 stores: .venv/.ready
 	$(RUN) -m tests.services.store_packages
 
@@ -114,16 +118,17 @@ lint: setup
 	$(RUN) -m ruff format --check $(SOURCES)
 	$(RUN) -m mypy
 
-test: lint
-	$(RUN) -m pytest -n 3 --dist loadscope --durations 15 || {
-	  echo "make test: what failed beside another test runs once more, alone; fails it again, it is no matter of load"
-	  $(RUN) -m pytest --last-failed --last-failed-no-failures none
-	}
+SHARED_OUT := -n 3 --dist loadscope --durations 15
+test: lint servers
+	$(RUN) -m pytest $(SHARED_OUT) || $(RUN) -m tests.failed_alone
+
+test-more: servers
+	$(RUN) -m pytest $(SHARED_OUT) -m more || $(RUN) -m tests.failed_alone -m more
 
 demo: setup
 	@exec $(RUN) -m tests.demo
 
-bench: setup
+bench: setup .servers/.ready
 	$(RUN) -m tests.benchmarks
 	$(RUN) -m tests.benchmarks.etcd_worker --output bench-results/etcd-worker.json
 	$(RUN) -m tests.benchmarks.scheduler_scale --rounds 3
@@ -143,7 +148,7 @@ simulate: setup
 mutate: setup
 	@exec $(RUN) -m tests.simulation.mutate --seeds $(SEEDS)
 
-soak: setup
+soak: servers
 	$(RUN) -m pytest -m soak
 
 clean:

@@ -1,6 +1,7 @@
 """Seeds of random tests: a few in `make test`, and in `make soak` as many as its time allows.
 
     @pytest.mark.seeds(40)              a test of one ``seed``: 0 to 39; in a soak `chosen_seeds`
+    @pytest.mark.seeds(10, 30)          the same; 10 to 39 in `make test-more` alone
     for seed in hunted_seeds(): ...     a soak's own loop
 
 ``SEEDS=5000 FIRST=20000 make soak`` takes these seeds of each, however long they take.
@@ -45,7 +46,13 @@ def give_seeds(metafunc: pytest.Metafunc) -> None:
         return
     is_soak = metafunc.config.option.markexpr == "soak"
     soaked = chosen_seeds() if is_soak else ()
-    found = [*range(*mark.args), *(pytest.param(each, marks=pytest.mark.soak) for each in soaked)]
+    count, further = (*mark.args, 0)[:2]
+    more = range(count, count + further)
+    found = [
+        *range(count),
+        *(pytest.param(each, marks=pytest.mark.more) for each in more),
+        *(pytest.param(each, marks=pytest.mark.soak) for each in soaked),
+    ]
     metafunc.parametrize("seed", found)
 
 

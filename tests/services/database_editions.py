@@ -59,7 +59,7 @@ class Edition:
         if self.is_ready:
             return None
         note = SERVERS / f"{self.name}.absent"
-        why = note.read_text(encoding="utf-8").strip() if note.exists() else "run make setup"
+        why = note.read_text(encoding="utf-8").strip() if note.exists() else "run make servers"
         return f"no {self.name} in .servers: {why}"
 
     def command(self, *arguments: str) -> list[str]:

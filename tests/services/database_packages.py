@@ -1,4 +1,4 @@
-"""Brings the database servers of ``database_editions`` into ``.servers``: a part of `make setup`.
+"""Brings the database servers of ``database_editions`` into ``.servers``: a part of `make servers`.
 
 Debian's packages come by the ordinary apt client, from the archive that this system's own sources
 name, but with an apt state in a folder: no right is needed, and the system stays as it is. Where a

@@ -1,4 +1,4 @@
-"""Brings Apicurio's registry of schemas into ``.servers``: a part of `make setup`.
+"""Brings Apicurio's registry of schemas into ``.servers``: a part of `make servers`.
 
 It comes from Maven Central by the Ivy that PySpark has, as the broker does. Version 2.6 is the last
 one for Java 17. Where it is not to be had, a file says why; the tests that need it are skipped.
@@ -39,7 +39,7 @@ _IVY: Final = f"""\
 def program() -> Path:
     """The jar to start. Raises FileNotFoundError with the reason where it is not there."""
     if not _READY.exists():
-        why = ABSENT.read_text(encoding="utf-8").strip() if ABSENT.exists() else "run make setup"
+        why = ABSENT.read_text(encoding="utf-8").strip() if ABSENT.exists() else "run make servers"
         raise FileNotFoundError(f"no Apicurio registry: {why}")
     return next(FOLDER.glob("*-runner.jar"))
 

