@@ -3,12 +3,12 @@
 Three workers share two cores, as half of what the tests do is to wait: for a lease that ends, for a
 process that starts. The queue is
 
-    lives of the program over Spark, in two halves | what starts processes, the longest first |
+    lives of the program over Spark | what starts processes, the longest first |
     other modules | the simulation | the rest of Spark
 
 and two workers take from its head, the others from its end; they meet in the middle, at short
-modules. Each has a Spark: what lives load and compile in its JVM, reads of a stream, and what the
-rest does, queries, have little in common, and one worker would take half as long again.
+modules. Two have a Spark: what lives load and compile in its JVM, reads of a stream, and what the
+rest does, queries, have little in common.
 """
 
 from __future__ import annotations
@@ -24,13 +24,9 @@ from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).resolve().parents[1]
 FROM_THE_HEAD = 2  # workers
-LIVES, OTHER_LIVES, QUERIES = "lives over Spark", "other lives over Spark", "the rest of Spark"
+LIVES, QUERIES = "lives over Spark", "the rest of Spark"
 # Lives between statements of an operator's Spark.
 QUERYING = ("tests/acceptance/test_brought_back.py", "tests/acceptance/test_table_errors.py")
-# Lives of other sources than canal-json in Kafka: as long as the rest of them.
-OTHERS = re.compile(
-    r"avro|binlog|database|debezium|diff|letters|maxwell|numbered|other|protocols|route|storage|wire"
-)
 LONGEST = (
     "tests/acceptance/test_hung_jvm.py",
     "tests/acceptance/test_stop_and_takeover.py",
@@ -68,7 +64,7 @@ def scope_of(nodeid: str) -> str:
     if is_sparks(nodeid):
         if not is_acceptance or module in QUERYING:
             return QUERIES
-        return OTHER_LIVES if OTHERS.search(module) else LIVES
+        return LIVES
     return nodeid if is_acceptance or module == LAST else module
 
 
@@ -77,8 +73,8 @@ def in_turn(items: list[pytest.Item]) -> None:
 
     def turn(item: pytest.Item) -> int:
         module, scope = item.nodeid.partition("::")[0], scope_of(item.nodeid)
-        if scope in (LIVES, OTHER_LIVES, QUERIES):
-            return {LIVES: 0, OTHER_LIVES: 1, QUERIES: 101}[scope]
+        if scope in (LIVES, QUERIES):
+            return {LIVES: 0, QUERIES: 101}[scope]
         if item.get_closest_marker("acceptance") is not None:
             return 2 + (LONGEST.index(module) if module in LONGEST else len(LONGEST))
         return 99 + (module == LAST)

@@ -12,7 +12,7 @@ from conf.sources.binlog_uri import BinlogSettings
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from streaming.source.binlog.database import Database, server_of
 from streaming.source.binlog.position import BinlogPosition, LogIdentity
-from tests.acceptance.processes import Life, await_, environment
+from tests.acceptance.processes import ON_THREADS, Life, await_, environment
 from tests.acceptance.progress_watch import ProgressWatch
 from tests.services.database_server import DatabaseServer
 from tests.shop import proof
@@ -25,11 +25,19 @@ class BinlogStage:
     then says what fell."""
 
     def __init__(
-        self, server: DatabaseServer, folder: Path, *, rules: str = "", mode: str = "incremental"
+        self,
+        server: DatabaseServer,
+        folder: Path,
+        *,
+        rules: str = "",
+        mode: str = "incremental",
+        program: str = ON_THREADS,
     ) -> None:
-        """``rules``: the changefeed file; ``mode``: the task-mode, which may change."""
+        """``rules``: the changefeed file; ``mode``: the task-mode, which may change; ``program``:
+        `ON_SPARK` where the stream is killed or is the claim."""
         self.server = server
         self.mode = mode
+        self._program = program
         self.warehouse = folder / "warehouse"
         self.lives: list[Life] = []
         self._ids: dict[int, str] = {}
@@ -75,7 +83,7 @@ class BinlogStage:
         places += [f"{each.host}:{each.port}" for each in others]
         address = f"{user}@{','.join(places)}"
         command = [
-            *(sys.executable, "-m", "streaming.cli.main", "run", "--changefeed-id", CHANGEFEED),
+            *(sys.executable, "-m", self._program, "run", "--changefeed-id", CHANGEFEED),
             *("--source-uri", f"mysql://{address}/?task-mode={self.mode}{parameters}"),
             *("--sink-uri", f"delta://{self.warehouse}", "--config", str(self._file)),
             *("--etcd", etcd, "--cluster-id", self._cluster_id),

@@ -26,6 +26,7 @@ from tests.shop import proof
 from tests.shop.history import Event
 from tests.shop.model import Model
 
+ON_SPARK, ON_THREADS = "streaming.cli.main", "tests.services.program_on_threads"
 PATIENCE_S = 240.0  # for things that take seconds on a quiet machine
 GONE_WITHIN_S = 60.0  # a JVM whose driver was killed
 STOP_WITHIN_S = 120.0
@@ -161,7 +162,13 @@ class Stage:
     """One changefeed: a context manager, which ends its lives and then says what fell."""
 
     def __init__(
-        self, broker: KafkaBroker, etcd_endpoint: str, folder: Path, *, ttl_s: int = TTL_S
+        self,
+        broker: KafkaBroker,
+        etcd_endpoint: str,
+        folder: Path,
+        *,
+        ttl_s: int = TTL_S,
+        program: str = ON_SPARK,
     ) -> None:
         self.topic = f"shop-{uuid.uuid4().hex[:8]}"
         self.warehouse = folder / "warehouse"
@@ -169,6 +176,7 @@ class Stage:
         self._etcd_endpoint = etcd_endpoint
         self._folder = folder
         self._ttl_s = ttl_s
+        self._program = program
         self.lives: list[Life] = []
         self.watch = ProgressWatch(self.warehouse)
 
@@ -211,7 +219,7 @@ class Stage:
         folder = self._folder / name
         folder.mkdir()
         command = [
-            *(sys.executable, "-m", "streaming.cli.main", "run", "--changefeed-id", "shop"),
+            *(sys.executable, "-m", self._program, "run", "--changefeed-id", "shop"),
             *(
                 "--source-uri",
                 source_uri or self.source_uri,

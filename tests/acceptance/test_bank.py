@@ -14,7 +14,7 @@ import pytest
 
 from tests.acceptance import bank
 from tests.acceptance.binlog_stage import BinlogStage, end_of_log
-from tests.acceptance.processes import Life
+from tests.acceptance.processes import ON_SPARK, Life
 from tests.seeds import hunted_seeds
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer
@@ -30,7 +30,7 @@ def open_bank(folder: Path, edition: Edition = MARIADB_10_11) -> Iterator[Binlog
     """While tellers work; then all that they have done is there."""
     with DatabaseServer(edition) as server, ExitStack() as stack:
         bank.opened(server)
-        stage = stack.enter_context(BinlogStage(server, folder, rules=bank.RULES))
+        stage = stack.enter_context(BinlogStage(server, folder, rules=bank.RULES, program=ON_SPARK))
         tellers = [stack.enter_context(bank.Teller(server, seed)) for seed in range(TELLERS)]
         yield stage
         for teller in tellers:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.binlog_stage import BinlogStage, end_of_log
-from tests.acceptance.processes import await_
+from tests.acceptance.processes import ON_SPARK, await_
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
@@ -43,7 +43,10 @@ def progress_of(stage: BinlogStage) -> dict[str, Any]:
 def test_it_follows_tells_the_time_of_an_idle_log_and_waits_for_an_xa_commit(
     edition: Edition, tmp_path: Path
 ) -> None:
-    with DatabaseServer(edition) as server, BinlogStage(server, tmp_path) as stage:
+    with (
+        DatabaseServer(edition) as server,
+        BinlogStage(server, tmp_path, program=ON_SPARK) as stage,
+    ):
         life = stage.start()
         stage.await_checkpoint(1, life)  # of an empty log
         server.execute(

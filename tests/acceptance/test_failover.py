@@ -14,7 +14,7 @@ import pytest
 from streaming.source.resolved.gtid_sets import parse_gtids
 from tests.acceptance import bank
 from tests.acceptance.binlog_stage import BinlogStage, end_of_log
-from tests.acceptance.processes import Life, await_
+from tests.acceptance.processes import ON_SPARK, Life, await_
 from tests.acceptance.test_bank import check
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer
@@ -44,7 +44,7 @@ def replicated_bank(
         first, second = (stack.enter_context(member(edition, number)) for number in (1, 2))
         replicate(second, first)
         bank.opened(first)
-        stage = stack.enter_context(BinlogStage(first, folder, rules=bank.RULES))
+        stage = stack.enter_context(BinlogStage(first, folder, rules=bank.RULES, program=ON_SPARK))
         yield stage, first, second
         if stage.lives[-1].is_over:
             stage.start("last")

@@ -17,7 +17,7 @@ from coordination.failpoint import Failpoint
 from sinks.control.changefeeds import Changefeeds
 from streaming.cli.main import main
 from tests.acceptance.one_process import Feed, shop_feed
-from tests.acceptance.processes import Stage
+from tests.acceptance.processes import ON_THREADS, Stage
 from tests.services.database_server import DatabaseServer
 from tests.services.kafka_broker import KafkaBroker
 from tests.services.tidb_front import TidbFront
@@ -76,7 +76,7 @@ def test_a_copy_and_the_topic_are_one_history(
     with (
         DatabaseServer() as server,
         TidbFront(server) as tidb,
-        Stage(broker, etcd.endpoint, tmp_path) as stage,
+        Stage(broker, etcd.endpoint, tmp_path, program=ON_THREADS) as stage,
     ):
         fill(server, feed, ts)
         copy = f"tidb://root@127.0.0.1:{tidb.port}/?chunk-rows=10&snapshot-ts={ts}"
@@ -132,7 +132,7 @@ def test_tables_of_a_wider_filter_join(
     with (
         DatabaseServer() as server,
         TidbFront(server) as tidb,
-        Stage(broker, etcd.endpoint, tmp_path) as stage,
+        Stage(broker, etcd.endpoint, tmp_path, program=ON_THREADS) as stage,
     ):
         copy = f"tidb://root@127.0.0.1:{tidb.port}/?chunk-rows=5"
         if deaths:  # else it begins with the CREATE TABLEs of the topic
