@@ -113,7 +113,11 @@ def test_shards_become_one_table_and_their_ddls_wait_for_each_other(
         assert database.progress()[TARGET].dead_letters == 0
 
 
-@pytest.mark.parametrize("edition", [MARIADB_10_11, MYSQL_9_7], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "edition",
+    [MARIADB_10_11, pytest.param(MYSQL_9_7, marks=pytest.mark.more)],
+    ids=lambda each: each.name,
+)
 def test_shards_that_are_copied_while_they_change_become_one_table(
     edition: Edition, tmp_path: Path
 ) -> None:
