@@ -1,19 +1,32 @@
-"""The real services, one of each per test session, started when a test first asks for one."""
+"""The real services, started when a test first asks for one.
+
+One of each a run serves all of xdist's workers (`run_services`). A database starts in 0.2 s, and is
+a worker's own: tests read its log to the end, purge it, or count its transactions.
+"""
 
 from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from xdist.remote import Producer
+from xdist.workermanage import WorkerController
 
 from conf import masking
 from sinks.spark import session_settings
 from tests.seeds import end_in_time, give_seeds
+from tests.shared_services import (
+    close_services,
+    lend_services,
+    name_the_gone,
+    need_services,
+    open_services,
+    shared,
+)
 from tests.shares import Shares, in_turn
 
 if TYPE_CHECKING:
@@ -38,6 +51,26 @@ session_settings.COMPILED.clear()
 SPARK_JARS = (ROOT / ".jars" / "spark").resolve()  # as the class archive has them
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    open_services(config)
+
+
+def pytest_configure_node(node: WorkerController) -> None:
+    lend_services(node)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    close_services(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
+    report = yield
+    if report.failed:
+        name_the_gone(item.config, report)
+    return report
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
     return Shares(config, log)
 
@@ -48,6 +81,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     end_in_time(item)
+    need_services(item)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -103,12 +137,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[KafkaBroker]:
+def broker(request: pytest.FixtureRequest) -> KafkaBroker:
     """One Kafka broker; use a topic name of your own. Tests that break a broker start theirs."""
-    from tests.services.kafka_broker import KafkaBroker
-
-    with KafkaBroker() as running:
-        yield running
+    return shared(request.config, "broker")  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
@@ -122,17 +153,26 @@ def memory_broker() -> Iterator[MemoryBroker]:
 
 
 @pytest.fixture(scope="session")
-def secured_broker() -> Iterator[SecuredBroker]:
+def secured_broker(request: pytest.FixtureRequest) -> SecuredBroker:
     """One broker that asks for certificates and logins; use a topic name of your own."""
-    from tests.services.secured_broker import SecuredBroker
+    return shared(request.config, "secured_broker")  # type: ignore[no-any-return]
 
-    with SecuredBroker() as running:
-        yield running
+
+@pytest.fixture(scope="session")
+def etcd(request: pytest.FixtureRequest) -> EmbeddedEtcd:
+    """One etcd; use a cluster ID of your own. Tests that break or compact one start theirs."""
+    return shared(request.config, "etcd")  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="session")
+def s3(request: pytest.FixtureRequest) -> S3Server:
+    """One S3 server with a bucket; use a prefix of your own."""
+    return shared(request.config, "s3")  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[DatabaseServer]:
-    """One MariaDB 10.11; use a database of your own. Tests that break a server start theirs."""
+    """A MariaDB 10.11; use a database of your own. Tests that break a server start theirs."""
     from tests.services.database_editions import MARIADB_10_11
     from tests.services.database_server import DatabaseServer
 
@@ -141,38 +181,10 @@ def mariadb() -> Iterator[DatabaseServer]:
 
 
 @pytest.fixture(scope="session")
-def mariadb_11() -> Iterator[DatabaseServer]:
-    """One MariaDB 11.8, where it can be had; use a database of your own."""
-    from tests.services.database_editions import MARIADB_11_8
-    from tests.services.database_server import DatabaseServer
-
-    with DatabaseServer(MARIADB_11_8) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
 def mysql() -> Iterator[DatabaseServer]:
-    """One MySQL 9.7, where it can be had; use a database of your own."""
+    """A MySQL 9.7, where it can be had; use a database of your own."""
     from tests.services.database_editions import MYSQL_9_7
     from tests.services.database_server import DatabaseServer
 
     with DatabaseServer(MYSQL_9_7) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def etcd() -> Iterator[EmbeddedEtcd]:
-    """One etcd; use a cluster ID of your own. Tests that break an etcd start theirs."""
-    from coordination.etcd.embedded import EmbeddedEtcd
-
-    with EmbeddedEtcd() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    """One S3 server with a bucket; use a prefix of your own."""
-    from tests.services.s3_server import S3Server
-
-    with S3Server() as running:
         yield running

@@ -246,3 +246,13 @@ def test_no_module_beside_job_is_named_as_one_of_pythons():
     """spark-submit puts job.py's folder first on the path: ours would be imported instead."""
     beside = {path.stem for path in (ROOT / "streaming").iterdir() if path.stem != "__init__"}
     assert not beside & sys.stdlib_module_names
+
+
+def test_lines_that_others_log_are_no_test_of_ours():
+    read = re.compile(r"caplog\.(?:records|text|messages|record_tuples|get_records)\b")
+    wrong = [
+        f"{path}:{number}: {line.strip()}"
+        for path, number, line in texts()
+        if path != Path("tests/own_lines.py") and path.suffix == ".py" and read.search(line)
+    ]
+    assert not wrong, "read them by tests/own_lines.py:\n" + "\n".join(wrong)

@@ -13,26 +13,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, suppress
+from contextlib import closing
 from itertools import count
 from threading import Event, Thread
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from py4j.protocol import Py4JError
-from pyspark import RDD, SparkContext
-from pyspark.errors import PySparkException
-
 from coordination.errors import Stop, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from sinks.merge_on_write.alter.rewrite import Part, Result, one_by_one
-from sinks.spark.jvm_errors import line
 from sinks.storage.open_storage import store_variables
+from streaming.jobs.executors import ExecutorsUnfit
+from streaming.jobs.port import JobFailed, Jobs
 from streaming.owner.rewrite_task import RewriteFailure, RewriteTask
-from streaming.spark.executors import ExecutorsUnfit, unfit
-from streaming.spark.session import CONTEXT_GONE
-from streaming.spark.spark_conf import is_within
 from streaming.stream.role_context import RoleContext
 
 logger = logging.getLogger(__name__)
@@ -95,10 +89,10 @@ class SparkRewriter:
     ) -> Generator[Result]:
         done = 0
         if len(parts) > 1 and size_bytes >= self._large_bytes:
-            spark = self._context.stream.context.spark(self._stopping).sparkContext
+            jobs = self._context.stream.context.engine.jobs(self._stopping)
             try:
-                if self._is_seen_by(spark):
-                    with closing(self._by_spark(spark, work, parts)) as results:
+                if self._is_seen_by(jobs):
+                    with closing(self._by_jobs(jobs, work, parts)) as results:
                         for each in results:
                             yield each
                             done += 1
@@ -106,19 +100,19 @@ class SparkRewriter:
                 logger.warning("one process writes rows anew table=%s: %s", self._name, why)
         yield from one_by_one(work, parts[done:], size_bytes)
 
-    def _is_seen_by(self, spark: SparkContext) -> bool:
+    def _is_seen_by(self, jobs: Jobs) -> bool:
         """Executors on other machines have other disks."""
         scheme = urlsplit(self._context.changefeed.sink.warehouse).scheme
-        return is_within(spark.master or "") or scheme not in ("", "file")
+        return jobs.are_within or scheme not in ("", "file")
 
-    def _by_spark(
-        self, spark: SparkContext, work: Callable[[Part], Result], parts: Sequence[Part]
+    def _by_jobs(
+        self, jobs: Jobs, work: Callable[[Part], Result], parts: Sequence[Part]
     ) -> Generator[Result]:
         job_tag = self._context.name
         tag = f"{job_tag}-rewrite-{next(_numbers)}"
-        jobs = _PartJobs(spark, work, tags=(job_tag, tag), what=f"{self._name} written anew")
+        of_parts = _PartJobs(jobs, work, tags=(job_tag, tag), what=f"{self._name} written anew")
         # Where there are three cores or more one is left to the reads of other tables.
-        at_once = max(2, spark.defaultParallelism - 1)
+        at_once = max(2, jobs.tasks - 1)
         logger.info(
             "Spark writes rows anew table=%s parts=%d at_once=%d", self._name, len(parts), at_once
         )
@@ -126,17 +120,17 @@ class SparkRewriter:
         begun: deque[Future[Any]] = deque()
         try:
             for number, part in enumerate(parts):
-                begun.append(pool.submit(jobs.run, part, f"{number + 1} of {len(parts)}"))
+                begun.append(pool.submit(of_parts.run, part, f"{number + 1} of {len(parts)}"))
                 if len(begun) == 2 * at_once:
                     yield self._next_of(begun)
             while begun:
                 yield self._next_of(begun)
         finally:
-            jobs.over.set()
+            of_parts.over.set()
             pool.shutdown(wait=False, cancel_futures=True)
             if any(not each.done() for each in begun):
                 Thread(
-                    target=_cancel, args=(spark, tag, list(begun)), name="parts-end", daemon=True
+                    target=_cancel, args=(jobs, tag, list(begun)), name="parts-end", daemon=True
                 ).start()
 
     def _next_of(self, begun: deque[Future[Any]]) -> Any:
@@ -151,43 +145,37 @@ class SparkRewriter:
         return found
 
 
-def _cancel(spark: SparkContext, tag: str, jobs: Sequence[Future[Any]]) -> None:
+def _cancel(jobs: Jobs, tag: str, begun: Sequence[Future[Any]]) -> None:
     """Until the last job has ended: one call does not end a job that is about to begin."""
-    while not all(each.done() for each in jobs):
-        with suppress(*CONTEXT_GONE):
-            spark.cancelJobsWithTag(tag)
-        wait(jobs, LOOK_S)
+    while not all(each.done() for each in begun):
+        jobs.cancel(tag)
+        wait(begun, LOOK_S)
 
 
 class _PartJobs:
     """Runs the jobs of one rewrite, on as many threads as call it. ``over``: begin none again."""
 
     def __init__(
-        self, context: SparkContext, work: Callable[[Any], Any], *, tags: Sequence[str], what: str
+        self, jobs: Jobs, work: Callable[[Any], Any], *, tags: Sequence[str], what: str
     ) -> None:
         self.over = Event()
-        self._context = context
+        self._jobs = jobs
         self._work = work
         self._tags = tags
         self._what = what
         self._environment = store_variables()
-        self._empty: RDD[int] = context.parallelize([], 1)
 
     def run(self, part: Any, place: str) -> Any:
         """The result of the part, or a RewriteFailure. Raises ExecutorsUnfit and TryAgain."""
         task = RewriteTask(work=self._work, part=part, environment=self._environment)
-        for tag in self._tags:  # of this thread
-            self._context.addJobTag(tag)
-        self._context.setJobDescription(f"{self._what}: part {place}")
+        what = f"{self._what}: part {place}"
         for number in range(1, TRIES + 1):
             try:
-                (found,) = self._empty.mapPartitionsWithIndex(task).collect()
-            except (PySparkException, Py4JError) as error:
-                if not_fit := unfit(str(error), self._context.pythonExec, NEEDS):
-                    raise not_fit from error
+                (found,) = self._jobs.run(task, 1, what=what, tags=self._tags, needs=NEEDS)
+            except JobFailed as error:
                 if number == TRIES or self.over.is_set():
-                    raise TryAgain(f"{self._what}: part {place} failed: {line(error)}") from error
-                logger.info("%s: part %s failed, again: %s", self._what, place, line(error))
+                    raise TryAgain(f"{what} failed: {error}") from error
+                logger.info("%s failed, again: %s", what, error)
             else:
                 return found
         raise AssertionError

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-from streaming.spark.python_worker import settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +19,7 @@ class RewriteFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteTask:
-    """The function for ``mapPartitionsWithIndex`` on an RDD of one partition.
+    """A `Task`; there is one.
 
     ``environment``: the driver's variables for the storage, where the executor has none.
     """
@@ -30,10 +28,8 @@ class RewriteTask:
     part: Any
     environment: Mapping[str, str] = field(repr=False)
 
-    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, number: int) -> Iterator[Any]:
         del number
-        list(nothing)  # Spark reuses a worker process only if it has read all its input
-        settle()
         for name, value in self.environment.items():
             os.environ.setdefault(name, value)
         try:

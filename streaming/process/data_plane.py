@@ -1,4 +1,4 @@
-"""The data plane of one process: implements ``coordination.ports.DataPlane`` on one Spark session.
+"""The data plane of one process: implements ``coordination.ports.DataPlane`` on one engine, Spark.
 
 The replica and the control writer of one changefeed share one stream, so that a capture reads the
 topics once. Whichever is opened first begins the stream. A capture may have only one of the two: an
@@ -25,6 +25,7 @@ from coordination.ports import ShownState, Wake
 from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watchdog, Watched
 from streaming.changefeed.settings_in_etcd import changefeed_settings
+from streaming.jobs.port import EngineOfProcess
 from streaming.owner.control_writer import DeltaControlWriter
 from streaming.owner.shown_state import StateUpdate, StateUpdates
 from streaming.process.copy_first import staging_folder
@@ -32,7 +33,6 @@ from streaming.spans.replica import StreamReplica
 from streaming.spans.task_checkpoints import TaskCheckpoints
 from streaming.spans.task_units import TaskUnits
 from streaming.spark.jvm_watch import JvmWatch
-from streaming.spark.session import OwnSession, SparkOnDemand
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.role import StreamContext
 from streaming.stream.role_context import RoleContext, job_tag, recorded_marks
@@ -51,7 +51,7 @@ class SparkDataPlane:
 
     def __init__(
         self,
-        spark: SparkOnDemand,
+        engine: EngineOfProcess,
         *,
         batch: BatchSettings,
         session: SessionSettings,
@@ -64,7 +64,7 @@ class SparkDataPlane:
         changefeed of a `run`. It is not described in etcd, and it starts where its row in Delta
         says, however often it is created. ``jvm_ended``: called when Spark's JVM is gone, also
         where the process ends and has ended it."""
-        self._spark = spark
+        self._engine = engine
         self._batch = batch
         self._session = session
         self._own = own
@@ -72,7 +72,7 @@ class SparkDataPlane:
         self._jvm_ended = jvm_ended
         self._watchdog = watchdog
         answers = watchdog.watch("Spark's JVM", session.answer_timeout_s)
-        self._pulse = JvmWatch(spark, answers, self.check_jvm)
+        self._pulse = JvmWatch(lambda: engine.started, answers, self.check_jvm)
         self._updates = StateUpdates()
         self._shown: dict[ChangefeedID, FeedState] = {}
         # By changefeed settings and capture session: when either changes, the changefeed gets a
@@ -158,7 +158,7 @@ class SparkDataPlane:
             context = StreamContext(
                 changefeed=changefeed,
                 batch=self._batch,
-                spark=OwnSession(self._spark),
+                engine=self._engine.of_stream(),
                 trust=trust,
                 name=name,
                 concerns=LastingWarnings(),
@@ -175,7 +175,7 @@ class SparkDataPlane:
     def check_jvm(self) -> None:
         """Raises Stop when Spark's JVM is gone or its application has ended (a cluster's master
         may end it), after `jvm_ended` was called. Neither comes back within this process."""
-        session = self._spark.started
+        session = self._engine.started
         try:
             context = session.sparkContext._jsc if session is not None else None
             has_ended = context is not None and context.sc().isStopped()

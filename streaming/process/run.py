@@ -55,9 +55,12 @@ def run(settings: Settings, jvm: DriverJvm) -> int:
             return 0
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
         with importing():
+            from streaming.jobs.on_spark import SparkOfProcess
             from streaming.process.run_capture import RunCapture
 
-        capture = RunCapture(settings, client=client, cluster_id=etcd.cluster_id, spark=spark)
+        capture = RunCapture(
+            settings, client=client, cluster_id=etcd.cluster_id, engine=SparkOfProcess(spark)
+        )
         stack.enter_context(handling(asking(capture.request_stop)))
         capture.run(is_host=settings.etcd.embedded)
     return 0

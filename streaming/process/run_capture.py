@@ -39,9 +39,9 @@ from coordination.trust.clock import Clock, SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
 from streaming.changefeed.admission import info_of, refuse_a_clusters, refuse_beside_other_versions
+from streaming.jobs.port import EngineOfProcess
 from streaming.process import logs
 from streaming.process.data_plane import JVM_ENDED, SparkDataPlane
-from streaming.spark.session import SparkOnDemand
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class RunCapture:
         *,
         client: EtcdClient,
         cluster_id: str,
-        spark: SparkOnDemand,
+        engine: EngineOfProcess,
         new_id: Callable[[], str] = new_uuid,
         open_plane: Callable[..., SparkDataPlane] = SparkDataPlane,
         drain_s: float = DRAIN_S,
@@ -88,11 +88,11 @@ class RunCapture:
             ttl_s=session.ttl_s,
             clock=clock,
             refuse=self._refuse,
-            on_join=spark.begin,
+            on_join=engine.begin,
             is_answered=is_answered,
         )
         self._plane = open_plane(
-            spark,
+            engine,
             batch=settings.batch,
             session=session,
             watchdog=watchdog,

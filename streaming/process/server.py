@@ -23,6 +23,7 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
 from streaming.changefeed.admission import refuse_beside_other_versions
+from streaming.jobs.on_spark import SparkOfProcess
 from streaming.process import logs
 from streaming.process.data_plane import JVM_ENDED, SparkDataPlane
 from streaming.process.run import connected_etcd
@@ -87,7 +88,7 @@ def serve(settings: CaptureSettings) -> int:
             ),
             watchdog=(watchdog := Watchdog(clock)),
             data_plane=SparkDataPlane(
-                spark,
+                SparkOfProcess(spark),
                 batch=settings.batch,
                 session=settings.session,
                 watchdog=watchdog,

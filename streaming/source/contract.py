@@ -27,7 +27,7 @@ from streaming.source.positions import Positions
 from streaming.source.resolved.limits import Limits, Marks, Stored
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from streaming.jobs.port import Jobs
 
 Identities = Mapping[str, str]  # part -> identity
 NO_IDENTITIES: Final[Identities] = MappingProxyType({})
@@ -227,6 +227,6 @@ class Source(Protocol):
     def end_ts(self) -> Ts | None:
         """The ts up to which a source with an end can be read; None for a source without an end."""
 
-    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> Reader:
+    def reader(self, jobs: Jobs, *, start_ts: int, name: str) -> Reader:
         """``start_ts``: rows and DDLs at or below are not needed; ``name`` is shown in Spark's
         UI."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from coordination.model import TableName, Ts
 from sinks.merge_on_write.lifecycle.create import create
@@ -69,11 +69,11 @@ def _read(spark: SparkSession) -> None:
     def nothing(_number: int, rows: Iterable[object]) -> Iterable[object]:
         return list(rows)
 
-    def batch() -> None:
+    def foreach_batch(_tick: DataFrame, _batch_id: int) -> None:
         spark.sparkContext.parallelize([], 2).mapPartitionsWithIndex(nothing).collect()
         has_read.set()
 
-    with ticking_query(spark, name="archive", batch=batch):
+    with ticking_query(spark, name="archive", foreach_batch=foreach_batch):
         has_read.wait(_STREAM_S)
 
 

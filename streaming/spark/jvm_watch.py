@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from coordination.errors import Stop
 from coordination.trust.watchdog import Watched
-from streaming.spark.session import CONTEXT_GONE, SparkOnDemand
+from streaming.spark.session import CONTEXT_GONE
 
 ASK_EVERY_S: Final = 5.0
 PART_OF_LIMIT: Final = 0.1  # a step that has taken this part of its limit has its tasks looked at
@@ -25,10 +25,15 @@ LAST_JOBS: Final = 4  # so many jobs of a tag are looked at; more do not run at 
 class JvmWatch:
     """Its thread asks the JVM every few seconds, as long as there is a ``Watched`` to follow."""
 
-    def __init__(self, spark: SparkOnDemand, answers: Watched, check: Callable[[], None]) -> None:
-        """``answers`` is the watchdog's step for the JVM's answer; ``check`` makes the call, and
-        raises Stop if the JVM is gone."""
-        self._spark = spark
+    def __init__(
+        self,
+        started: Callable[[], SparkSession | None],
+        answers: Watched,
+        check: Callable[[], None],
+    ) -> None:
+        """``started`` gives the session once it is up; ``answers`` is the watchdog's step for the
+        JVM's answer; ``check`` makes the call, and raises Stop if the JVM is gone."""
+        self._started = started
         self._answers = answers
         self._check = check
         self._lock = threading.Lock()
@@ -66,7 +71,7 @@ class JvmWatch:
 
     def _beat(self, followed: list[tuple[Watched, str]]) -> None:
         self._check()
-        session = self._spark.started
+        session = self._started()
         for watched, tag in followed:
             if session is None or watched.age_s < watched.limit_s * PART_OF_LIMIT:
                 continue

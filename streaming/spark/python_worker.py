@@ -4,7 +4,8 @@ executors import it."""
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,18 @@ def first_task(_number: int, nothing: Iterable[Any]) -> list[Any]:
     """A task that reads nothing. Its worker is there when the first read comes."""
     settle()
     return list(nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class InWorker:
+    """A task as the function for ``mapPartitionsWithIndex`` on an RDD of one partition per task."""
+
+    task: Callable[[int], Iterable[Any]]
+
+    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterable[Any]:
+        list(nothing)  # Spark reuses a worker process only if it has read all its input
+        settle()
+        return self.task(number)
 
 
 @cache

@@ -177,38 +177,6 @@ def _result(coming: Future[T], stopping: threading.Event | None) -> T:
             raise Stop("asked to stop while Spark was starting")
 
 
-class OwnSession:
-    """The session of one stream. Each stream has its own, since queries of the same name cannot
-    share one. Spark starts with the first call."""
-
-    def __init__(self, spark: SparkOnDemand) -> None:
-        self._spark = spark
-        self._lock = threading.Lock()
-        self._session: SparkSession | None = None
-
-    def context(self, stopping: threading.Event | None = None) -> SparkContext:
-        """The context that runs its jobs; see ``SparkOnDemand.context``."""
-        return self._spark.context(stopping)
-
-    def __call__(self, stopping: threading.Event | None = None) -> SparkSession:
-        """The session; blocks while Spark starts. Raises Stop as soon as ``stopping`` is set while
-        it waits."""
-        base = self._spark(stopping)
-        with self._lock:
-            if self._session is None:
-                session = base.newSession()
-                configure(session)
-                self._session = session
-            return self._session
-
-    def cancel(self, tag: str) -> None:
-        """Cancel the Spark jobs of that tag. Does nothing if the JVM is gone or never started."""
-        session = self._session
-        if session is not None:
-            with suppress(*CONTEXT_GONE):
-                session.sparkContext.cancelJobsWithTag(tag)
-
-
 # What a call may raise while Spark ends. AttributeError: a stopped context has no Java object.
 CONTEXT_GONE = (Py4JError, OSError, AttributeError)
 

@@ -25,19 +25,16 @@ _numbers = itertools.count(1)
 
 @contextmanager
 def ticking_query(
-    spark: SparkSession, *, name: str, batch: Callable[[], None]
+    spark: SparkSession, *, name: str, foreach_batch: Callable[[DataFrame, int], None]
 ) -> Iterator[StreamingQuery]:
-    """Within the context ``batch`` is called again and again, on one thread; it must not raise, as
-    that would end the query. The query may also end by itself (see ``isActive``), and its JVM may
-    be gone when the context ends: both are no error here."""
+    """Within the context ``foreach_batch`` is called again and again, on one thread; it must not
+    raise, as that would end the query. The query may also end by itself (see ``isActive``), and its
+    JVM may be gone when the context ends: both are no error here."""
     directory = Path(tempfile.mkdtemp(prefix=CHECKPOINT_PREFIX))
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
 
-    def ticked(_frame: DataFrame, _batch_id: int) -> None:
-        batch()
-
     query = (
-        ticks.writeStream.foreachBatch(ticked)
+        ticks.writeStream.foreachBatch(foreach_batch)
         .option("checkpointLocation", directory.as_uri())
         .queryName(f"{name}-{next(_numbers)}")
         .start()

@@ -11,8 +11,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pyspark import SparkContext
-
+from streaming.jobs.port import Jobs
 from streaming.protocols.clocks import beyond_ts
 from streaming.protocols.contract import Wanted
 from streaming.source.contract import Reader, Source, SourceMoved, SourceShape
@@ -56,8 +55,8 @@ class Reading:
         self._looked_at: Marks = {}  # the row's watermarks, where the owner is elsewhere
         self._owner: object | None = None  # for whom the last read was numbered
 
-    def connect(self, jobs: SparkContext) -> None:
-        """Spark can run jobs now."""
+    def connect(self, jobs: Jobs) -> None:
+        """Jobs can run now."""
         self._reader = self._context.reader(self._source, jobs)
 
     def cancel(self) -> None:
@@ -121,9 +120,7 @@ class Reading:
         limits = self.place.limits.with_parts(shape.parts, above_ts).advance({}, position)
         self.place = Place(shape=shape, position=position, limits=limits)
 
-    def beside(
-        self, jobs: SparkContext, begin: Positions, ends: Positions, wanted: Wanted
-    ) -> Read | None:
+    def beside(self, jobs: Jobs, begin: Positions, ends: Positions, wanted: Wanted) -> Read | None:
         """One read from ``begin`` towards ``ends``, on the caller's thread; None where nothing lies
         between. It blocks, and one such read is made at a time."""
         with self._beside:

@@ -7,17 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark import SparkContext
-
 from conf.settings import BatchSettings, Changefeed
 from coordination.trust.fence import Trust
 from coordination.trust.watchdog import Watch
 from streaming.changefeed.routes import RoutedWanted, Routes, changefeed_routes, routed_blocks
+from streaming.jobs.port import Engine, Jobs
 from streaming.protocols.contract import Block, Wanted
 from streaming.source.contract import Reader, Source
 from streaming.source.positions import Positions
 from streaming.source.resolved.limits import Marks
-from streaming.spark.session import OwnSession
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.read import Read
 
@@ -29,7 +27,7 @@ class StreamContext:
 
     changefeed: Changefeed
     batch: BatchSettings
-    spark: OwnSession
+    engine: Engine
     trust: Trust
     name: str
     concerns: LastingWarnings
@@ -37,9 +35,9 @@ class StreamContext:
     watch: Watch
     recorded: Callable[[], Marks]  # the watermarks in the changefeed's row; reads Delta
 
-    def reader(self, source: Source, spark: SparkContext) -> Reader:
+    def reader(self, source: Source, jobs: Jobs) -> Reader:
         started_ts = max(self.changefeed.start_ts, self.changefeed.overwrite_checkpoint_ts or 0)
-        reader = source.reader(spark, start_ts=started_ts, name=self.name)
+        reader = source.reader(jobs, start_ts=started_ts, name=self.name)
         routes = changefeed_routes(self.changefeed)
         return RoutedReader(reader, routes) if routes else reader
 

@@ -151,7 +151,7 @@ class RoleContext:
         return Applier(
             changefeed=self.changefeed,
             batch=self.batch,
-            compiling=lambda: compiling(self.stream.context.spark()),
+            compiling=lambda: compiling(self.stream.context.engine.session()),
             permit=permit,
             spans=spans,
             dead_letters=dead_letters,
@@ -160,8 +160,8 @@ class RoleContext:
         )
 
     def cancel(self) -> None:
-        """Cancel the Spark jobs of this role."""
-        self.stream.context.spark.cancel(self.name)
+        """Cancel the jobs of this role."""
+        self.stream.context.engine.cancel(self.name)
 
 
 class RoleWorker:

@@ -1,10 +1,10 @@
 """A stream at work: its Spark query and its threads.
 
-_first     (a thread) turns of reading, from when Spark can run jobs until its query ticks
-_keep      (a thread) starts the query, and starts it again when it ends
-_lease     (the reading thread) the query's batch: turns of reading, for half a minute
-applying   (a thread) gives the roles one read after the other, and lets them apply what is due when
-           it is woken
+_first          (a thread) reads from when jobs can run until the query ticks
+_keep           (a thread) starts the query, and starts it again when it ends
+foreach_batch   (the reading thread) the query's batch: reads, for half a minute
+applying        (a thread) gives the roles one read after the other, and lets them apply what is due
+                when it is woken
 
 What each owns: `Reading` the reading thread, `Applying` the applying thread; a `Handover` is
 between them.
@@ -15,25 +15,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
-
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from coordination.errors import Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from sinks.spark.jvm_errors import line
 from streaming.changefeed.schema_file import told_columns
+from streaming.jobs.port import Jobs
 from streaming.protocols.contract import Wanted, WantedTable
 from streaming.source.contract import SourceChanged, SourceShape
 from streaming.source.positions import Positions
 from streaming.source.resolved.limits import Limits, Marks
 from streaming.source.sources import open_source
-from streaming.spark.session import CONTEXT_GONE
 from streaming.spark.temporary_folder import note
-from streaming.spark.ticking_query import ticking_query
 from streaming.stream.applying import Applying, Handover
 from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.idle_time import BUSY_WAIT_S, IDLE_WAIT_S
@@ -43,8 +40,13 @@ from streaming.stream.reading import Place, Reading
 from streaming.stream.retry import PASSING, RetryBackoff
 from streaming.stream.role import StreamContext, StreamRole
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+BEFORE_THE_QUERY = -1  # in the place of a batch's number
 LOOK_EVERY_S = 2.0  # between two looks whether the query still runs
 LEASE_S = 30.0  # of one batch of the query: each batch costs Spark as much as a small read
 PAUSE_S = 0.1  # at most, after a read that reached the ends: few messages cost as much as many
@@ -81,7 +83,7 @@ class StreamRun:
         )
         self._step = context.watch(f"reading of {context.name}")
         self._backoff = RetryBackoff()
-        self._jobs: SparkContext | None = None
+        self._jobs: Jobs | None = None
         self._ready = threading.Event()  # there is a reader, or there will be none
         self._ticks = threading.Event()  # the query has begun a batch
         self._leased = threading.Lock()
@@ -105,8 +107,7 @@ class StreamRun:
         self._backlog.close()
         self._context.concerns.withdraw(STREAM)
         self._handover.wake()
-        with suppress(*CONTEXT_GONE):
-            self._reading.cancel()
+        self._reading.cancel()
         logger.info("stream stopped name=%s", self._context.name)
 
     def join(self, within_s: float) -> None:
@@ -173,7 +174,7 @@ class StreamRun:
         jobs."""
         while self._jobs is None:
             try:
-                self._jobs = self._context.spark.context(self._handover.stopping)
+                self._jobs = self._context.engine.jobs(self._handover.stopping)
             except BaseException:  # noqa: BLE001 - `_keep` meets it, and ends or tries again
                 if self._handover.stopping.wait(LOOK_EVERY_S):
                     return None
@@ -182,13 +183,13 @@ class StreamRun:
         except BaseException as error:  # noqa: BLE001 - every role gets it
             return self._fail(error)
         self._ready.set()
-        return self._read_until(self._ticks.is_set)
+        return self.foreach_batch(None, BEFORE_THE_QUERY)
 
     def _keep(self) -> None:
         while not self.has_ended:
             self._step.step()  # lasts until the first read: Spark starts meanwhile
             try:
-                self._run_query(self._context.spark(self._handover.stopping))
+                self._run_query()
             except Stop:
                 break
             except PASSING as error:
@@ -201,48 +202,57 @@ class StreamRun:
             self._reading.close()
         self._step.rest()
 
-    def _run_query(self, session: SparkSession) -> None:
-        with ticking_query(session, name=self._context.name, batch=self._lease) as query:
+    def _run_query(self) -> None:
+        stopping, name = self._handover.stopping, self._context.name
+        query_runs = self._context.engine.ticking(
+            stopping, name=name, foreach_batch=self.foreach_batch
+        )
+        with query_runs as query:
             note()
-            while not self._handover.stopping.wait(LOOK_EVERY_S):
+            while not stopping.wait(LOOK_EVERY_S):
                 if not query.isActive:
                     raise query.exception() or ConnectionError("the streaming query was stopped")
 
-    def _lease(self) -> None:
-        """The body of ``foreachBatch``: reads for `LEASE_S`. It raises nothing, as that would end
-        the query."""
-        self._ticks.set()
-        self._ready.wait()
-        until_s = time.monotonic() + LEASE_S
-        self._read_until(lambda: time.monotonic() >= until_s)
-
-    def _read_until(self, is_over: Callable[[], bool]) -> None:
+    def foreach_batch(self, _tick: DataFrame | None, batch_id: int) -> None:
+        """The body of the streaming query's ``foreachBatch``: half a minute of reads, one job each.
+        It raises nothing, as that would end the query. What is read before the query ticks is a
+        batch, too, without a tick."""
+        if batch_id != BEFORE_THE_QUERY:
+            self._ticks.set()
+            self._ready.wait()
         with self._leased:
-            while not self.has_ended and not is_over():
-                self._step.step()
-                self._guarded(self._turn)
+            for wanted in self._orders(batch_id):  # 1. the rows that the roles want of a read
+                read = self._guarded(partial(self._next, wanted))  # 2. fetch, decode
+                self._hand_over(read)  # 3. the applying thread: carry, commit, publish
 
-    def _guarded(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except SourceChanged as change:
-            logger.info("%s", change)
-            self._guarded(self._reading.reshape)
-        except PASSING as error:
-            self._wait_after(error)
-        except BaseException as error:  # noqa: BLE001 - every role gets it
-            self._fail(error)
+    def _orders(self, batch_id: int) -> Iterator[Wanted]:
+        """What is wanted of each read of this batch. It waits while nothing can be read."""
+        until_s = time.monotonic() + LEASE_S
+        while not self.has_ended:
+            if batch_id == BEFORE_THE_QUERY and self._ticks.is_set():
+                return
+            if batch_id != BEFORE_THE_QUERY and time.monotonic() >= until_s:
+                return
+            self._step.step()
+            wanted = self._guarded(self._wanted)
+            if wanted is not None:
+                yield wanted
 
-    def _turn(self) -> None:
-        """One turn of the reading thread: ask the roles, read, hand over."""
+    def _wanted(self) -> Wanted | None:
+        """Ask the roles; None: nothing can be read now, and that was waited for."""
         self._context.trust.check()
         wanted = self._submit()
         if any(role.is_behind for role in self._roles()):
             self._handover.pause(IDLE_WAIT_S)
-            return
+            return None
         if not (wanted or self._ticks.is_set()):
             self._handover.pause(BUSY_WAIT_S)  # a table that joins behind a read needs one more
-            return
+            return None
+        return wanted
+
+    def _next(self, wanted: Wanted) -> Read | None:
+        """One job, and whether it is still the same source; None, after a rest, where nothing has
+        come."""
         failpoint(Failpoint.BATCH_START)
         owner = next((role for role in self._roles() if role.is_owners), None)
         read = self._reading.next(wanted, owner=owner)
@@ -250,10 +260,27 @@ class StreamRun:
         self._context.concerns.say(STREAM, None)
         if read is None:
             self._handover.pause(self._reading.rest_s)
+        return read
+
+    def _hand_over(self, read: Read | None) -> None:
+        if read is None:
             return
-        self._handover.put(read, waiting=self._wait_for_the_applier)
+        self._guarded(lambda: self._handover.put(read, waiting=self._wait_for_the_applier))
         if not read.rows_wait:
             self._handover.pause(min(read.job_ms / 1e3, PAUSE_S))
+
+    def _guarded(self, work: Callable[[], T]) -> T | None:
+        """None after an error, which ends the stream or is waited out."""
+        try:
+            return work()
+        except SourceChanged as change:
+            logger.info("%s", change)
+            self._guarded(self._reading.reshape)
+        except PASSING as error:
+            self._wait_after(error)
+        except BaseException as error:  # noqa: BLE001 - every role gets it
+            self._fail(error)
+        return None
 
     def _submit(self) -> dict[TableName, WantedTable]:
         """Tell the roles where the next read begins, and collect the rows that they want of it."""

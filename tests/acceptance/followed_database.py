@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from conf.route_rules import RouteRule
 from conf.settings import (
@@ -27,6 +26,7 @@ from conf.settings import (
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.trust.clock import SystemClock
 from sinks.control.progress import Progress, ProgressRow
+from streaming.jobs.on_threads import ThreadsOfProcess
 from tests.acceptance.one_process import TTL_S, Life
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.services.database_server import DatabaseServer
@@ -40,7 +40,6 @@ class FollowedDatabase:
 
     def __init__(
         self,
-        spark: SparkSession,
         server: DatabaseServer,
         folder: Path,
         *,
@@ -52,7 +51,6 @@ class FollowedDatabase:
     ) -> None:
         self.server = server
         self.warehouse = folder / "warehouse"
-        self._spark = spark
         self._etcd = FakeEtcd(SystemClock())
         self._number = 0
         name, position = since or end_of_log(server)
@@ -84,7 +82,7 @@ class FollowedDatabase:
         self._number += 1
         changefeed = replace(self._settings.changefeed, **changes)
         settings = replace(self._settings, changefeed=changefeed)
-        life = Life(settings, self._spark, self._etcd, self._number).start()
+        life = Life(settings, ThreadsOfProcess(), self._etcd, self._number).start()
         try:
             yield life
         finally:

@@ -35,6 +35,8 @@ from sinks.control.progress import Progress, ProgressRow
 from sinks.target.engine_port import TableWrite
 from streaming.apply.applier import Applier
 from streaming.apply.table_task import TableTask
+from streaming.jobs.on_spark import SparkOfProcess
+from streaming.jobs.port import EngineOfProcess
 from streaming.process.run_capture import RunCapture
 from streaming.spark.session import SparkOnDemand, configure
 from streaming.spark.ticking_query import CHECKPOINT_PREFIX
@@ -50,6 +52,7 @@ CHANGEFEED = "shop"
 PATIENCE_S = 600.0  # of one life: seconds on a quiet machine
 TTL_S = 5
 QUERY_ENDS_WITHIN_S = 60.0  # a life does not wait for it
+NewEngine = Callable[[], EngineOfProcess]  # one for each life
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class Life:
     """One capture at work in the background."""
 
     def __init__(
-        self, settings: Settings, spark: SparkSession, etcd: EtcdClient, number: int
+        self, settings: Settings, engine: EngineOfProcess, etcd: EtcdClient, number: int
     ) -> None:
         self.capture_id = f"capture-{number}"
         self.line = Line(etcd)
@@ -104,7 +107,7 @@ class Life:
             settings,
             client=cast(EtcdClient, self.line),
             cluster_id="lives",
-            spark=SparkOnDemand(lambda: session_like_the_programs(spark)),
+            engine=engine,
             new_id=lambda: next(ids),
         )
         self._ended = threading.Event()
@@ -147,11 +150,15 @@ class Life:
         raise AssertionError("it did not come to it")
 
 
-def session_like_the_programs(spark: SparkSession) -> SparkSession:
+def on_spark(spark: SparkSession) -> NewEngine:
     """A session of its own for each life: two queries of one name cannot share one."""
-    session = spark.newSession()
-    configure(session)
-    return session
+
+    def session_like_the_programs() -> SparkSession:
+        session = spark.newSession()
+        configure(session)
+        return session
+
+    return lambda: SparkOfProcess(SparkOnDemand(session_like_the_programs))
 
 
 class Lives:
@@ -159,7 +166,7 @@ class Lives:
 
     def __init__(
         self,
-        spark: SparkSession,
+        new_engine: NewEngine,
         broker: KafkaBroker | None,
         folder: Path,
         *,
@@ -171,9 +178,9 @@ class Lives:
         store: str | None = None,
         source: SourceSettings | None = None,
     ) -> None:
-        """``store``: a warehouse elsewhere, whose options the environment has. ``source``: instead
-        of the broker's topics."""
-        self._spark = spark
+        """``new_engine``: `on_spark`, or `ThreadsOfProcess`. ``store``: a warehouse elsewhere,
+        whose options the environment has. ``source``: instead of the broker's topics."""
+        self._new_engine = new_engine
         self._etcd = FakeEtcd(SystemClock())
         self._number = 0
         self._seen: dict[str, tuple[int, int]] = {}
@@ -227,7 +234,7 @@ class Lives:
             first_messages=first_messages or batch.first_messages,
         )
         settings = replace(self.settings, changefeed=changefeed, batch=batch)
-        return Life(settings, self._spark, self._etcd, self._number).start()
+        return Life(settings, self._new_engine(), self._etcd, self._number).start()
 
     def live(self, failpoints: str = "", **changes: Any) -> BaseException | None:
         """One whole life; how it ended."""

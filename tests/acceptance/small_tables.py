@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import SparkSession
-
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, NewEngine
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import (
     Change,
@@ -37,7 +35,7 @@ CREATE_KEYLESS = Ddl("shop", "log", "CREATE", "CREATE TABLE `shop`.`log` (`x` IN
 
 
 @contextmanager
-def new_topics(spark: SparkSession, broker: KafkaBroker, folder: Path) -> Iterator[MakeLives]:
+def new_topics(new_engine: NewEngine, broker: KafkaBroker, folder: Path) -> Iterator[MakeLives]:
     """Makes lives over new topics of so many partitions each."""
     topics: list[str] = []
 
@@ -47,7 +45,7 @@ def new_topics(spark: SparkSession, broker: KafkaBroker, folder: Path) -> Iterat
         for name, count in zip(names, partitions, strict=True):
             broker.create_topic(name, partitions=count)
         topics.extend(names)
-        return Lives(spark, broker, folder, topics=names, **settings)
+        return Lives(new_engine, broker, folder, topics=names, **settings)
 
     yield make
     for topic in topics:

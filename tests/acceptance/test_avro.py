@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from deltalake.schema import PrimitiveType
-from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
+from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.source.sources import open_source
 from tests.acceptance.one_process import Lives
 from tests.acceptance.test_protocols import LABELS
@@ -30,19 +30,19 @@ from tests.services.registry_package import program
 from tests.services.schema_registry import SchemaRegistry, serving
 from tests.services.topic_producer import Outgoing
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+pytestmark = pytest.mark.acceptance
 OP = "_tidb_op"  # of values, not of keys
 NEEDED = "protocol=avro&enable-tidb-extension=true&avro-enable-watermark=true"
 
 
 def test_recorded_bytes_lead_to_every_recorded_state(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     path = wire.DATA / "avro-watermark" / "messages.jsonl.gz"
     with serving(SchemaRegistry(wire.schemas("avro-watermark"))) as registry:
         uri = f"file://{path}?{NEEDED}&schema-registry={registry.url}"
-        lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+        lives = Lives(ThreadsOfProcess, None, tmp_path, source=parse_source_uri(uri))
         for label in LABELS[1::2]:  # the next test stops in between
             lives.finish(target_ts=wire.state_ts(label))
             letters = {each["error_class"] for each in lives.dead_letters()}
@@ -51,7 +51,7 @@ def test_recorded_bytes_lead_to_every_recorded_state(
 
 
 def test_each_table_has_a_topic_in_kafka_and_a_real_registry_has_the_schemas(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Topics of tables that are gone get no watermarks; a restart at a state in between."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -72,7 +72,7 @@ def test_each_table_has_a_topic_in_kafka_and_a_real_registry_has_the_schemas(
         topics = ",".join(f"avro-{topic}" for topic in sent)
         uri = f"kafka://{broker.bootstrap}/avro-wire?{NEEDED}&topics={topics}"
         source = parse_source_uri(f"{uri}&schema-registry={registry.url}")
-        lives = Lives(spark, broker, tmp_path, source=source)
+        lives = Lives(ThreadsOfProcess, broker, tmp_path, source=source)
         for label in ("after_first_ddls", "final"):
             lives.finish(target_ts=wire.state_ts(label))
             assert (label, wire.differences(lives.warehouse, label)) == (label, [])
@@ -94,7 +94,6 @@ def with_id(part: bytes | None, ids: Mapping[int, int]) -> bytes | None:
 def test_without_watermarks_tables_come_to_the_same_in_the_end(
     variant: str,
     has_file: bool,
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -109,7 +108,7 @@ def test_without_watermarks_tables_come_to_the_same_in_the_end(
         needed = "protocol=avro&at-least-once=true&enable-tidb-extension=true"
         uri = f"file://{path}?{needed}&schema-registry={registry.url}"
         source = parse_source_uri(uri)
-        lives = Lives(spark, None, tmp_path, source=source)
+        lives = Lives(ThreadsOfProcess, None, tmp_path, source=source)
         text = created() if has_file else ""
         lives.finish(target_ts=open_source(source).end_ts(), schema_text=text)
     differences = []
@@ -129,9 +128,7 @@ def test_without_watermarks_tables_come_to_the_same_in_the_end(
     assert number.type == PrimitiveType("byte" if has_file else "integer")
 
 
-def test_tables_whose_names_are_not_safe(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_whose_names_are_not_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every DDL of the recording, with other names for all tables and their database: rows have the
     safe ones, and DDLs the real ones."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -154,7 +151,7 @@ def test_tables_whose_names_are_not_safe(
     odd = {n: re.sub(r'"name":"(\w+)","namespace":"(\w+)\.shop"', named, t) for n, t in texts}
     with serving(SchemaRegistry(odd)) as registry:
         uri = f"file://{path}?{NEEDED}&schema-registry={registry.url}"
-        lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+        lives = Lives(ThreadsOfProcess, None, tmp_path, source=parse_source_uri(uri))
         for label in ("after_first_ddls", "final"):
             lives.finish(target_ts=wire.state_ts(label))
             for table in wire.expected(label).values():
@@ -174,7 +171,7 @@ def named(found: re.Match[str]) -> str:
 
 
 def test_rows_are_compared_with_their_checksums(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All types, in an order of the columns' IDs that is not that of the table."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -201,7 +198,7 @@ def test_rows_are_compared_with_their_checksums(
     with serving(SchemaRegistry({**texts, **by_id})) as registry:
         needed = "protocol=avro&at-least-once=true&enable-tidb-extension=true"
         source = parse_source_uri(f"file://{path}?{needed}&schema-registry={registry.url}")
-        lives = Lives(spark, None, tmp_path, source=source)
+        lives = Lives(ThreadsOfProcess, None, tmp_path, source=source)
         changefeed = replace(lives.settings.changefeed, integrity_check_level="correctness")
         lives.settings = replace(lives.settings, changefeed=changefeed)
         lives.finish(target_ts=open_source(source).end_ts())

@@ -56,9 +56,9 @@ def check(lives: Lives, books: Books) -> None:
 
 
 @pytest.mark.soak
-def test_every_snapshot_balances(new_lives: MakeLives) -> None:
+def test_every_snapshot_balances(new_lives_on_spark: MakeLives) -> None:
     """One dies right after a DDL and one in the middle of a batch; two share the rest."""
-    lives = new_lives(max_messages=BATCH_MESSAGES)
+    lives = new_lives_on_spark(max_messages=BATCH_MESSAGES)
     books = opened(lives, seed=1, transactions=50)
     for part, victim in ((0.6, "after-ddl=raise:2"), (0.85, "after-apply-one=raise:3")):
         error = lives.live(victim, target_ts=books.ts_at(part))
@@ -71,10 +71,10 @@ def test_every_snapshot_balances(new_lives: MakeLives) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", chosen_seeds(10))
-def test_every_snapshot_balances_whoever_fails(new_lives: MakeLives, seed: int) -> None:
+def test_every_snapshot_balances_whoever_fails(new_lives_on_spark: MakeLives, seed: int) -> None:
     """``SEEDS=100 FIRST=3`` for others. Captures fail at random steps, some side by side."""
     dice = random.Random(seed)
-    lives = new_lives(max_messages=dice.choice((BATCH_MESSAGES, 5 * BATCH_MESSAGES)))
+    lives = new_lives_on_spark(max_messages=dice.choice((BATCH_MESSAGES, 5 * BATCH_MESSAGES)))
     books = opened(lives, seed, transactions=150)
     for _ in range(40):
         victim = f"{dice.choice(sorted(set(Failpoint) - OF_A_COPY))}=raise:{dice.randint(1, 12)}"

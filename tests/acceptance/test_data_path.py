@@ -29,6 +29,7 @@ from tests.acceptance.small_tables import (
     row,
     values,
 )
+from tests.own_lines import own_lines, own_text
 from tests.shop.canal_json import (
     Ddl,
     encode_watermark,
@@ -71,14 +72,14 @@ def partitions_apart(sent: Sequence[Message], dice: random.Random) -> list[Messa
 
 
 def test_duplicates_of_any_kind_leave_tables_and_versions_as_they_are(
-    new_lives: MakeLives, feed: Feed, caplog: pytest.LogCaptureFixture
+    new_lives_on_spark: MakeLives, feed: Feed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lives = new_lives()
+    lives = new_lives_on_spark()
     dice = random.Random(1)
     lives.produce(feed.messages)
     with caplog.at_level(logging.DEBUG, logger="streaming.stream.applying"):
         lives.finish(target_ts=feed.last_ts, first_messages=40)
-    cycles = [m for m in caplog.messages if m.startswith("cycle")]
+    cycles = [m for m in own_lines(caplog) if m.startswith("cycle")]
     small, rest = (int(m.split("messages=")[1].split()[0]) for m in cycles)
     assert small == pytest.approx(40, abs=PARTITIONS)
     assert rest == len(feed.messages) - small
@@ -97,8 +98,10 @@ def test_duplicates_of_any_kind_leave_tables_and_versions_as_they_are(
     assert not lives.dead_letters()
 
 
-def test_a_partition_without_a_watermark_holds_everything_back(new_lives: MakeLives) -> None:
-    lives = new_lives()
+def test_a_partition_without_a_watermark_holds_everything_back(
+    new_lives_on_spark: MakeLives,
+) -> None:
+    lives = new_lives_on_spark()
     lives.produce([*made(10, A), (1, None, row(20, 1, "x"))])
     lives.produce([mark for mark in marks(50) if mark[0] != 2])
     life = lives.begin(target_ts=40)
@@ -118,8 +121,8 @@ def test_a_partition_without_a_watermark_holds_everything_back(new_lives: MakeLi
     assert values(lives, "a") == {1: "x"}
 
 
-def test_several_topics_of_any_number_of_partitions(new_lives: MakeLives) -> None:
-    lives = new_lives(PARTITIONS, 2)
+def test_several_topics_of_any_number_of_partitions(new_lives_on_spark: MakeLives) -> None:
+    lives = new_lives_on_spark(PARTITIONS, 2)
     default, other = lives.topics
     lives.produce([*made(10, A, B), (1, None, row(20, 1, "x")), *marks(50)], default)
     lives.produce([(1, None, row(20, 7, "y", table=B)), *marks(50, 2)], other)
@@ -130,9 +133,11 @@ def test_several_topics_of_any_number_of_partitions(new_lives: MakeLives) -> Non
     assert sorted(cut["tables"]) == ["shop.a", "shop.b"]
 
 
-def test_a_feed_that_ended_at_its_target_finishes_when_it_is_quiet(new_lives: MakeLives) -> None:
+def test_a_feed_that_ended_at_its_target_finishes_when_it_is_quiet(
+    new_lives_on_spark: MakeLives,
+) -> None:
     """W = T everywhere; the last DDL comes behind the watermark of its own ts."""
-    lives = new_lives(quiet_s=0.5)
+    lives = new_lives_on_spark(quiet_s=0.5)
     lives.produce([*made(10, A), (1, None, row(40, 1, "x")), *marks(40), *made(40, B)])
     lives.finish(target_ts=40)
     assert values(lives, "a") == {1: "x"}
@@ -141,10 +146,10 @@ def test_a_feed_that_ended_at_its_target_finishes_when_it_is_quiet(new_lives: Ma
 
 
 def test_a_broker_that_is_away_for_a_moment_is_waited_for(
-    new_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
+    new_lives_on_spark: MakeLives, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the middle of a batch, and again when the stream starts anew."""
-    lives = new_lives()
+    lives = new_lives_on_spark()
     lives.produce([*made(10, A), (1, None, row(20, 1, "x")), *marks(50)])
     calls = {"check_unchanged": 0, "check": 0}
 
@@ -171,9 +176,9 @@ def test_a_broker_that_is_away_for_a_moment_is_waited_for(
 
 
 def test_a_ddl_wall_stops_above_all_that_lies_below_and_a_filter_goes_past(
-    new_lives: MakeLives, feed: Feed
+    new_lives_on_spark: MakeLives, feed: Feed
 ) -> None:
-    lives = new_lives()
+    lives = new_lives_on_spark()
     query = "ALTER TABLE `shop`.`customers` EXCHANGE PARTITION `p` WITH TABLE `shop`.`x`"
     middle = len(feed.events) // 3
     wall_ts = feed.events[middle].commit_ts + 1
@@ -202,11 +207,11 @@ def test_a_ddl_wall_stops_above_all_that_lies_below_and_a_filter_goes_past(
 
 
 def test_a_start_behind_create_table_takes_the_types_of_the_rows(
-    new_lives: MakeLives, caplog: pytest.LogCaptureFixture
+    new_lives_on_spark: MakeLives, caplog: pytest.LogCaptureFixture
 ) -> None:
     feed = shop_feed(transactions=40, later_ddls=False)
     start_ts = max(event.commit_ts for event in feed.events if isinstance(event, SchemaChange))
-    lives = new_lives()
+    lives = new_lives_on_spark()
     sent = messages(feed.events, CLEAN)
     lives.produce([each for each in sent if b'"isDdl":true' not in each[2]])
     with caplog.at_level(logging.WARNING, logger="streaming"):
@@ -224,15 +229,17 @@ def test_a_start_behind_create_table_takes_the_types_of_the_rows(
         assert orders[key]["amount"] == format(order["amount"], "f")
         assert names[orders[key]["status"]] == order["status"]
     assert len(orders) == len(wanted["orders"])
-    said = caplog.text
+    said = own_text(caplog)
     assert "column amount: the rows do not tell the precision of its decimal" in said
     assert "column status: the rows do not tell the elements of its enum" in said
     assert list(lives.rows("payments")[0]) == [column.name for column in PAYMENTS.columns]
 
 
-def test_a_table_without_a_ddl_is_made_with_its_first_whole_row(new_lives: MakeLives) -> None:
+def test_a_table_without_a_ddl_is_made_with_its_first_whole_row(
+    new_lives_on_spark: MakeLives,
+) -> None:
     """What is cut to its key does not tell the columns: of A only DELETEs come, of B large rows."""
-    lives = new_lives()
+    lives = new_lives_on_spark()
     cut = key_only(row(20, 1, "large", table=B), onlyHandleKey=True)
     gone = key_only(row(25, 1, "large", table=B, op="DELETE"))
     lives.produce([(1, None, key_only(row(20, 1, "x", op="DELETE"))), (1, None, cut)])
@@ -266,11 +273,11 @@ def test_a_table_without_a_ddl_is_made_with_its_first_whole_row(new_lives: MakeL
     [("merge-on-write", 0), pytest.param("spark", 13, marks=pytest.mark.soak)],
 )
 def test_jobs_and_commits_of_one_batch_are_counted(
-    new_lives: MakeLives, spark: SparkSession, engine: str, most_jobs_per_table: int
+    new_lives_on_spark: MakeLives, spark: SparkSession, engine: str, most_jobs_per_table: int
 ) -> None:
     """A job for the counts and one for the rows, of the tables' reader and of the owner's; one
     commit per table."""
-    lives = new_lives(engine=engine)
+    lives = new_lives_on_spark(engine=engine)
     rows = [(1, None, row(20, n, "x", table=table)) for table in (A, B, IDLE) for n in range(9)]
     lives.produce([*made(10, A, B, IDLE), *rows, *marks(50)])
     lives.finish(target_ts=40)

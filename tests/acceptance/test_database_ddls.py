@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.acceptance.followed_database import FollowedDatabase
 from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.mariadb]
+pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 
 # By database: statements of one session in it.
 ON_ALL = {
@@ -87,13 +86,13 @@ def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
 
 
 def test_each_table_is_the_databases(
-    spark: SparkSession, server: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     scenes = {**ON_ALL, **(OF_MARIADB if server.edition.is_mariadb else OF_MYSQL)}
     # The rows of a table whose CREATE TABLE was not read tell it, whatever a careful one says.
     server.execute("CREATE DATABASE older", "CREATE TABLE older.t (id INT PRIMARY KEY, v INT)")
-    database = FollowedDatabase(spark, server, tmp_path, rules=["*.*", "!left_out.*"])
+    database = FollowedDatabase(server, tmp_path, rules=["*.*", "!left_out.*"])
     careful = "CREATE TABLE IF NOT EXISTS older.t (id INT PRIMARY KEY)"
     server.execute(careful, "INSERT INTO older.t VALUES (1, 2)")
     for name, statements in scenes.items():
@@ -118,11 +117,11 @@ def test_each_table_is_the_databases(
 
 
 def test_a_rewind_goes_below_ddls(
-    spark: SparkSession, server: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     server.execute("CREATE DATABASE d")
-    database = FollowedDatabase(spark, server, tmp_path)
+    database = FollowedDatabase(server, tmp_path)
     made = "CREATE TABLE {0} (id INT PRIMARY KEY, v INT)", "INSERT INTO {0} VALUES (1, 1)"
     server.execute(*(each.format(table) for table in ("d.t", "d.m") for each in made))
     with database.followed() as life:
@@ -148,11 +147,11 @@ def test_a_rewind_goes_below_ddls(
 
 
 def test_ddls_amid_a_backlog_that_executors_decode(
-    spark: SparkSession, server: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     server.execute("CREATE DATABASE d")
-    database = FollowedDatabase(spark, server, tmp_path)
+    database = FollowedDatabase(server, tmp_path)
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(2000))")
     for number in range(3):
         numbers = range(1000 * number, 1000 * number + 1000)

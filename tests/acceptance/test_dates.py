@@ -16,7 +16,7 @@ from tests.acceptance.reported import Texts, at, ddl, mark, play, recording, row
 from tests.acceptance.small_tables import MakeLives
 from tests.shop.feed import Message
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 TYPES = {"id": "bigint", "d": "date", "dt": "datetime(3)", "ts": "timestamp", "v": "int"}
 COLUMNS = "`id` BIGINT,`d` DATE NOT NULL,`dt` DATETIME(3),`ts` TIMESTAMP NOT NULL,`v` INT"

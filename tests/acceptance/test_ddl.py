@@ -26,7 +26,7 @@ from tests.acceptance.small_tables import (
 from tests.services.delta_rows import read_rows
 from tests.shop.canal_json import Change, Ddl, encode_change, encode_ddl
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 
 def ddls_run(lives: Lives) -> int:
@@ -95,13 +95,14 @@ def test_a_ddl_runs_once_whoever_dies_over_it(new_lives: MakeLives) -> None:
     assert ddls_run(lives) == len(history.ddls), "a DDL ran twice, or not at all"
 
 
+@pytest.mark.spark
 def test_executors_write_rows_anew_whoever_dies_over_it(
-    new_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
+    new_lives_on_spark: MakeLives, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_spark = partial(SparkRewriter, large_bytes=0)
     monkeypatch.setattr("streaming.owner.ddl_run.SparkRewriter", by_spark)
     monkeypatch.setattr("sinks.merge_on_write.alter.rewrite.SLICE_ROWS", 2)
-    lives, history = new_lives(max_messages=40), Reshaped(7, steps=80, ddl_every=4)
+    lives, history = new_lives_on_spark(max_messages=40), Reshaped(7, steps=80, ddl_every=4)
     lives.produce(history.messages)
     for nth in (2, 3):
         error = lives.live(f"{Failpoint.AMID_REWRITE}=raise:{nth}", target_ts=history.last_ts)

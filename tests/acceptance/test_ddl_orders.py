@@ -17,7 +17,7 @@ from tests.acceptance.one_process import Lives
 from tests.acceptance.small_tables import A, B, MakeLives, made, marks, row, values
 from tests.shop.canal_json import Change, Column, Ddl, encode_change, encode_ddl
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 EXCHANGE = "ALTER TABLE `shop`.`a` EXCHANGE PARTITION `p` WITH TABLE `shop`.`o`"
 WIDER = replace(A, columns=(*A.columns, Column("extra", "int")))

@@ -27,7 +27,7 @@ from tests.acceptance.small_tables import (
 )
 from tests.shop.canal_json import Change, encode_change, encode_ddl
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 
 def test_what_cannot_be_applied_is_kept_with_its_bytes(new_lives: MakeLives) -> None:

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
 from coordination.errors import TidelakeError
 from coordination.model import TableName
 from streaming.changefeed.freshness import Freshness
+from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.operations.progress_report import ProgressReport, read_progress
 from tests.acceptance.one_process import Lives
 from tests.services import wire
 from tests.services.delta_rows import read_rows
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+pytestmark = pytest.mark.acceptance
 LABELS = (
     "after_load",
     "after_updates",
@@ -83,13 +83,13 @@ def report(lives: Lives) -> ProgressReport:
 
 @pytest.mark.parametrize("variant", ["debezium", "debezium-noschema"])
 def test_recorded_bytes_lead_to_every_recorded_state(
-    variant: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The row whose decimal(20) is rounded beyond its digits is a dead letter."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     path = wire.DATA / variant / "messages.jsonl.gz"
     uri = f"file://{path}?protocol=debezium&enable-tidb-extension=true&partition-num=3"
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=parse_source_uri(uri))
     for label in LABELS if variant == "debezium-noschema" else LABELS[-1:]:
         lives.finish(target_ts=wire.state_ts(label))
         found = lost(lives.warehouse, label)
@@ -108,12 +108,12 @@ def test_recorded_bytes_lead_to_every_recorded_state(
 
 
 def test_strict_types_refuse_a_table_before_it_is_made(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     path = wire.DATA / "debezium-noschema" / "messages.jsonl.gz"
     uri = f"file://{path}?protocol=debezium&enable-tidb-extension=true&partition-num=3"
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=parse_source_uri(uri))
     changefeed = replace(lives.settings.changefeed, strict_types=True)
     lives.settings = replace(lives.settings, changefeed=changefeed)
     error = lives.live(target_ts=wire.state_ts("after_load"))

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
+from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.source.sources import open_source
 from tests.acceptance.one_process import Lives
 from tests.services.delta_rows import read_rows
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+pytestmark = pytest.mark.acceptance
 DATA = Path(__file__).resolve().parents[1] / "data" / "debezium"
 # With time.precision.mode=connect the connector has cut these to milliseconds of a day.
 CUT = {"source-types": {"tm", "tm6", "dtm6"}}
@@ -62,14 +62,14 @@ def differences(
 
 @pytest.mark.parametrize("variant", ["schemas", "plain", "source-types"])
 def test_its_messages_lead_to_what_the_database_has(
-    variant: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A snapshot and what follows; with DDLs of the schema-change topic, or tables made from rows.
     The connector shows the NULL of a column with a default as the default."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     uri = f"file://{DATA}/{variant}.jsonl.gz?protocol=debezium&at-least-once=true"
     settings = parse_source_uri(uri)
-    lives = Lives(spark, None, tmp_path, source=settings)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=settings)
     lives.finish(target_ts=open_source(settings).end_ts())
     truth = json.loads((DATA / f"{variant}.json").read_text())
     for table, told in truth.items():
@@ -120,7 +120,7 @@ def table_begun_again(prefix: str, table: str, at: int) -> Iterator[tuple[str, d
 
 @pytest.mark.parametrize("prefix", ["srv.shop.", "routed-"])
 def test_rows_behind_ddls_of_the_same_ms_stay(
-    prefix: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever other topics are there and however they are named (by a RegexRouter perhaps)."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -133,7 +133,7 @@ def test_rows_behind_ddls_of_the_same_ms_stay(
             offset = offsets[topic] = offsets.get(topic, -1) + 1
             file.write(line(topic, offset, value, value.get("after") or {}))
     settings = parse_source_uri(f"file://{file.name}?protocol=debezium&at-least-once=true")
-    lives = Lives(spark, None, tmp_path, source=settings)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=settings)
     lives.finish(target_ts=open_source(settings).end_ts())
     for table in AGAIN:
         rows = read_rows(lives.warehouse / "shop" / table)

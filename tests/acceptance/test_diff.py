@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.route_rules import Extract, RouteRule
 from streaming.cli.main import main
@@ -21,7 +20,7 @@ from tests.services.database_editions import EDITIONS
 from tests.services.database_server import DatabaseServer
 from tests.streaming.source.dump.test_types import NO_DATES, TYPES
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark, pytest.mark.mariadb]
+pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 ORDERS = "CREATE TABLE shop.orders (id BIGINT PRIMARY KEY, v VARCHAR(20), n INT)"
 
 
@@ -74,11 +73,10 @@ def fill_types(server: DatabaseServer) -> None:
 
 def test_tables_of_every_type_are_equal_and_what_was_not_logged_differs(
     server: DatabaseServer,
-    spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    feed = FollowedDatabase(spark, server, tmp_path, rules=("shop.*",))
+    feed = FollowedDatabase(server, tmp_path, rules=("shop.*",))
     rows = ", ".join(f"({number}, 'v{number}', 0)" for number in range(1, 2001))
     server.execute(ORDERS, f"INSERT INTO shop.orders VALUES {rows}")
     fill_types(server)
@@ -150,7 +148,6 @@ SHARDS = ("shop_1.orders_1", "shop_1.orders_2", "shop_2.orders_1")
 
 
 def test_merged_tables_are_compared_with_all_of_their_upstream_tables(
-    spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -158,7 +155,7 @@ def test_merged_tables_are_compared_with_all_of_their_upstream_tables(
     """Rows of a dropped one stay, as in DM, and are not compared."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with DatabaseServer() as server:
-        feed = FollowedDatabase(spark, server, tmp_path, routes=ROUTES)
+        feed = FollowedDatabase(server, tmp_path, routes=ROUTES)
         shards = (*SHARDS, "shop_2.orders_9")
         server.execute("CREATE DATABASE shop_1", "CREATE DATABASE shop_2")
         columns = "(id INT, v VARCHAR(20), at INT, PRIMARY KEY (id, at))"

@@ -17,7 +17,7 @@ from tests.acceptance.one_process import Feed, Life, Lives, Sleep, shop_feed
 from tests.acceptance.small_tables import MakeLives
 from tests.shop.feed import Message
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 ENGINES = ("merge-on-write", "spark")
 ENGINES_IN_TIME = ("merge-on-write", pytest.param("spark", marks=pytest.mark.soak))
@@ -36,8 +36,11 @@ def feed() -> Feed:
 
 
 @pytest.fixture
-def lives(new_lives: MakeLives) -> Lives:
-    return new_lives(max_messages=60)
+def lives(request: pytest.FixtureRequest) -> Lives:
+    case = getattr(request.node, "callspec", None)
+    is_by_spark = case is not None and case.params.get("engine") == "spark"
+    make: MakeLives = request.getfixturevalue("new_lives_on_spark" if is_by_spark else "new_lives")
+    return make(max_messages=60)
 
 
 def victims() -> list[str]:

@@ -10,8 +10,9 @@ import pytest
 from coordination.errors import ConfigError
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import MakeLives
+from tests.own_lines import own_text
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 CREATE = ddl(at(0), "t", "CREATE TABLE `shop`.`t` (`id` BIGINT PRIMARY KEY)", kind="CREATE")
 TYPES = {"id": "bigint"}
@@ -38,7 +39,7 @@ def test_a_watermark_of_the_stream_does_not_lift_the_checkpoint_past_later_rows(
     assert all(str(far).encode() in each["value"] for each in letters)
     for each in letters:
         where = f"topic {lives.topics[0]} partition {each['part'][-1]} offset {each['position']}"
-        assert f"{where}: watermark {far}" in caplog.text
+        assert f"{where}: watermark {far}" in own_text(caplog)
     found = lives.changefeed()
     assert found is not None
     assert found.resolved_ts < far

@@ -17,7 +17,7 @@ from sinks.control.changefeeds import ChangefeedRow
 from streaming.changefeed.freshness import Freshness
 from streaming.cli import terminal
 from streaming.operations.progress_report import read_progress
-from tests.acceptance.one_process import CHANGEFEED, Lives
+from tests.acceptance.one_process import CHANGEFEED, Lives, on_spark
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import new_topics
 from tests.services.kafka_broker import KafkaBroker
@@ -40,7 +40,7 @@ def lives(
     spark: SparkSession, own_broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Lives]:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(spark, own_broker, tmp_path) as make:
+    with new_topics(on_spark(spark), own_broker, tmp_path) as make:
         yield make(1, partitions=None)
 
 

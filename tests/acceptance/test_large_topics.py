@@ -16,7 +16,7 @@ from streaming.apply.carry import Carry
 from streaming.stream.role_context import RoleContext
 from tests.acceptance import large_topics
 from tests.acceptance.large_topics import ManyTables, OneTransaction, WideTable, one_process
-from tests.acceptance.one_process import Lives
+from tests.acceptance.one_process import Lives, on_spark
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import Message
 
@@ -63,7 +63,7 @@ def test_a_transaction_larger_than_memory_is_one_commit(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path, topic: str, carries: list[Carry]
 ) -> None:
     sent = OneTransaction(broker, topic, 50_000, partitions=PARTITIONS)
-    lives = Lives(spark, broker, tmp_path, topics=[topic], partitions=PARTITIONS)
+    lives = Lives(on_spark(spark), broker, tmp_path, topics=[topic], partitions=PARTITIONS)
     sent.send_first()
     lives.finish(start_ts=sent.start_ts, target_ts=sent.target_ts)
     sent.check(lives.warehouse)
@@ -78,7 +78,7 @@ def test_a_wide_table(
 ) -> None:
     wide = WideTable(columns=300, rows=1_000)
     produce(broker, topic, wide.messages())
-    lives = Lives(spark, broker, tmp_path, topics=[topic], partitions=PARTITIONS)
+    lives = Lives(on_spark(spark), broker, tmp_path, topics=[topic], partitions=PARTITIONS)
     lives.finish(target_ts=large_topics.MARK_TS - 1)
     wide.check(lives.warehouse)
     assert carries
@@ -89,7 +89,7 @@ def test_many_tables_in_one_topic(
 ) -> None:
     many = ManyTables(tables=80, rows=4)
     produce(broker, topic, many.first())
-    lives = Lives(spark, broker, tmp_path, topics=[topic], partitions=PARTITIONS)
+    lives = Lives(on_spark(spark), broker, tmp_path, topics=[topic], partitions=PARTITIONS)
     lives.finish(target_ts=large_topics.CHANGED_TS - 2)
     before = lives.versions()
     broker.produce(topic, many.second())

@@ -17,7 +17,7 @@ from tests.acceptance.one_process import CHANGEFEED, Lives
 from tests.acceptance.small_tables import A, B, MakeLives, made, marks, row, values
 from tests.shop.canal_json import Change, Column, Ddl, encode_change, encode_ddl
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 Letters = Callable[..., list[dict[str, Any]]]
 BIG = 77_777_777_777

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.route_rules import Extract, RouteRule
 from tests.acceptance.followed_database import FollowedDatabase
@@ -15,7 +14,7 @@ from tests.acceptance.letter_commands import LetterCommands
 from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.mariadb]
+pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 
 CREATED = "CREATE TABLE d.{} (id INT PRIMARY KEY, at DATE, v TEXT) CHARACTER SET latin1"
 COLUMNS = "id, IF(DAYOFMONTH(at) = 0, NULL, at) AS at, v"  # as zero-date = null has them
@@ -36,7 +35,6 @@ def refusals(letters: LetterCommands) -> list[str]:
 
 
 def test_what_is_replayed_is_there_once_and_never_over_a_newer_change(
-    spark: SparkSession,
     server: DatabaseServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -46,7 +44,7 @@ def test_what_is_replayed_is_there_once_and_never_over_a_newer_change(
     server.execute("CREATE DATABASE d")
     told = Extract(regexp="s(.*)", target_column="t")
     route = RouteRule(matcher=("d.s1",), target_schema="d", target_table="s", extract_table=told)
-    database = FollowedDatabase(spark, server, tmp_path, routes=[route], zero_date="fail")
+    database = FollowedDatabase(server, tmp_path, routes=[route], zero_date="fail")
     letters = LetterCommands(capfd, database.warehouse)
     mode, packed = "SET NAMES utf8mb4, sql_mode = ''", "SET binlog_transaction_compression = 1"
     if server.edition.is_mariadb:

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
+from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.protocols.contract import with_key
 from tests.acceptance.letter_commands import LetterCommands
 from tests.acceptance.one_process import Lives
 from tests.acceptance.test_letters_of_protocols import recording
 from tests.streaming.protocols.debezium.reading import DIALECTS, text_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+pytestmark = pytest.mark.acceptance
 AT_MS = 1_700_000_000_000
 BIG = 77_777_777_777  # a number that only the wider column holds
 CREATE = "CREATE TABLE `t` (`id` BIGINT NOT NULL PRIMARY KEY, `n` INT)"
@@ -90,7 +90,6 @@ class Topic:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_rows_are_replayed_by_the_mend_of_a_ddl(
     dialect: str,
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -114,7 +113,7 @@ def test_rows_are_replayed_by_the_mend_of_a_ddl(
     topic.mark(10)
     uri = recording(tmp_path / "r.jsonl", "debezium", topic.sent)
     needed = "enable-tidb-extension=true" if topic.is_ticdc else "at-least-once=true"
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(f"{uri}&{needed}"))
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=parse_source_uri(f"{uri}&{needed}"))
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=ts(3) - 1)
     assert letters.states("shop.t") == {(at, 0): "open" for at in (2, 3, 4, 5)}

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
+from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.source.storage.schema_files import read_schema_text
 from tests.acceptance.letter_commands import LetterCommands
 from tests.acceptance.one_process import Lives
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+pytestmark = pytest.mark.acceptance
 
 BIG = 77_777_777_777  # a number that only the wider column holds
 CSV = {
@@ -83,7 +83,6 @@ class Folder:
 @pytest.mark.parametrize("parameters", [CSV["csv"], CSV["no quote"], JSON], ids=[*CSV, "json"])
 def test_letters_of_files_are_replayed_when_the_files_are_gone(
     parameters: str,
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -101,7 +100,9 @@ def test_letters_of_files_are_replayed_when_the_files_are_gone(
         ],
     )
     folder.checkpoint(30)
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(folder.uri), quiet_s=0.2)
+    lives = Lives(
+        ThreadsOfProcess, None, tmp_path, source=parse_source_uri(folder.uri), quiet_s=0.2
+    )
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=29)
     _, listed = letters("list")

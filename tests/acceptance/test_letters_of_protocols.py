@@ -5,30 +5,28 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
+from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.protocols.contract import KEY_LENGTH
 from tests.acceptance.letter_commands import LetterCommands
 from tests.acceptance.one_process import Lives
 from tests.services import wire
-from tests.services.apicurio import Apicurio
 from tests.services.avro_writer import long
 from tests.services.kafka_broker import KafkaBroker
-from tests.services.registry_package import program
+from tests.services.schema_registry import SchemaRegistry, serving
 from tests.services.topic_producer import Outgoing
 from tests.streaming.protocols.avro import reading as avro
 from tests.streaming.protocols.open import reading as open_protocol
 from tests.streaming.protocols.simple import reading as simple
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+pytestmark = pytest.mark.acceptance
 
 BIG = 77_777_777_777  # a number that only the wider column holds
 
@@ -58,7 +56,6 @@ def parts(message: bytes) -> tuple[bytes, bytes]:
 
 
 def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -78,7 +75,7 @@ def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
     ]
     sent = [parts(open_protocol.message(*each)) for each in messages]
     uri = recording(tmp_path / "r.jsonl", "open-protocol", sent)
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=parse_source_uri(uri))
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=29)
     _, listed = letters("list")
@@ -114,7 +111,6 @@ CLAIM_CHECK = "&large-message-handle-option=claim-check&claim-check-storage-uri=
 @pytest.mark.parametrize("protocol", ["canal-json", "open-protocol"])
 def test_large_rows_are_replayed_when_their_files_are_there(
     protocol: str,
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -126,7 +122,7 @@ def test_large_rows_are_replayed_when_their_files_are_there(
     path = wire.DATA / variant / "messages.jsonl.gz"
     uri = f"file://{path}?protocol={protocol}&partition-num=3&enable-tidb-extension=true"
     source = parse_source_uri(f"{uri}{CLAIM_CHECK}{claims}")
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=source)
     lives.finish(target_ts=wire.state_ts(label))
     letters = LetterCommands(capfd, lives.warehouse)
     code, refused = letters("replay", "--reason", "claim-check")
@@ -155,7 +151,6 @@ def test_large_rows_are_replayed_when_their_files_are_there(
 
 
 def test_a_large_row_of_simple_is_replayed_unless_a_newer_change_came(
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -174,7 +169,9 @@ def test_a_large_row_of_simple_is_replayed_unless_a_newer_change_came(
         simple.watermark(20),
     ]
     uri = recording(tmp_path / "r.jsonl", "simple", [(b"", each) for each in messages])
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(f"{uri}{CLAIM_CHECK}{claims}"))
+    lives = Lives(
+        ThreadsOfProcess, None, tmp_path, source=parse_source_uri(f"{uri}{CLAIM_CHECK}{claims}")
+    )
     lives.finish(target_ts=19)
     letters = LetterCommands(capfd, lives.warehouse)
     found = letters.states("shop.t")
@@ -202,7 +199,6 @@ def flat(at_ms: int, kind: str, *rows: dict[str, object], sql: str = "") -> byte
 
 
 def test_rows_that_their_reader_has_numbered_are_replayed(
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -219,7 +215,9 @@ def test_rows_that_their_reader_has_numbered_are_replayed(
         flat(at + 9_000, "INSERT", {"id": 9, "n": 9}),
     ]
     uri = recording(tmp_path / "r.jsonl", "canal-json", [(b"", each) for each in messages])
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(f"{uri}&at-least-once=true"))
+    lives = Lives(
+        ThreadsOfProcess, None, tmp_path, source=parse_source_uri(f"{uri}&at-least-once=true")
+    )
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=(at + 1_500) << TSO_LOGICAL_BITS)
     assert letters.states("shop.t") == dict.fromkeys(((1, 1), (1, 2), (1, 3)), "open")
@@ -238,7 +236,6 @@ def test_rows_that_their_reader_has_numbered_are_replayed(
 
 
 def test_letters_of_avro_need_no_registry(
-    spark: SparkSession,
     broker: KafkaBroker,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -247,7 +244,7 @@ def test_letters_of_avro_need_no_registry(
     """Rows, and a DELETE without a commit-ts; the registry is gone when they are replayed."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     topic, ts = "avro-letters", avro.TS
-    with registry() as schemas:
+    with serving(SchemaRegistry({})) as schemas:
         number = avro.field("id", "INT")
         of_key = schemas.register("t-key", avro.schema([number], is_key=True))
         of_value = schemas.register("t-value", avro.schema([number, avro.field("n", "BIGINT")]))
@@ -278,7 +275,7 @@ def test_letters_of_avro_need_no_registry(
         )
         needed = "protocol=avro&enable-tidb-extension=true&avro-enable-watermark=true"
         uri = f"kafka://{broker.bootstrap}/{topic}?{needed}&schema-registry={schemas.url}"
-        lives = Lives(spark, broker, tmp_path, source=parse_source_uri(uri))
+        lives = Lives(ThreadsOfProcess, broker, tmp_path, source=parse_source_uri(uri))
         letters = LetterCommands(capfd, lives.warehouse)
         lives.finish(target_ts=ts + 29)
         assert letters.states("shop.t") == {(at, 0): "open" for at in (2, 3, 4, 5, 6)}
@@ -298,13 +295,3 @@ def test_letters_of_avro_need_no_registry(
     states = letters.states("shop.t")
     assert states.pop((3, 0)) == "superseded"
     assert {*states.values()} <= {"replayed", "superseded"}
-
-
-@contextmanager
-def registry() -> Iterator[Apicurio]:
-    try:
-        program()
-    except FileNotFoundError as why:
-        pytest.skip(str(why))
-    with Apicurio() as made:
-        yield made

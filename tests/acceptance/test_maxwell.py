@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
+from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.source.sources import open_source
 from tests.acceptance.letter_commands import LetterCommands
 from tests.acceptance.one_process import Lives
 from tests.services import wire
 from tests.services.delta_rows import read_rows
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+pytestmark = pytest.mark.acceptance
 LABELS = (
     "after_load",
     "after_updates",
@@ -124,14 +124,14 @@ def mixed_up() -> set[tuple[int]]:
 
 
 def test_recorded_bytes_lead_to_every_recorded_state(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not there: rows at which the encoder failed, and those that it mixed up, which are dead
     letters. A TiCDC that begins anew sends DDLs again; but for the exchange of two names, which
     nothing tells from another one."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     source = parse_source_uri(recording(tmp_path / "maxwell.jsonl.gz"))
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=source)
     for label in LABELS:
         is_last = label == LABELS[-1]
         lives.finish(target_ts=open_source(source).end_ts() if is_last else target_ts(label))
@@ -156,7 +156,6 @@ def ddl(at_s: int, query: str) -> bytes:
 
 
 def test_a_row_of_a_message_of_several_is_a_letter_of_its_own_and_is_replayed(
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -191,7 +190,7 @@ def test_a_row_of_a_message_of_several_is_a_letter_of_its_own_and_is_replayed(
     path = tmp_path / "m.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in lines))
     source = parse_source_uri(f"file://{path}?protocol=maxwell&at-least-once=true")
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=source)
     letters = LetterCommands(capfd, lives.warehouse)
     lives.finish(target_ts=(at + 2) * 1_000 << TSO_LOGICAL_BITS)
     assert letters.states("shop.t") == {(1, 1): "open", (1, 3): "open"}
@@ -205,7 +204,7 @@ def test_a_row_of_a_message_of_several_is_a_letter_of_its_own_and_is_replayed(
 
 
 def test_a_table_without_a_create_table_needs_the_schema_file(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of Maxwell's daemon without output_ddl. Without the file its rows are dead letters."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -225,7 +224,7 @@ def test_a_table_without_a_create_table_needs_the_schema_file(
     path.write_text("".join(json.dumps(each) + "\n" for each in lines))
     source = parse_source_uri(f"file://{path}?protocol=maxwell&at-least-once=true")
     columns = "id INT PRIMARY KEY, e ENUM('a','b'), b BLOB, t VARCHAR(9), d DECIMAL(20,2)"
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=source)
     file = f"USE shop; CREATE TABLE t ({columns});"
     lives.finish(target_ts=(at + 9) * 1_000 << TSO_LOGICAL_BITS, schema_text=file)
     (row,) = lives.rows("t")

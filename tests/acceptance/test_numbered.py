@@ -8,26 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
+from streaming.jobs.on_threads import ThreadsOfProcess
 from tests.acceptance.one_process import Lives
 from tests.services import wire
 from tests.services.delta_rows import read_rows
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+pytestmark = pytest.mark.acceptance
 
 
-def test_canal_json_without_the_extension(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_canal_json_without_the_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     path = wire.DATA / "canal-json-noext" / "messages.jsonl.gz"
     source = parse_source_uri(
         f"file://{path}?protocol=canal-json&at-least-once=true&partition-num=3"
     )
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=source)
     for label in ("after_load", "after_updates", "after_first_ddls"):
         lives.finish(target_ts=wire.state_ts(label))
         assert (label, wire.differences(lives.warehouse, label)) == (label, [])
@@ -69,7 +67,7 @@ def recording_of(folder: Path, *parts: list[dict[str, Any]]) -> Path:
 
 
 def test_a_table_and_its_rows_of_one_second_and_a_ddl_that_comes_again(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows of a table are in another partition than its DDLs, behind other rows."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -97,7 +95,7 @@ def test_a_table_and_its_rows_of_one_second_and_a_ddl_that_comes_again(
         ],
     )
     source = parse_source_uri(f"file://{path}?protocol=canal-json&at-least-once=true")
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=source)
     lives.finish(target_ts=(SECOND + 10_000) << TSO_LOGICAL_BITS)
     assert lives.dead_letters() == []
     found = read_rows(lives.warehouse / "shop" / "t")

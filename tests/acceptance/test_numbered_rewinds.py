@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.settings import TableRule
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
+from streaming.jobs.on_threads import ThreadsOfProcess
 from tests.acceptance.one_process import Lives
 from tests.acceptance.test_numbered_kills import message
 from tests.services.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.acceptance, pytest.mark.kafka]
 
 TABLES = ("t", "log")
 IDLE = 2_000 << TSO_LOGICAL_BITS
@@ -47,7 +47,7 @@ def now_ms() -> int:
 
 
 def test_a_rewind_numbers_a_late_change_as_before(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was numbered above a time at which nothing had come. By its own time alone it would be
     below the rewind, and a change log would lack it."""
@@ -55,7 +55,7 @@ def test_a_rewind_numbers_a_late_change_as_before(
     topic = "numbered-rewinds"
     broker.create_topic(topic, partitions=1)
     uri = f"kafka://{broker.bootstrap}/{topic}?protocol=canal-json&at-least-once=true"
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri))
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=parse_source_uri(uri))
     shop = Shop(broker, topic, lives)
     shop.insert(1)
     rules = (TableRule(matcher=("shop.log",), write_mode="append"),)

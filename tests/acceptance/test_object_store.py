@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from coordination.failpoint import Failpoint
 from sinks.merge_on_write.log.pause import set_paused
-from tests.acceptance.one_process import Feed, Lives, Sleep, shop_feed
+from tests.acceptance.one_process import Feed, Lives, Sleep, on_spark, shop_feed
 from tests.acceptance.processes import await_
 from tests.services.kafka_broker import KafkaBroker
 from tests.services.s3_server import S3Server
@@ -40,7 +40,9 @@ def lives(
     topic = f"lives-{uuid4().hex[:8]}"
     broker.create_topic(topic, partitions=3)
     store = f"s3://{s3.bucket}/{topic}"
-    yield Lives(spark, broker, tmp_path, topics=[topic], store=store, max_messages=AT_ONCE)
+    yield Lives(
+        on_spark(spark), broker, tmp_path, topics=[topic], store=store, max_messages=AT_ONCE
+    )
     broker.delete_topic(topic)
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.sources.source_parameters import PROTOCOLS
 from conf.sources.source_uri import parse_source_uri
+from streaming.jobs.on_threads import ThreadsOfProcess
 from tests.acceptance.one_process import Lives
 from tests.services import wire, wire_storage
 from tests.services.other_recordings import shapes
@@ -29,7 +29,7 @@ from tests.services.other_recordings.values import Values
 from tests.services.schema_registry import SchemaRegistry, serving
 from tests.services.wire import WireMessage
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+pytestmark = pytest.mark.acceptance
 MESSAGES = ("canal-json", "open-protocol", "simple-json")
 EARLY = (  # what they have ends before the renames
     *("canal-json-claim-check", "canal-json-content-compatible", "canal-json-delete-handle-key"),
@@ -60,9 +60,7 @@ def some_other(seed: int, names: Names | None = None) -> Other:
     return Other(some_names("any", seed) if names is None else names, values)
 
 
-def lives_of(
-    variant: str, other: Other, spark: SparkSession, folder: Path, *, partitions: int = 3
-) -> Lives:
+def lives_of(variant: str, other: Other, folder: Path, *, partitions: int = 3) -> Lives:
     path = folder / "messages.jsonl"
     protocol = next(each for each in PROTOCOLS if variant.startswith(each))
     uri = f"file://{path}?protocol={protocol}&partition-num={partitions}"
@@ -70,7 +68,7 @@ def lives_of(
     if variant.endswith("claim-check"):
         claims = other.claims(variant, folder / "claims")
         uri += f"&large-message-handle-option=claim-check&claim-check-storage-uri=file://{claims}"
-    return Lives(spark, None, folder, source=parse_source_uri(uri))
+    return Lives(ThreadsOfProcess, None, folder, source=parse_source_uri(uri))
 
 
 def assert_leads_to(
@@ -95,17 +93,17 @@ def assert_leads_to(
 )
 @pytest.mark.parametrize("seed", [1, *(pytest.param(each, marks=soak) for each in range(2, 7))])
 def test_other_names_values_and_zones(
-    variant: str, labels: tuple[str, ...], seed: int, *, spark: SparkSession, folder: Path
+    variant: str, labels: tuple[str, ...], seed: int, *, folder: Path
 ) -> None:
     other = some_other(seed)
     write(other.messages(variant), folder / "messages.jsonl")
-    lives = lives_of(variant, other, spark, folder)
+    lives = lives_of(variant, other, folder)
     for label in labels:
         assert_leads_to(lives, other, label)
 
 
 @contextmanager
-def avro(seed: int, spark: SparkSession, folder: Path) -> Iterator[tuple[Lives, Other]]:
+def avro(seed: int, folder: Path) -> Iterator[tuple[Lives, Other]]:
     other = some_other(seed, for_avro(some_names("any", seed)))
     made = OtherAvro(other, "avro-watermark")
     path = write(made.messages(), folder / "messages.jsonl")
@@ -113,15 +111,13 @@ def avro(seed: int, spark: SparkSession, folder: Path) -> Iterator[tuple[Lives, 
     with serving(SchemaRegistry(made.schemas)) as registry:
         uri = f"file://{path}?{needed}&schema-registry={registry.url}"
         source = parse_source_uri(f"{uri}&time-zone={quote(other.zone)}")
-        yield Lives(spark, None, folder, source=source), other
+        yield Lives(ThreadsOfProcess, None, folder, source=source), other
 
 
 @pytest.mark.parametrize("seed", [2, *(pytest.param(each, marks=soak) for each in range(3, 9))])
-def test_other_names_values_and_zones_of_avro(
-    seed: int, *, spark: SparkSession, folder: Path
-) -> None:
+def test_other_names_values_and_zones_of_avro(seed: int, *, folder: Path) -> None:
     """Seed 2 hands the names of tables on in an order that is not the topics'."""
-    with avro(seed, spark, folder) as (lives, other):
+    with avro(seed, folder) as (lives, other):
         lives.finish(target_ts=wire.state_ts("final"))
         letters = {each["error_class"] for each in lives.dead_letters()}
         assert letters <= {"delete-without-key", "no-key"}
@@ -156,12 +152,10 @@ def shaped(variant: str, shape: str, dice: random.Random) -> tuple[list[WireMess
         pytest.param("canal-json-interleaved", "all", marks=soak),
     ],
 )
-def test_other_orders(
-    variant: str, shape: str, seed: int, *, spark: SparkSession, folder: Path
-) -> None:
+def test_other_orders(variant: str, shape: str, seed: int, *, folder: Path) -> None:
     made, partitions = shaped(variant, shape, random.Random(seed))
     write(iter(made), folder / "messages.jsonl")
-    lives = lives_of(variant, Other(), spark, folder, partitions=partitions)
+    lives = lives_of(variant, Other(), folder, partitions=partitions)
     for label in ("after_updates", "after_renames", "final")[-1 if seed == 0 else 0 :]:
         assert_leads_to(lives, Other(), label, move=NINETIES if shape == "nineties" else 0)
 
@@ -197,7 +191,7 @@ def without_slashes(names: Names) -> Names:
         *(pytest.param(v, seed, marks=soak) for v in FOLDERS for seed in range(4, 10)),
     ],
 )
-def test_other_folders(variant: str, seed: int, *, spark: SparkSession, folder: Path) -> None:
+def test_other_folders(variant: str, seed: int, *, folder: Path) -> None:
     dice, cdc = random.Random(seed), folder / "cdc"
     other = some_other(seed, without_slashes(some_names("any", seed)))
     is_dated = variant != wire_storage.CSV_OLD_VALUE
@@ -208,5 +202,5 @@ def test_other_folders(variant: str, seed: int, *, spark: SparkSession, folder: 
         wire_storage.write(step, cdc)
     needed = wire_storage.PARAMETERS[variant] if csv is None else csv.parameters
     uri = f"file://{cdc}?{needed}&date-separator={separator}&time-zone={quote(other.zone)}"
-    lives = Lives(spark, None, folder, source=parse_source_uri(uri), quiet_s=0.2)
+    lives = Lives(ThreadsOfProcess, None, folder, source=parse_source_uri(uri), quiet_s=0.2)
     assert_leads_to(lives, other, "final", but="orders" if variant in SHIFTED else "")

@@ -13,10 +13,11 @@ from streaming.operations.progress_report import without_watermark
 from tests.acceptance.one_process import Lives
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import MakeLives
+from tests.own_lines import own_text
 from tests.services.topic_producer import TopicProducer
 from tests.shop.feed import Message
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 CREATE = ddl(at(0), "t", "CREATE TABLE `shop`.`t` (`id` BIGINT PRIMARY KEY)", kind="CREATE")
 
@@ -67,9 +68,10 @@ def test_what_is_said_of_it(new_lives: MakeLives, caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.WARNING, logger="streaming"):
         lives.finish(target_ts=at(9) - 1)
     topic = lives.topics[0]
-    assert f"topic {topic} has 3 partitions, and the source URI says partition-num=1" in caplog.text
-    assert f"{topic}/1 [0, 2)" in caplog.text
-    assert f"{topic}/2" not in caplog.text
+    said = own_text(caplog)
+    assert f"topic {topic} has 3 partitions, and the source URI says partition-num=1" in said
+    assert f"{topic}/1 [0, 2)" in said
+    assert f"{topic}/2" not in said
 
 
 def test_those_beyond_need_no_watermark(new_lives: MakeLives) -> None:

@@ -14,12 +14,12 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.route_rules import Extract, RouteRule
 from conf.sources.source_parameters import PROTOCOLS
 from conf.sources.source_uri import parse_source_uri
 from sinks.storage.open_storage import open_storage
+from streaming.jobs.on_threads import ThreadsOfProcess
 from tests.acceptance.one_process import Lives
 from tests.services import wire
 from tests.services.delta_rows import read_rows
@@ -46,7 +46,7 @@ SHIFTED = (
     *("simple-json-interleaved", "simple-json-claim-check", "simple-json-handle-key-only"),
     *("simple-avro", "simple-avro-claim-check"),
 )
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+pytestmark = pytest.mark.acceptance
 
 
 def on_s3(s3: S3Server, prefix: str, folder: Path) -> str:
@@ -59,7 +59,7 @@ def on_s3(s3: S3Server, prefix: str, folder: Path) -> str:
     return quote(uri, safe="")
 
 
-def lives_of(variant: str, spark: SparkSession, folder: Path, s3: S3Server) -> Lives:
+def lives_of(variant: str, folder: Path, s3: S3Server) -> Lives:
     path = wire.DATA / variant / "messages.jsonl.gz"
     protocol = next(each for each in PROTOCOLS if variant.startswith(each))
     uri = f"file://{path}?protocol={protocol}&partition-num=3&enable-tidb-extension=true"
@@ -71,7 +71,7 @@ def lives_of(variant: str, spark: SparkSession, folder: Path, s3: S3Server) -> L
         uri += f"&large-message-handle-option={CLAIMS}&claim-check-storage-uri={storage}"
     if variant.endswith(CUT):
         uri += f"&large-message-handle-option={CUT}"
-    return Lives(spark, None, folder, source=parse_source_uri(uri))
+    return Lives(ThreadsOfProcess, None, folder, source=parse_source_uri(uri))
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,12 @@ def test_recorded_bytes_lead_to_every_recorded_state(
     variant: str,
     labels: tuple[str, ...],
     *,
-    spark: SparkSession,
     s3: S3Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    lives = lives_of(variant, spark, tmp_path, s3)
+    lives = lives_of(variant, tmp_path, s3)
     for label in labels:
         lives.finish(target_ts=wire.state_ts(label))
         differences = wire.differences(lives.warehouse, label)
@@ -121,7 +120,7 @@ def test_recorded_bytes_lead_to_every_recorded_state(
 
 
 def test_tables_are_what_bootstraps_tell_where_no_ddl_made_them(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All types, a unique key, a virtual column; and later DDLs change what was told."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -130,7 +129,7 @@ def test_tables_are_what_bootstraps_tell_where_no_ddl_made_them(
         kept = [each for each in lines if not made_before(each, wire.state_ts("after_load"))]
     path.write_text("".join(kept))
     source = parse_source_uri(f"file://{path}?protocol=simple&partition-num=3")
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=source)
     for label in ("after_updates", "after_renames"):  # partitions are not told
         lives.finish(target_ts=wire.state_ts(label))
         assert (label, wire.differences(lives.warehouse, label)) == (label, [])
@@ -138,7 +137,7 @@ def test_tables_are_what_bootstraps_tell_where_no_ddl_made_them(
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_routed_tables_of_simple_are_what_its_messages_tell(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_late: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_late: bool
 ) -> None:
     """By their CREATE TABLE, or by BOOTSTRAP messages: both tell tables by upstream names."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -148,7 +147,7 @@ def test_routed_tables_of_simple_are_what_its_messages_tell(
         kept = [each for each in lines if not (is_late and made_before(each, late))]
     path.write_text("".join(kept))
     lives = Lives(
-        spark,
+        ThreadsOfProcess,
         None,
         tmp_path,
         source=parse_source_uri(f"file://{path}?protocol=simple&partition-num=3"),
@@ -202,14 +201,14 @@ def with_checksums(path: Path, wrong: Callable[[dict[str, Any]], bool]) -> None:
 
 
 def test_rows_are_compared_with_their_checksums(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All types; and columns that were added between others, or got another type."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     path, since = tmp_path / "checked.jsonl", wire.state_ts("after_first_ddls")
     with_checksums(path, lambda row: row["table"] == "orders" and row["commitTs"] > since)
     source = parse_source_uri(f"file://{path}?protocol=simple&partition-num=3")
-    lives = Lives(spark, None, tmp_path, source=source)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=source)
     changefeed = replace(lives.settings.changefeed, integrity_check_level="correctness")
     lives.settings = replace(lives.settings, changefeed=changefeed)
     for label in ("after_first_ddls", "after_renames"):

@@ -19,7 +19,7 @@ from tests.acceptance.small_tables import (
 )
 from tests.shop.canal_json import Ddl, encode_ddl
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 A_TO_C = encode_ddl(Ddl("shop", "c", "RENAME", "RENAME TABLE `shop`.`a` TO `shop`.`c`"), 300, 0)
 
 

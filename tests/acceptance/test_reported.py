@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.reported import at, ddl, mark, play, recording, row
 from tests.acceptance.small_tables import MakeLives
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 
 def test_a_recording_is_played_to_its_last_watermark(new_lives: MakeLives) -> None:

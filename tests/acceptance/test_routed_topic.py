@@ -21,7 +21,7 @@ from tests.services.delta_rows import read_rows
 from tests.shop.canal_json import Change, Column, Ddl, Table, encode_change, encode_ddl
 from tests.shop.feed import Message
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 ROUTE = RouteRule(
     matcher=("s*.o*",),

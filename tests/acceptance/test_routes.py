@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.route_rules import Extract, RouteRule
 from conf.settings import TableRule
@@ -20,7 +19,7 @@ from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.mariadb]
+pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 
 SHARDS = RouteRule(
     matcher=("shop_*.orders_*",),
@@ -62,11 +61,11 @@ def is_union(
 
 
 def test_shards_become_one_table_and_their_ddls_wait_for_each_other(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with DatabaseServer() as server:
-        database = FollowedDatabase(spark, server, tmp_path, routes=[SHARDS, RENAMED])
+        database = FollowedDatabase(server, tmp_path, routes=[SHARDS, RENAMED])
         server.execute(
             "CREATE DATABASE shop_1",
             "CREATE DATABASE shop_2",
@@ -166,7 +165,7 @@ def test_shards_that_are_copied_while_they_change_become_one_table(
 
 
 def test_shards_whose_creation_was_not_read_join_by_their_rows(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of another shape holds the target, and an operator lets it go on."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -177,7 +176,7 @@ def test_shards_whose_creation_was_not_read_join_by_their_rows(
             *(CREATE.format(*each) for each in ALL),
             "CREATE TABLE shop_2.orders_9 (id INT PRIMARY KEY, v VARCHAR(20), z INT)",
         )
-        database = FollowedDatabase(spark, server, tmp_path, routes=[SHARDS, RENAMED])
+        database = FollowedDatabase(server, tmp_path, routes=[SHARDS, RENAMED])
         server.execute("CREATE TABLE shop_1.customers (id INT PRIMARY KEY)")
         server.execute(*(f"INSERT INTO shop_{s}.orders_{t} VALUES (1, 'a')" for s, t in ALL))
         with database.followed() as life:
@@ -245,7 +244,7 @@ routes:
 
 
 def test_change_logs_and_histories_of_shards(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table without a key and one with soft deletes too."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -265,9 +264,7 @@ def test_change_logs_and_histories_of_shards(
         for name in kinds
     ]
     with DatabaseServer() as server:
-        database = FollowedDatabase(
-            spark, server, tmp_path, routes=routes, tables=list(kinds.values())
-        )
+        database = FollowedDatabase(server, tmp_path, routes=routes, tables=list(kinds.values()))
         for shard in ("s1", "s2"):
             server.execute(f"CREATE DATABASE {shard}")
             for name in kinds:

@@ -15,7 +15,7 @@ from tests.acceptance.one_process import Lives
 from tests.acceptance.small_tables import A, B, MakeLives, made, marks, row, values
 from tests.shop.canal_json import Change, Ddl, Row, encode_change, encode_ddl
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 TAKEN = FilterSettings(
     event_filters=(

@@ -21,7 +21,7 @@ from tests.acceptance.small_tables import (
 from tests.services.delta_rows import read_rows
 from tests.shop.canal_json import Change, Ddl, encode_change, encode_ddl
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 RULE = TableRule(matcher=("shop.*",), key="all-columns")
 

@@ -12,9 +12,10 @@ from conf.settings import TableRule
 from tests.acceptance.one_process import Lives
 from tests.acceptance.reported import at, ddl, mark, play, recording, row
 from tests.acceptance.small_tables import MakeLives
+from tests.own_lines import own_text
 from tests.shop.feed import Message
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 NEW_YEAR = datetime(2024, 1, 1)  # noqa: DTZ001
 COMMITTED = datetime(2026, 11, 21, 23, 41, 5)  # noqa: DTZ001 - of the DDL, in Shanghai
@@ -41,9 +42,9 @@ def test_the_zone_of_sessions_is_a_setting(
             "day0": datetime(2023, 12, 31, 16, tzinfo=UTC),
         }
     ]
-    assert "table=shop.visits" in caplog.text
-    assert "column seen of old rows has the second of the DDL's commit" in caplog.text
-    assert "ddl-time-zone" not in caplog.text
+    assert "table=shop.visits" in own_text(caplog)
+    assert "column seen of old rows has the second of the DDL's commit" in own_text(caplog)
+    assert "ddl-time-zone" not in own_text(caplog)
 
 
 def test_without_it_each_ddl_is_warned_of(
@@ -52,8 +53,8 @@ def test_without_it_each_ddl_is_warned_of(
     with caplog.at_level(logging.WARNING):
         lives = play(new_lives(1, partitions=None), recording("session-zone"))
     assert [each["s"] for each in lives.rows("visits")] == [datetime(2023, 12, 31, 16)]  # noqa: DTZ001
-    assert "column s of old rows depends on the time zone" in caplog.text
-    assert "columns seen, day0 of old rows depends" in caplog.text
+    assert "column s of old rows depends on the time zone" in own_text(caplog)
+    assert "columns seen, day0 of old rows depends" in own_text(caplog)
 
 
 def feed(name: str, change: str) -> list[Message]:

@@ -15,7 +15,7 @@ from tests.acceptance.small_tables import MakeLives, marks
 from tests.shop.canal_json import Change, Column, Ddl, Op, Table, encode_change, encode_ddl
 from tests.shop.feed import Message
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 KIND = "enum('new','it''s')"
 COLUMNS = (Column("code", "bigint"), Column("price", "decimal(9,2)"), Column("kind", KIND))

@@ -26,7 +26,7 @@ from tests.acceptance.small_tables import (
     values,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 
 def test_a_start_where_kafka_has_forgotten_is_refused_until_it_cannot_matter(

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
 from coordination.errors import ConfigError
 from sinks.storage.open_storage import open_storage
+from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.source.sources import open_source
 from tests.acceptance.one_process import Lives
 from tests.acceptance.processes import JVM_OPTIONS
@@ -30,12 +30,12 @@ FIRST_STEPS = 14  # then TiCDC's checkpoint is beyond `after_updates`
 # changed: between two DDLs its rows have values under other columns' names, or a text as if it were
 # a number. In a file with quotes that can be told from other texts, without them it cannot.
 SHIFTED = (CANAL_JSON, CSV_OLD_VALUE)
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark]
+pytestmark = pytest.mark.acceptance
 
 
-def lives_of(spark: SparkSession, variant: str, folder: Path, at: Path) -> Lives:
+def lives_of(variant: str, folder: Path, at: Path) -> Lives:
     source = parse_source_uri(wire_storage.uri(variant, folder))
-    return Lives(spark, None, at, source=source, quiet_s=0.2)
+    return Lives(ThreadsOfProcess, None, at, source=source, quiet_s=0.2)
 
 
 def assert_is(lives: Lives, variant: str, label: str) -> None:
@@ -60,7 +60,6 @@ def assert_is(lives: Lives, variant: str, label: str) -> None:
     ],
 )
 def test_a_folder_leads_to_every_recorded_state(
-    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     variant: str,
@@ -69,7 +68,7 @@ def test_a_folder_leads_to_every_recorded_state(
     """A restart at each labelled moment."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = wire_storage.folder(variant, tmp_path / "cdc")
-    lives = lives_of(spark, variant, folder, tmp_path)
+    lives = lives_of(variant, folder, tmp_path)
     for label in labels:
         lives.finish(target_ts=wire.state_ts(label))
         assert_is(lives, variant, label)
@@ -77,7 +76,7 @@ def test_a_folder_leads_to_every_recorded_state(
 
 @pytest.mark.parametrize("variant", [CSV, pytest.param(CANAL_JSON, marks=pytest.mark.soak)])
 def test_folders_that_are_named_by_ids_lead_there_too(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str
 ) -> None:
     """Half of it is there at the start."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -86,7 +85,7 @@ def test_folders_that_are_named_by_ids_lead_there_too(
     for step in steps[:50]:
         wire_storage.write(step, folder)
     uri = f"{wire_storage.uri(variant, folder)}&use-table-id-as-path=true"
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri), quiet_s=0.2)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=parse_source_uri(uri), quiet_s=0.2)
     life = lives.begin(target_ts=wire.state_ts("final"))
     life.wait_until(partial(has_come_to, lives, steps[48].ts - 1))
     for step in steps[50:]:
@@ -100,13 +99,13 @@ def test_folders_that_are_named_by_ids_lead_there_too(
     [CANAL_JSON, *(pytest.param(each, marks=pytest.mark.soak) for each in (CSV, CSV_OLD_VALUE))],
 )
 def test_a_folder_is_followed_as_it_grows(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str
 ) -> None:
     """Checkpoints of TiCDC are followed; a restart of ours where TiCDC has one, and elsewhere."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = tmp_path / "cdc"
     folder.mkdir()
-    lives, resolved_ts = lives_of(spark, variant, folder, tmp_path), 0
+    lives, resolved_ts = lives_of(variant, folder, tmp_path), 0
     life = lives.begin()
     for number, step in enumerate(wire_storage.steps(variant)):
         wire_storage.write(step, folder)
@@ -123,7 +122,6 @@ def test_a_folder_is_followed_as_it_grows(
 
 @pytest.mark.parametrize("variant", [CSV])
 def test_a_folder_on_an_object_store(
-    spark: SparkSession,
     s3: S3Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -137,7 +135,7 @@ def test_a_folder_on_an_object_store(
         "&force-path-style=true"
     )
     uri = wire_storage.uri(variant, f"s3://{s3.bucket}/{prefix}") + told
-    lives = Lives(spark, None, tmp_path, source=parse_source_uri(uri), quiet_s=0.2)
+    lives = Lives(ThreadsOfProcess, None, tmp_path, source=parse_source_uri(uri), quiet_s=0.2)
     storage = open_storage(f"s3://{s3.bucket}/{prefix}", s3.options)
     steps, life = list(wire_storage.steps(variant)), None
     for number, step in enumerate(steps):
@@ -187,7 +185,7 @@ def test_the_program_reads_a_folder_to_its_end(tmp_path: Path) -> None:
 
 
 def test_a_row_that_cannot_be_applied_is_a_letter_that_stands_for_itself(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One whose value is none of its column's type, and one that has other fields."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -197,7 +195,7 @@ def test_a_row_that_cannot_be_applied_is_a_letter_that_stands_for_itself(
     bad = first.replace(b'"C-001",1,', b'"C-001",one,'), second.replace(b",", b"", 1)
     assert bad[0] != first
     file.write_bytes(b"".join([*bad, *rest]))
-    lives = lives_of(spark, CSV, folder, tmp_path)
+    lives = lives_of(CSV, folder, tmp_path)
     lives.finish(target_ts=wire.state_ts("after_load"))
     letters = [each for each in lives.dead_letters() if each["table_name"] == "coupon"]
     assert {each["error_class"] for each in letters} == {"cast", "malformed"}

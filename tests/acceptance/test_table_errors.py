@@ -130,9 +130,9 @@ def await_over(life: Life, lives: Lives, *names: str) -> None:
 
 
 def test_what_an_operator_has_set_and_a_folder_that_is_gone_and_comes_back(
-    new_lives: MakeLives, spark: SparkSession
+    new_lives_on_spark: MakeLives, spark: SparkSession
 ) -> None:
-    lives = new_lives(1, partitions=None)
+    lives = new_lives_on_spark(1, partitions=None)
     names = (*HANDS, "away")
     lives.produce(first(*names))
     life = lives.begin()
@@ -165,10 +165,10 @@ ALTERED = {
 
 
 def test_columns_that_are_altered_by_hand_hold_the_table_until_they_are_back(
-    new_lives: MakeLives, spark: SparkSession
+    new_lives_on_spark: MakeLives, spark: SparkSession
 ) -> None:
     """Neither does a start take the table up as it is then."""
-    lives = new_lives(1, partitions=None)
+    lives = new_lives_on_spark(1, partitions=None)
     lives.produce(first(*ALTERED))
     life = lives.begin()
     await_at(life, lives, at(2) - 1, *ALTERED)
@@ -197,8 +197,10 @@ def test_columns_that_are_altered_by_hand_hold_the_table_until_they_are_back(
         assert lives.rows(name) == ROWS, name
 
 
-def test_a_probe_tells_a_table_that_is_blocked(new_lives: MakeLives, spark: SparkSession) -> None:
-    lives = new_lives(1, partitions=None)
+def test_a_probe_tells_a_table_that_is_blocked(
+    new_lives_on_spark: MakeLives, spark: SparkSession
+) -> None:
+    lives = new_lives_on_spark(1, partitions=None)
     lives.produce(first("t"))
     life = lives.begin()
     await_at(life, lives, at(2) - 1, "t")

@@ -13,18 +13,19 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.settings import TableRule
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
+from streaming.jobs.on_threads import ThreadsOfProcess
 from tests.acceptance.one_process import Life, Lives
 from tests.acceptance.reported import at, ddl, mark, row
+from tests.own_lines import own_text
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import Message
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 TYPES = {"id": "bigint"}
 
 
@@ -96,14 +97,16 @@ EXACT = "protocol=canal-json&enable-tidb-extension=true"
 
 
 def test_a_tables_topic_joins_while_it_runs_and_nothing_is_lost_or_doubled(
-    spark: SparkSession, topics: Topics, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    topics: Topics, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """TiCDC makes a topic for a new table, writes to it, and then sends a watermark to the default
     topic. To a table's own topic it need not send any. Each event is there once, in change logs."""
     topics.make("default", *mark(at(3)))
     topics.make("shop_a", create(at(0), "a"), added(at(1), "a", 1), added(at(4), "a", 2))
     foreign = topics.make("foreign", (0, None, b"of another program"))
-    lives = Lives(spark, topics.broker, tmp_path, source=parse_source_uri(topics.uri(EXACT)))
+    lives = Lives(
+        ThreadsOfProcess, topics.broker, tmp_path, source=parse_source_uri(topics.uri(EXACT))
+    )
     logs = replace(
         lives.settings.changefeed.sink, tables=(TableRule(matcher=("*.*",), write_mode="append"),)
     )
@@ -125,7 +128,7 @@ def test_a_tables_topic_joins_while_it_runs_and_nothing_is_lost_or_doubled(
     events += [(f"b{n}", n, at(n + 1)) for n in range(5, 20, 5)]
     assert_cuts(lives, events + [("a", n, at(n + 2)) for n in range(5, 20, 5)])
     assert lives.dead_letters() == []
-    assert f"{topics.head}-shop_a" in caplog.text
+    assert f"{topics.head}-shop_a" in own_text(caplog)
     found = lives.changefeed()
     assert found is not None
     assert foreign not in {each.rpartition("/")[0] for each in found.source_positions}
@@ -135,12 +138,14 @@ FAILS_AT = ("after-decode", "after-create-table", "after-apply-one", "after-prog
 
 
 def test_a_capture_that_dies_while_a_topic_joins_leaves_nothing_out(
-    spark: SparkSession, topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path
 ) -> None:
     """At each step; the next life finds another new topic."""
     topics.make("default", *mark(at(1)))
     topics.make("shop_a", create(at(0), "a"))
-    lives = Lives(spark, topics.broker, tmp_path, source=parse_source_uri(topics.uri(EXACT)))
+    lives = Lives(
+        ThreadsOfProcess, topics.broker, tmp_path, source=parse_source_uri(topics.uri(EXACT))
+    )
     logs = replace(
         lives.settings.changefeed.sink, tables=(TableRule(matcher=("*.*",), write_mode="append"),)
     )
@@ -161,11 +166,13 @@ def test_a_capture_that_dies_while_a_topic_joins_leaves_nothing_out(
 
 
 def test_a_topic_that_came_between_two_runs_and_one_that_is_gone(
-    spark: SparkSession, topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path
 ) -> None:
     topics.make("default", *mark(at(3)))
     gone = topics.make("shop_a", create(at(0), "a"), added(at(1), "a", 1))
-    lives = Lives(spark, topics.broker, tmp_path, source=parse_source_uri(topics.uri(EXACT)))
+    lives = Lives(
+        ThreadsOfProcess, topics.broker, tmp_path, source=parse_source_uri(topics.uri(EXACT))
+    )
     lives.finish(target_ts=at(3) - 1)
     topics.make("shop_b", create(at(4), "b"), added(at(5), "b", 2))
     topics.make("default", *mark(at(6)))
@@ -185,14 +192,14 @@ def test_a_topic_that_came_between_two_runs_and_one_that_is_gone(
 
 
 def test_a_listed_topic_whose_table_is_gone_holds_nothing_back(
-    spark: SparkSession, topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path
 ) -> None:
     """TiCDC sends it no more watermarks. One behind the others counts as the URI's topic does."""
     topics.make("default", *mark(at(3)))
     gone = topics.make("shop_a", create(at(0), "a"), added(at(1), "a", 1), *mark(at(3)))
     other = topics.make("shop_b", create(at(0), "b"), added(at(4), "b", 2))
     listed = f"{topics.uri(EXACT).partition('&topics=')[0]}&topics={gone},{other}"
-    lives = Lives(spark, topics.broker, tmp_path, source=parse_source_uri(listed))
+    lives = Lives(ThreadsOfProcess, topics.broker, tmp_path, source=parse_source_uri(listed))
     life = lives.begin(target_ts=at(9) - 1)
     wait_for(life, lives, at(3) - 1)
     drop = ddl(at(5), "a", "DROP TABLE `shop`.`a`", kind="ERASE")
@@ -204,7 +211,7 @@ def test_a_listed_topic_whose_table_is_gone_holds_nothing_back(
 
 
 def test_topics_of_another_changefeed_are_refused_and_those_of_one_that_went_back_are_not(
-    spark: SparkSession, topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path
 ) -> None:
     """TiCDC sends a watermark to all its topics before it sends the next. So one whose watermarks
     stay behind those of the URI's topic is another changefeed's, and its rows would be taken for
@@ -212,7 +219,7 @@ def test_topics_of_another_changefeed_are_refused_and_those_of_one_that_went_bac
     east = topics.make("east", create(at(0), "a"), *mark(at(3)))
     west = topics.make("west", create(at(0), "b"), added(at(1), "b", 1), *mark(at(3)))
     uri = f"kafka://{topics.broker.bootstrap}/{east}?{EXACT}&topics={west}"
-    lives = Lives(spark, topics.broker, tmp_path, source=parse_source_uri(uri))
+    lives = Lives(ThreadsOfProcess, topics.broker, tmp_path, source=parse_source_uri(uri))
     life = lives.begin(target_ts=at(99))
     for n in (9, 19):  # TiCDC goes back
         topics.make("east", *mark(at(n)))
@@ -236,7 +243,7 @@ def maxwells(table: str, ts_s: float, **told: Any) -> Message:
 
 
 def test_a_topic_of_messages_without_a_commit_ts_joins_though_nothing_else_comes(
-    spark: SparkSession, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Maxwell's daemon with a topic for each table. What a topic that joins has is numbered above
     all that may have been resolved: two minutes later, and here two seconds."""
@@ -259,7 +266,7 @@ def test_a_topic_of_messages_without_a_commit_ts_joins_though_nothing_else_comes
     topics.make("default", created("a"))
     topics.make("shop_a", inserted("a", 1))
     source = parse_source_uri(topics.uri("protocol=maxwell&at-least-once=true"))
-    lives = Lives(spark, topics.broker, tmp_path, source=source)
+    lives = Lives(ThreadsOfProcess, topics.broker, tmp_path, source=source)
     life = lives.begin()
     log = "warehouse/shop/{0}/_delta_log/00000000000000000000.json"
     life.wait_until((tmp_path / log.format("a")).exists)

@@ -16,7 +16,7 @@ from tests.acceptance.reported import at, ddl, mark, play, recording, row
 from tests.acceptance.small_tables import MakeLives
 from tests.shop.feed import Message
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 RULES = (
     TableRule(matcher=("shop.soft",), soft_delete=True),

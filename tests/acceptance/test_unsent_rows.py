@@ -26,7 +26,7 @@ CREATE_PARTS = (
     "(PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN MAXVALUE)"
 )
 BOTH = ("parts", "b")
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
 
 
 def ddl(ts: int, table: str, query: str, kind: str = "QUERY") -> Message:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from sinks.control.dead_letters import DeadLetters
 from sinks.control.progress import Progress
 from sinks.control.snapshots import Snapshots
-from tests.acceptance.one_process import CHANGEFEED, Lives
+from tests.acceptance.one_process import CHANGEFEED, Lives, on_spark
 from tests.acceptance.processes import JVM_OPTIONS
 from tests.services import wire
 from tests.services.kafka_broker import REPOSITORY, KafkaBroker
@@ -64,7 +64,7 @@ def test_recorded_bytes_lead_to_every_recorded_state(
     """A restart at each labelled moment. A table without a key is in dead letters."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     topic = wire.produce(broker, "canal-json", topic="wire-in-order")
-    lives = Lives(spark, broker, tmp_path, topics=[topic])
+    lives = Lives(on_spark(spark), broker, tmp_path, topics=[topic])
     for label in LABELS:
         lives.finish(target_ts=wire.state_ts(label))
         assert (label, wire.differences(lives.warehouse, label)) == (label, [])

@@ -36,9 +36,9 @@ def truncate(name: str, ts: int) -> Message:
 
 
 def test_every_mode_through_crash_replay_truncate_and_rewind(
-    new_lives: MakeLives, spark: SparkSession
+    new_lives_on_spark: MakeLives, spark: SparkSession
 ) -> None:
-    lives = new_lives()
+    lives = new_lives_on_spark()
     changefeed = lives.settings.changefeed
     sink = replace(changefeed.sink, tables=RULES)
     lives.settings = replace(lives.settings, changefeed=replace(changefeed, sink=sink))
@@ -81,10 +81,10 @@ def test_every_mode_through_crash_replay_truncate_and_rewind(
     agree()
 
 
-def test_the_local_changefeed_file_with_modes_runs(new_lives: MakeLives) -> None:
+def test_the_local_changefeed_file_with_modes_runs(new_lives_on_spark: MakeLives) -> None:
     file = Path(__file__).resolve().parents[2] / "conf" / "local-modes.toml"
     wanted = load_settings(config=file, environment={}, arguments={}).changefeed
-    lives = new_lives(1, partitions=None)
+    lives = new_lives_on_spark(1, partitions=None)
     sink = replace(lives.settings.changefeed.sink, tables=wanted.sink.tables)
     types = {"id": "bigint", "v": "varchar"}
     key: dict[str, Sequence[str] | None] = {

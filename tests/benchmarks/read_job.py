@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TableName, Ts
+from streaming.jobs.on_spark import SparkJobs
 from streaming.protocols.contract import Kind, WantedTable
 from streaming.source.sources import open_source
 from streaming.spark.jvm import DriverJvm
@@ -40,7 +41,7 @@ def main() -> None:
     spark = spark_session(DriverJvm())
     if args.bare is not None:
         _read_bytes(spark, args.bare, args.ends_with)
-    reader = source.reader(spark.sparkContext, start_ts=0, name="benchmark")
+    reader = source.reader(SparkJobs(spark.sparkContext), start_ts=0, name="benchmark")
     for _ in range(REPEATS):
         at: dict[str, int] = dict.fromkeys(ends, 0)
         first, jobs, messages = time.time(), 0, 0

@@ -16,6 +16,7 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from sinks.merge_on_write.alter.rewrite import Part, Result
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from streaming.jobs.on_spark import SparkJobs
 from streaming.owner.rewrite_on_spark import SparkRewriter
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.session import spark_session
@@ -26,10 +27,11 @@ from tests.benchmarks.measure import tell
 def main(table: str, way: str) -> None:
     spark = spark_session(DriverJvm())
     order = order_of(Path(table), KINDS["ADD COLUMN with a default"])
+    engine = SimpleNamespace(jobs=lambda _stopping: SparkJobs(spark.sparkContext))
     context: Any = SimpleNamespace(
         changefeed=SimpleNamespace(sink=SimpleNamespace(warehouse=table)),
         name="bench",
-        stream=SimpleNamespace(context=SimpleNamespace(spark=lambda _stopping: spark)),
+        stream=SimpleNamespace(context=SimpleNamespace(engine=engine)),
         trust=SimpleNamespace(check=lambda: None),
         watch=lambda what: Watchdog(SystemClock()).watch(what, 600.0),
     )
@@ -44,11 +46,11 @@ def main(table: str, way: str) -> None:
         count = len(parts)
         yield from mapper(work, parts, size_bytes)
 
-    engine = MergeOnWriteEngine({}, keeps_up=False)
+    writer = MergeOnWriteEngine({}, keeps_up=False)
     first = time.time()
-    engine.alter(replace(order, map_parts=counted))
+    writer.alter(replace(order, map_parts=counted))
     tell("rewrite", first=first, last=time.time(), parts=count)
-    engine.close()
+    writer.close()
     spark.stop()
 
 

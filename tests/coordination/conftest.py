@@ -1,10 +1,11 @@
-"""Clients of the one real etcd of all tests, and an etcd of its own for a test that breaks it."""
+"""Clients of the one real etcd of all tests, and an etcd for those that break or compact it."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -28,8 +29,21 @@ def own_etcd(_breakable: EmbeddedEtcd) -> Iterator[EmbeddedEtcd]:
     os.kill(_breakable.pid, signal.SIGCONT)
 
 
-@pytest.fixture
-def real_client(etcd: EmbeddedEtcd) -> Iterator[EtcdClient]:
+@contextmanager
+def client_of(etcd: EmbeddedEtcd) -> Iterator[EtcdClient]:
     client = connect(EtcdSettings(endpoints=(etcd.endpoint,), embedded=False))
     yield client
     client.close()
+
+
+@pytest.fixture
+def real_client(etcd: EmbeddedEtcd) -> Iterator[EtcdClient]:
+    with client_of(etcd) as client:
+        yield client
+
+
+@pytest.fixture
+def own_client(own_etcd: EmbeddedEtcd) -> Iterator[EtcdClient]:
+    """May compact."""
+    with client_of(own_etcd) as client:
+        yield client

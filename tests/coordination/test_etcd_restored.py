@@ -38,6 +38,7 @@ from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_source import FakeSource, ts_at
 from tests.fakes.fake_transport import FakeNetwork, FakeTransport
 from tests.fakes.fake_warehouse import FakeWarehouse, Start
+from tests.own_lines import own_lines
 from tests.services import etcd_backup
 from tests.simulation.world import CLUSTER, NAME
 
@@ -217,5 +218,5 @@ def test_captures_go_on_when_etcd_was_restored_from_a_backup(
         assert after.term > before.term
         assert after.owner_revision < before.owner_revision
         assert after.etcd_cluster_id == before.etcd_cluster_id
-        lines = [each.getMessage() for each in caplog.records]
+        lines = own_lines(caplog)
         assert [each for each in lines if "etcd was restored from a backup" in each]

@@ -272,7 +272,7 @@ class KafkaBroker:
         deadline = time.monotonic() + START_PATIENCE_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise BrokerError(f"the broker did not start:\n{self._log_tail()}")
+                raise BrokerError(f"the broker did not start:\n{self.log_tail()}")
 
     def _answers(self) -> bool:
         """Whether a client gets a list of brokers with this one in it (it is unfenced then)."""
@@ -304,7 +304,7 @@ class KafkaBroker:
             *arguments,
         ]
 
-    def _log_tail(self) -> str:
+    def log_tail(self) -> str:
         assert self._folder is not None
         return (self._folder / "broker.log").read_text(errors="replace")[-2000:]
 

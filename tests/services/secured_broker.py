@@ -42,18 +42,19 @@ class SecuredBroker(KafkaBroker):
     def __init__(self) -> None:
         self._made = tempfile.TemporaryDirectory(prefix="tidelake-certificates-")
         folder = Path(self._made.name)
-        self.authority = Authority(folder, "authority")
+        authority = Authority(folder, "authority")
+        self.ca = authority.ca
         self.foreign_ca = Authority(folder, "foreign").ca
-        self.client = Authority(folder, "below", self.authority).issue("client")
+        self.client = Authority(folder, "below", authority).issue("client")
         self.foreign_client = Authority(folder, "strange").issue("stranger")
-        own = _tls(self.authority.issue("broker"))
+        own = _tls(authority.issue("broker"))
         trust = {
             "ssl.client.auth": "required",
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.authority.ca),
+            "ssl.truststore.location": str(self.ca),
         }
-        past = self.authority.issue("expired", good_for=-timedelta(days=1))
-        other = self.authority.issue("elsewhere", host="elsewhere.example")
+        past = authority.issue("expired", good_for=-timedelta(days=1))
+        other = authority.issue("elsewhere", host="elsewhere.example")
         password = f"password={SASL_PASSWORD}]"
         super().__init__(
             heap="384m",
@@ -77,7 +78,7 @@ class SecuredBroker(KafkaBroker):
     @property
     def trusted(self) -> str:
         """TLS with the right CA."""
-        return f"&enable-tls=true&ca={quote(str(self.authority.ca))}"
+        return f"&enable-tls=true&ca={quote(str(self.ca))}"
 
     @property
     def with_certificate(self) -> str:

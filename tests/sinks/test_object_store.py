@@ -290,18 +290,11 @@ def test_a_writer_that_is_killed_at_any_of_its_puts(s3: S3Server) -> None:
 
 
 @contextmanager
-def credentials_that_are_checked(s3: S3Server) -> Iterator[None]:
-    """By the server, meanwhile."""
-
-    def after(requests: str) -> None:
-        at, plain = f"{s3.url}/moto-api/reset-auth", {"Content-Type": "text/plain"}
-        urllib.request.urlopen(urllib.request.Request(at, requests.encode(), plain)).close()
-
-    after("0")
-    try:
-        yield
-    finally:
-        after("inf")
+def one_that_checks_credentials() -> Iterator[S3Server]:
+    with S3Server() as own:
+        at, plain = f"{own.url}/moto-api/reset-auth", {"Content-Type": "text/plain"}
+        urllib.request.urlopen(urllib.request.Request(at, b"0", plain)).close()
+        yield own
 
 
 QUICK = {"max_retries": "1"}
@@ -335,9 +328,9 @@ def test_trouble_is_one_sentence_whatever_was_to_be_done(
 ) -> None:
     for name in s3.options:
         monkeypatch.delenv(name, raising=False)
-    warehouse, options, kind, says = troubles(s3)[trouble]
-    lake = Lake(warehouse, options)
-    with credentials_that_are_checked(s3) if trouble == "wrong ones" else nullcontext():
+    with one_that_checks_credentials() if trouble == "wrong ones" else nullcontext(s3) as server:
+        warehouse, options, kind, says = troubles(server)[trouble]
+        lake = Lake(warehouse, options)
         for attempt in (
             lake.create,
             lake.state,

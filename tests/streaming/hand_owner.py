@@ -39,6 +39,7 @@ from coordination.scheduler.table_status import TableState
 from coordination.trust.clock import SystemClock
 from coordination.trust.fence import CaptureIdentity, Fence, Trust
 from coordination.trust.watchdog import Watchdog
+from streaming.jobs.on_spark import SparkOfProcess
 from streaming.owner.control_writer import DeltaControlWriter
 from streaming.process.data_plane import SparkDataPlane
 from streaming.spans.replica import StreamReplica
@@ -61,7 +62,7 @@ class Stage:
         self.topic = topic
         self.warehouse = folder / "warehouse"
         self.plane = SparkDataPlane(
-            SparkOnDemand(lambda: spark),
+            SparkOfProcess(SparkOnDemand(lambda: spark)),
             batch=BatchSettings(max_messages=200, first_messages=5),
             session=SessionSettings(),
             watchdog=Watchdog(SystemClock()),

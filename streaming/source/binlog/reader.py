@@ -35,7 +35,7 @@ from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.source.task_results import ReadFailure
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from streaming.jobs.port import Jobs
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class BinlogReader:
     def __init__(
         self,
         database: Database,
-        spark: SparkContext,
+        jobs: Jobs,
         *,
         part: str,
         start_ts: int,
@@ -63,7 +63,7 @@ class BinlogReader:
         self._tail: LogTail | None = None
         self._pins: list[Pin] = []  # of the tail, since the last end of a whole transaction
         self._xa = XaLog(database)
-        self._job = BlockJob(spark, name=name, source="the binlog")
+        self._job = BlockJob(jobs, name=name, source="the binlog")
 
     def close(self) -> None:
         self._end_tail()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,12 +11,11 @@ from streaming.source.binlog.format.blocks import Slice, row_blocks
 from streaming.source.binlog.format.faults import Refused
 from streaming.source.body_files import BodyFile
 from streaming.source.task_results import ReadFailure, Result
-from streaming.spark.python_worker import settle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceTask:
-    """The function for ``mapPartitionsWithIndex``: task n decodes slice n.
+    """A `Task`: number n decodes slice n.
 
     ``files``: where the bytes of each slice lie, whose own ``data`` is empty then; None: in the
     slice, where executors are elsewhere. ``folder``: for the bodies of blocks."""
@@ -27,9 +26,7 @@ class SliceTask:
     wanted: Wanted
     folder: str | None
 
-    def __call__(self, number: int, nothing: Iterable[int]) -> Iterator[Result]:
-        list(nothing)  # Spark reuses a worker process only if it has read all its input
-        settle()
+    def __call__(self, number: int) -> Iterator[Result]:
         bodies = BodyFile(self.folder)
         try:
             slice_, file = self.slices[number], self.files[number]

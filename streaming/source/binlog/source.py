@@ -40,8 +40,7 @@ from streaming.source.resolved.limits import Limits, Marks, Stored
 from streaming.source.resolved.pinned_limits import PinnedLimits
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-
+    from streaming.jobs.port import Jobs
     from streaming.source.binlog.reader import BinlogReader
 
 logger = logging.getLogger(__name__)
@@ -282,10 +281,10 @@ class BinlogSource:
     def end_ts(self) -> None:
         return None
 
-    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> BinlogReader:
+    def reader(self, jobs: Jobs, *, start_ts: int, name: str) -> BinlogReader:
         from streaming.source.binlog.reader import BinlogReader  # Spark is up by then
 
-        return BinlogReader(self._database, spark, part=PART, start_ts=start_ts, name=name)
+        return BinlogReader(self._database, jobs, part=PART, start_ts=start_ts, name=name)
 
     def _span(self) -> tuple[BinlogPosition, BinlogPosition]:
         """The first position that the server has, and the end."""

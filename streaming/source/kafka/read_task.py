@@ -19,14 +19,13 @@ from streaming.source.kafka.offset_ranges import OffsetRange
 from streaming.source.kafka.read_ranges import TASK_BYTES, ReadError, read_list
 from streaming.source.resolved.numbering import NumberedDecoder, Numbering
 from streaming.source.task_results import ReadFailure, Result
-from streaming.spark.python_worker import settle
 
 _plain = attrgetter(*(each.name for each in fields(OffsetRange)))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """The function for ``mapPartitionsWithIndex`` on an RDD with one partition per work list."""
+    """A `Task`; its number is that of a work list."""
 
     settings: ConsumerConfig = field(repr=False)  # a password may be in them
     lists: Sequence[Sequence[OffsetRange]]
@@ -45,10 +44,8 @@ class ReadTask:
         plain = pickle.dumps((lists, wanted))
         return _task, (self.settings, plain, self.decode, self.budget_bytes, self.folder)
 
-    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Result]:
+    def __call__(self, number: int) -> Iterator[Result]:
         """The blocks of work list ``number``; after a failure the blocks read so far, then it."""
-        list(nothing)  # Spark reuses a worker process only if it has read all its input
-        settle()
         yield from self.read(self.lists[number])
 
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[Result]:

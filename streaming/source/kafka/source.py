@@ -49,7 +49,7 @@ from streaming.source.resolved.pinned_limits import (
 from streaming.source.resolved.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from streaming.jobs.port import Jobs
 
 
 logger = logging.getLogger(__name__)
@@ -220,14 +220,14 @@ class KafkaSource:
 
     def end_ts(self) -> None: ...
 
-    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> Reader:
-        from streaming.source.kafka.spark_reader import SparkReader  # Spark is up by then
+    def reader(self, jobs: Jobs, *, start_ts: int, name: str) -> Reader:
+        from streaming.source.kafka.spark_reader import SparkReader
 
         decode = decoder_of(self._settings.protocol, start_ts=start_ts)
         whole = with_claimed_rows(decode, self._settings.large, self._storage_options)
         own_ms = decode.own_ms if self.is_numbered else None
         reader = SparkReader(
-            spark,
+            jobs,
             self._settings,
             whole,
             name=name,

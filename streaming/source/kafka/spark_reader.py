@@ -15,9 +15,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final, NoReturn
 
-from pyspark import SparkContext
-
 from conf.sources.kafka_uri import KafkaSettings
+from streaming.jobs.port import Jobs
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.protocols.decoders import DdlMask, OwnTimes
 from streaming.source.block_job import BlockJob, ReadFailed
@@ -52,7 +51,7 @@ class SparkReader:
 
     def __init__(
         self,
-        spark: SparkContext,
+        jobs: Jobs,
         kafka: KafkaSettings,
         decode: Decoder,
         *,
@@ -60,7 +59,7 @@ class SparkReader:
         own_ms: OwnTimes | None = None,
         are_ddls: DdlMask | None = None,
     ) -> None:
-        self._job = BlockJob(spark, name=name, source=kafka.topic)
+        self._job = BlockJob(jobs, name=name, source=kafka.topic)
         self._kafka = kafka
         self._decode = decode
         self._own_ms = own_ms  # None: the messages have a commit-ts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from streaming.source.positions import Positions
 from streaming.source.recording.file import KEYED, MESSAGE, parts_of, read_lines
 from streaming.source.resolved.numbering import NumberedDecoder, Numbering
 from streaming.source.task_results import ReadFailure, Result
-from streaming.spark.python_worker import settle
 
 CHUNK_LINES = 50_000
 
@@ -42,7 +41,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class LinesTask:
-    """The function for ``mapPartitionsWithIndex``. It reads the lines of each part from
+    """A `Task`. It reads the lines of each part from
     ``positions`` on; a part without a position is left out."""
 
     plain: str
@@ -52,9 +51,7 @@ class LinesTask:
     wanted: Wanted
     folder: str | None
 
-    def __call__(self, number: int, nothing: Iterable[int]) -> Iterator[Result]:
-        list(nothing)  # Spark reuses a worker process only if it has read all its input
-        settle()
+    def __call__(self, number: int) -> Iterator[Result]:
         bodies = BodyFile(self.folder)
         try:
             decode = self.decode

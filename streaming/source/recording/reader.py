@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from pyspark import SparkContext
 
 from coordination.errors import ConfigError
+from streaming.jobs.port import Jobs
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.protocols.decoders import DdlMask, OwnTimes
 from streaming.source.block_job import BlockJob, ReadFailed
@@ -22,7 +22,6 @@ from streaming.source.resolved.limits import Limits
 from streaming.source.resolved.numbering import NumberedDecoder, lead
 from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.source.task_results import ReadFailure
-from streaming.spark.spark_conf import is_within
 
 TASK_BYTES: Final = 64 << 20  # of the file
 FEW_BYTES: Final = 1 << 20  # one task reads so few as fast as several tasks would
@@ -33,7 +32,7 @@ class RecordingReader:
 
     def __init__(
         self,
-        spark: SparkContext,
+        jobs: Jobs,
         path: str,
         decode: Decoder,
         *,
@@ -41,7 +40,7 @@ class RecordingReader:
         own_ms: OwnTimes | None = None,
         are_ddls: DdlMask | None = None,
     ) -> None:
-        if not is_within(spark.master or ""):
+        if not jobs.are_within:
             raise ConfigError(
                 f"source-uri: {path} is a file on this machine, and Spark's executors are on "
                 "others: replay a recording with a local master"
@@ -50,7 +49,7 @@ class RecordingReader:
         self._decode = decode
         self._own_ms = own_ms  # None: the messages have a commit-ts
         self._are_ddls = are_ddls
-        self._job = BlockJob(spark, name=name, source=path)
+        self._job = BlockJob(jobs, name=name, source=path)
 
     def close(self) -> None:
         self._job.close()

@@ -43,7 +43,7 @@ from streaming.source.resolved.pinned_limits import AT_LEAST_ONCE_MEANS, PinnedL
 from streaming.source.resolved.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from streaming.jobs.port import Jobs
 
 
 logger = logging.getLogger(__name__)
@@ -229,14 +229,14 @@ class RecordingSource:
             raise ConfigError(f"source-uri: {file.path} cannot be read: {error}") from error
         return Ts(max(numbers.after.values(), default=0))
 
-    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> Reader:
+    def reader(self, jobs: Jobs, *, start_ts: int, name: str) -> Reader:
         from streaming.source.recording.reader import RecordingReader  # Spark is up by then
 
         decode = decoder_of(self._settings.protocol, start_ts=start_ts)
         whole = with_claimed_rows(decode, self._settings.large, self._storage_options)
         own_ms = decode.own_ms if self.is_numbered else None
         reader = RecordingReader(
-            spark,
+            jobs,
             self._settings.path,
             whole,
             name=name,

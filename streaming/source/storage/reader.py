@@ -9,10 +9,9 @@ from heapq import heappop, heappush
 from itertools import groupby
 from typing import Final
 
-from pyspark import SparkContext
-
 from coordination.model import SEALED_TS
 from sinks.storage.open_storage import StorageOpener, store_variables
+from streaming.jobs.port import Jobs
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.protocols.csv.table_head import TableHead
 from streaming.source.block_job import BlockJob, ReadFailed
@@ -29,7 +28,6 @@ from streaming.source.storage.slices_task import RowDecoder, RowWork, SchemaWork
 from streaming.source.storage.survey import Survey
 from streaming.source.storage.table_heads import NOTHING_TOLD, TableHeads, ToldColumns
 from streaming.source.task_results import ReadFailure
-from streaming.spark.spark_conf import is_within
 
 TASK_BYTES: Final = 64 << 20  # of files
 FEW_BYTES: Final = 1 << 20  # one task reads so few as fast as several tasks would
@@ -45,7 +43,7 @@ class StorageReader:
 
     def __init__(
         self,
-        spark: SparkContext,
+        jobs: Jobs,
         survey: Survey,
         decode: RowDecoder,
         *,
@@ -60,9 +58,9 @@ class StorageReader:
         self._heads = None if csv is None else TableHeads(csv, survey.texts_of, told)
         self._head_of: dict[str, TableHead] = {}  # by part
         self._opener = survey.opener
-        if not is_within(spark.master or ""):  # executors elsewhere have no environment of ours
+        if not jobs.are_within:  # executors elsewhere have no environment of ours
             self._opener = StorageOpener({**store_variables(), **survey.opener.options})
-        self._job = BlockJob(spark, name=name, source=survey.settings.folder)
+        self._job = BlockJob(jobs, name=name, source=survey.settings.folder)
 
     def close(self) -> None:
         self._job.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -21,7 +21,6 @@ from streaming.source.storage.layout import SCHEMAS, SchemaFile, schema_position
 from streaming.source.storage.part_log import Slice
 from streaming.source.storage.schema_files import NotWhole, SchemaText, in_order, read_schema_text
 from streaming.source.task_results import ReadFailure, Result
-from streaming.spark.python_worker import settle
 
 
 class Damaged(ValueError):
@@ -71,7 +70,7 @@ class RowDecoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SlicesTask:
-    """The function for ``mapPartitionsWithIndex``. ``most_rows``: of a slice."""
+    """A `Task`. ``most_rows``: of a slice."""
 
     opener: StorageOpener
     folder: str
@@ -82,9 +81,7 @@ class SlicesTask:
     start_ts: int
     bodies: str | None = field(default=None)
 
-    def __call__(self, number: int, nothing: Iterable[int]) -> Iterator[Result]:
-        list(nothing)  # Spark reuses a worker process only if it has read all its input
-        settle()
+    def __call__(self, number: int) -> Iterator[Result]:
         bodies = BodyFile(self.bodies)
         try:
             storage = self.opener(self.folder)

@@ -42,8 +42,7 @@ from streaming.source.storage.survey import LEAST_EXPIRY_S, Look, Survey, survey
 from streaming.source.storage.table_heads import NOTHING_TOLD, ToldColumns
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-
+    from streaming.jobs.port import Jobs
     from streaming.source.storage.reader import StorageReader
 
 logger = logging.getLogger(__name__)
@@ -272,12 +271,12 @@ class StorageSource:
             )
         return Ts(checkpoint_ts)
 
-    def reader(self, spark: SparkContext, *, start_ts: int, name: str) -> StorageReader:
+    def reader(self, jobs: Jobs, *, start_ts: int, name: str) -> StorageReader:
         from streaming.source.storage.reader import StorageReader  # Spark is up by then
 
         decode = row_decoder(self._settings, start_ts=start_ts)
         return StorageReader(
-            spark, self._survey, decode, start_ts=start_ts, name=name, told=self._told
+            jobs, self._survey, decode, start_ts=start_ts, name=name, told=self._told
         )
 
     def _identities(self, look: Look) -> dict[str, str]:

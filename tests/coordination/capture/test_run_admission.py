@@ -24,6 +24,7 @@ from coordination.metadata.records import (
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID, Revision, Ts
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
+from tests.own_lines import own_records
 
 SHOP = ChangefeedID("shop")
 SCOPE = keys.run_scope("default", SHOP)
@@ -210,7 +211,7 @@ def test_who_joins_only_the_dead_says_whom_it_waits_for_and_how_long(
         assert again(CaptureID("again"), ground.register("again"))
         ground.end("again")
         said = {"WARNING": None, "INFO": None} | {
-            each.levelname: each.getMessage() for each in caplog.records
+            each.levelname: each.getMessage() for each in own_records(caplog)
         }
         for level, expected in (("WARNING", waits), ("INFO", joins)):
             assert (said[level] is None) == (expected is None), said

@@ -18,6 +18,7 @@ from coordination.metadata.records import ChangefeedInfo, FeedState, load
 from coordination.model import CaptureID, Revision, TableName
 from coordination.ports import ShownState
 from tests.fakes.fake_source import ts_at
+from tests.own_lines import own_lines
 from tests.simulation.feeds import CLUSTER, NAME
 from tests.simulation.instruments import instruments
 from tests.simulation.invariants import Watchman
@@ -340,7 +341,7 @@ class TestJobs:
         target = next(each for each in cluster.world.captures if each is not cluster.owner)
         leaver = life_id(target)
         cluster.until(lambda: cluster.ask(lambda owner: owner.drain(leaver)) == 0)
-        said = [record.getMessage() for record in caplog.records]
+        said = own_lines(caplog)
         assert said.count(f"drain asked for capture_id={leaver}") == 1
         assert any(leaver in line for line in said if line.startswith("this capture hands over"))
         assert f"drained capture_id={leaver}" in said

@@ -11,6 +11,7 @@ from coordination.capture.server import STOP_AFTER_SUICIDE_S, STOP_S, Phase
 from coordination.errors import TidelakeError
 from coordination.model import CaptureID
 from tests.coordination.capture.test_server import Cluster, life_id
+from tests.own_lines import own_records, own_text
 from tests.simulation.feeds import NAME
 from tests.simulation.world import STEP_S, SimCapture
 
@@ -44,8 +45,8 @@ def test_while_something_hangs_its_tables_go_to_others_and_it_comes_back_as_anot
     cluster.step(round(4.0 / STEP_S))
     assert victim_id in cluster.where().values(), "it may take its limit"
     cluster.until(lambda: victim_id not in cluster.where().values())
-    assert "capture dies by suicide" in caplog.text
-    assert "Spark's JVM hangs: no step for" in caplog.text
+    assert "capture dies by suicide" in own_text(caplog)
+    assert "Spark's JVM hangs: no step for" in own_text(caplog)
     assert not victim.plane.replicas[0].is_trusted
     victim.plane.hangs = False  # its roles end, but the JVM still does not answer
     cluster.until(lambda: victim.server.phase is Phase.WAITING)
@@ -96,7 +97,7 @@ def test_a_stop_in_order_that_takes_too_long_is_a_suicide_and_then_the_end_of_th
     cluster.step(round(STOP_S * 0.9 / STEP_S))  # its clock is not the world's
     assert capture.plane.replicas[0].is_trusted, "a commit that is under way may end in order"
     cluster.until(lambda: not capture.plane.replicas[0].is_trusted)
-    assert [r.levelno for r in caplog.records if "suicide" in r.message] == [logging.ERROR]
+    assert [r.levelno for r in own_records(caplog) if "suicide" in r.message] == [logging.ERROR]
     with pytest.raises(TidelakeError, match="it has not ended 10 s after the capture's suicide"):
         cluster.step(round(STOP_AFTER_SUICIDE_S / STEP_S) + 16)
 

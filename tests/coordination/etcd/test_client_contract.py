@@ -17,8 +17,8 @@ from tests.fakes.fake_etcd import FakeEtcd
 @pytest.mark.etcd
 class TestEtcd3Client(EtcdClientContract):
     @pytest.fixture
-    def client(self, real_client: Etcd3Client) -> Etcd3Client:
-        return real_client
+    def client(self, own_client: Etcd3Client) -> Etcd3Client:
+        return own_client
 
     @pytest.fixture
     def compact(self, client: Etcd3Client) -> Callable[[Revision], None]:

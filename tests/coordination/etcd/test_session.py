@@ -16,6 +16,7 @@ from coordination.model import LeaseID
 from coordination.trust.clock import Clock, SystemClock
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
+from tests.own_lines import own_text
 
 
 class TestDecision:
@@ -240,7 +241,7 @@ class TestThreads:
     ) -> None:
         etcd.down = True
         session.close()
-        assert "could not revoke the lease" in caplog.text
+        assert "could not revoke the lease" in own_text(caplog)
 
     def test_no_session_without_etcd(self, etcd: FakeEtcd, told: Told) -> None:
         etcd.down = True

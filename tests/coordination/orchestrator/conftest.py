@@ -14,7 +14,7 @@ from tests.fakes.fake_etcd import FakeEtcd
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.etcd)])
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
     if request.param == "real":
-        made = real_ground(request.getfixturevalue("real_client"))
+        made = real_ground(request.getfixturevalue("own_client"))
     else:
         clock = FakeClock()
         etcd = FakeEtcd(clock)

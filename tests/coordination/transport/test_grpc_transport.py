@@ -20,6 +20,7 @@ from coordination.transport import grpc_transport
 from coordination.transport.grpc_calls import DELIVER, NO_TLS, CallRefused, call_owner, open_channel
 from coordination.transport.grpc_transport import MAX_CALLS, GrpcTransport
 from tests.coordination.transport.grpc_captures import FREE, A, B, GrpcCaptures, dispatch, numbers
+from tests.own_lines import own_text
 
 OWN = Path(__file__).parent / "tls"
 ETCD = Path(__file__).parents[1] / "etcd" / "tls"
@@ -52,7 +53,7 @@ class TestLines:
         captures.set_address(B, proxy.address)
         proxy.cut(captures.address(a))
         a.send([dispatch(1)])
-        captures.wait(lambda: "a capture does not answer" in caplog.text)
+        captures.wait(lambda: "a capture does not answer" in own_text(caplog))
         b.send([dispatch(2, B, A)])  # the other way is whole
         assert numbers(captures.receive(a, 1)) == [2]
         assert b.receive() == []
@@ -60,9 +61,9 @@ class TestLines:
         captures.wait(lambda: proxy.refused == 2)
         proxy.heal()
         captures.get_through(a, b, dispatch(4))
-        captures.wait(lambda: "a capture answers again" in caplog.text)
-        assert caplog.text.count("a capture does not answer") == 1
-        assert "the line is cut" in caplog.text
+        captures.wait(lambda: "a capture answers again" in own_text(caplog))
+        assert own_text(caplog).count("a capture does not answer") == 1
+        assert "the line is cut" in own_text(caplog)
 
     def test_a_peer_that_is_silent_does_not_hold_up_the_others(
         self, captures: GrpcCaptures

@@ -19,6 +19,7 @@ from coordination.transport import grpc_transport
 from coordination.transport.grpc_calls import CallRefused, Unanswered, call_owner
 from coordination.transport.grpc_transport import GrpcTransport
 from tests.coordination.transport.grpc_captures import A, B, dispatch
+from tests.own_lines import own_lines
 from tests.services.certificates import Authority, Files
 
 FREE = "127.0.0.1:0"
@@ -79,7 +80,7 @@ def eventually(is_so: Callable[[], object]) -> None:
 
 
 def said(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
-    return [each.getMessage() for each in caplog.records if text in each.getMessage()]
+    return [each for each in own_lines(caplog) if text in each]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from coordination.trust.watchdog import Watchdog, end_with
 from tests.fakes.fake_clock import FakeClock
+from tests.own_lines import own_records
 
 
 def made() -> tuple[FakeClock, Watchdog]:
@@ -126,7 +127,7 @@ def test_a_loop_that_hangs_ends_the_process_with_one_line(
         end_with(loop, lambda: 10.0, looks)
     assert ended == [1]
     assert 1000 - looks.left == 71
-    (line,) = caplog.records
+    (line,) = own_records(caplog)
     assert line.getMessage() == "the loop hangs: no step for 71 s, so this process ends"
 
 

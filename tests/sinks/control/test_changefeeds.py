@@ -19,6 +19,7 @@ from sinks.control.changefeeds import (
     Changefeeds,
     RecordedWatermark,
 )
+from tests.own_lines import own_records
 
 INITIAL = ChangefeedRow(changefeed_id="shop", start_ts=10, checkpoint_ts=10, resolved_ts=10)
 TTL_S = 10.0
@@ -151,7 +152,7 @@ def test_an_etcd_that_was_restored_from_a_backup_goes_on_when_the_row_stands_sti
     assert (row.term, row.owner_revision, row.checkpoint_ts) == (2, 905, 120)
     assert row.start_id == "etcd-1/4/10", "where it is to start was carried out before: no rewind"
     assert TTL_S < clock.now - 100.0 < 1.5 * TTL_S
-    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    (line,) = [each.getMessage() for each in own_records(caplog) if each.levelname == "WARNING"]
     assert "revision 1010" in line
     assert "revision 905" in line
     assert "restored from a backup" in line
@@ -167,11 +168,11 @@ def test_an_etcd_that_was_restored_is_told_of_where_nobody_has_to_be_waited_for(
     clock = ManualClock()
     assert claim(Changefeeds(str(tmp_path), clock=clock), owner("c2", revision=905)).term == 2
     assert clock.now == 100.0
-    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    (line,) = [each.getMessage() for each in own_records(caplog) if each.levelname == "WARNING"]
     assert "revision 1010" in line
     assert "etcd was restored from a backup" in line
     assert claim(first, owner("c3", revision=906)).term == 3
-    assert len(caplog.records) == 1
+    assert len(own_records(caplog)) == 1
 
 
 def test_whoever_waited_is_asked_whether_it_is_trusted_still(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from sinks.target.write_mode import WriteMode
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import CURRENT_TIMESTAMP, Column, TableSchema
 from sinks.types.text_arrays import CastRules
+from tests.own_lines import own_text
 
 UNTOLD = CastRules(time_zone="UTC", zero_date="null")
 TOLD = CastRules(time_zone="UTC", zero_date="null", ddl_time_zone="UTC")
@@ -95,8 +96,8 @@ def test_what_could_never_be_mended_is_refused(
         return
     with caplog.at_level(logging.WARNING):
         (text,) = assumed(values, target, notes, UNTOLD, TS).values()
-    assert "table=shop.visits" in caplog.text
+    assert "table=shop.visits" in own_text(caplog)
     ((ts, told),) = json.loads(text)
     assert ts == TS
-    assert told in caplog.text
+    assert told in own_text(caplog)
     assert not assumed(SessionValues(), target, notes, UNTOLD, TS)

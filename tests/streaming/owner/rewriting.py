@@ -27,6 +27,7 @@ from coordination.trust.watchdog import Watchdog
 from sinks.merge_on_write.alter import rewrite
 from sinks.merge_on_write.alter.rewrite import Part, Result
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from streaming.jobs.on_spark import SparkJobs
 from streaming.owner.rewrite_on_spark import SparkRewriter
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl
 from tests.sinks.merge_on_write.orders import NAME
@@ -46,7 +47,9 @@ class Ground:
         self.context: Any = SimpleNamespace(
             changefeed=SimpleNamespace(sink=SimpleNamespace(warehouse=warehouse)),
             name="control-of-a-test",
-            stream=SimpleNamespace(context=SimpleNamespace(spark=self._session)),
+            stream=SimpleNamespace(
+                context=SimpleNamespace(engine=SimpleNamespace(jobs=self._jobs))
+            ),
             trust=SimpleNamespace(check=self._check),
             watch=lambda what: self.watchdog.watch(what, 60.0),
         )
@@ -69,10 +72,10 @@ class Ground:
     def has_no_spark(self) -> bool:
         return self._spark is None
 
-    def _session(self, _stopping: Event) -> SparkSession:
+    def _jobs(self, _stopping: Event) -> SparkJobs:
         self.asked += 1
         assert self._spark is not None
-        return self._spark
+        return SparkJobs(self._spark.sparkContext)
 
     def _check(self) -> None:
         if not self.is_trusted:

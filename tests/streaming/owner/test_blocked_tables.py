@@ -17,6 +17,7 @@ from streaming.owner.blocked_tables import ASK_EVERY_S, REMIND_EVERY_S, BlockedT
 from streaming.owner.ddl.plan import HeldTable
 from streaming.source.positions import counted
 from streaming.stream.lasting_warnings import LastingWarnings
+from tests.own_lines import own_lines
 from tests.streaming.owner.ddl.test_held_tables import unknown
 
 PLACE = TableName("shop", "t"), Ts(20)
@@ -53,14 +54,14 @@ def test_each_is_noted_and_said_once_and_again_at_a_low_rate(
         assert not ground.blocked.look([HELD, OTHER], now_s, 19)
     noted = ground.stored.read("shop")
     assert [row.reason for row in noted.values()] == ["it is unknown here"] * 2
-    assert len(caplog.messages) == 2
+    assert len(own_lines(caplog)) == 2
     said = ground.concerns.first
     assert said is not None
     assert "table shop.t waits, the other tables go on" in said
     assert "FROBNICATE" in said
     assert "`tidelake ddl skip -c shop --table shop.t --commit-ts 20" in said
     ground.blocked.look([HELD, OTHER], 103.0 + REMIND_EVERY_S, 19)
-    assert [text.startswith("still: ") for text in caplog.messages] == [False] * 2 + [True] * 2
+    assert [text.startswith("still: ") for text in own_lines(caplog)] == [False] * 2 + [True] * 2
     ground.blocked.look([OTHER], 104.0 + REMIND_EVERY_S, 19)
     assert "table shop.u waits" in (ground.concerns.first or "")
     ground.blocked.look([], 105.0 + REMIND_EVERY_S, 19)

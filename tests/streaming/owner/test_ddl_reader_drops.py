@@ -17,6 +17,7 @@ from streaming.owner.ddl.behind_drops import LATE, BehindDrops
 from streaming.protocols.contract import DDL_BODY, NO_TABLE, Block, Kind, ipc
 from streaming.source.resolved.watermarks import Watermarks
 from streaming.stream.read import Read
+from tests.own_lines import own_text
 from tests.streaming.apply.blocks import A
 from tests.streaming.owner.test_ddl_reader import PARTITIONS, READS, STEP, Ground, read_of, row
 
@@ -182,7 +183,7 @@ def test_rows_behind_a_drop_are_passed_over_when_no_create_table_comes(
     take_row(ground, 5, 250)
     resolve(ground, 201 + LATE)
     assert (ground.spans.told, ground.known[-1].made) == ({}, ())
-    assert "rows that lie behind the DROP TABLE" in caplog.text
+    assert "rows that lie behind the DROP TABLE" in own_text(caplog)
     resolve(ground, 300 + LATE)
     assert ground.reader.low_water[PARTITIONS[1]] == 9
 

@@ -31,6 +31,7 @@ from sinks.target.engine_port import Applied, Skipped
 from sinks.target.retention_properties import DAY_MS
 from streaming.owner import rewrite_on_spark
 from tests.conftest import ROOT
+from tests.own_lines import own_lines, own_text
 from tests.services.delta_rows import read_rows
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.altering import AlteredHistory, column
@@ -122,7 +123,7 @@ class TestOneProcess:
         monkeypatch.setattr(rewrite_on_spark, "SAY_S", 0.0)
         with caplog.at_level(logging.INFO):
             engine.alter(ddl(uri, ADD_FILLED, map_parts=Ground(None).mapper(LARGE)))
-        said = [each for each in caplog.messages if "writes rows anew" in each]
+        said = [each for each in own_lines(caplog) if "writes rows anew" in each]
         assert "table=shop.orders done=1 parts=6 lasts_s=0" in said[0]
         assert "done=6 parts=6" in said[-1]
 
@@ -226,8 +227,8 @@ class TestSpark:
         )
         assert engine.alter(ddl(uri, ADD_FILLED, map_parts=mapper)) == Applied(13)
         assert_filled(uri, before)
-        assert "one process writes rows anew table=shop.orders" in caplog.text
-        assert "has no module pyroaring" in caplog.text
+        assert "one process writes rows anew table=shop.orders" in own_text(caplog)
+        assert "has no module pyroaring" in own_text(caplog)
 
     @pytest.mark.parametrize("end", ["stop", "fence"])
     def test_a_task_hangs(

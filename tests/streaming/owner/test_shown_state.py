@@ -20,6 +20,7 @@ from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from sinks.control.progress import Progress, ProgressRow
 from sinks.storage.errors import StorageAway
 from streaming.owner.shown_state import StateUpdate, StateUpdates
+from tests.own_lines import own_records
 
 FEED = ChangefeedID("shop")
 WHY = "DDL at commit-ts 40 is not supported yet"
@@ -132,7 +133,7 @@ def test_it_is_said_as_soon_as_storage_lets_it(
         time.sleep(0.02)
     assert place.shown == ("pending", WHY, {"stopped"})
     assert len(tries) == 4
-    (said,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    (said,) = [each.getMessage() for each in own_records(caplog) if each.levelname == "WARNING"]
     assert "changefeed shop is pending" in said
     assert "the disk is full" in said
 

@@ -21,6 +21,7 @@ from streaming.source.kafka.broker import TopicsShape
 from streaming.source.kafka.deleted_messages import CLOCKS_MS
 from streaming.source.kafka.source import KafkaSource
 from streaming.source.kafka.topic_partition import TopicPartition
+from tests.own_lines import own_text
 
 P0, P1 = "shop/0", "shop/1"
 SHAPE = SourceShape({P0: "id-1", P1: "id-1"})
@@ -157,7 +158,7 @@ def test_the_same_rewind_again_is_said_to_be_none(caplog: pytest.LogCaptureFixtu
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
     done = replace(settled_row(ran_to(100), rewound, SHAPE, LOG), checkpoint_ts=120)
     settled_row(done, rewound, SHAPE, LOG)
-    assert "the rewind to 60 was made already checkpoint_ts=120: it goes on" in caplog.text
+    assert "the rewind to 60 was made already checkpoint_ts=120: it goes on" in own_text(caplog)
 
 
 def test_of_a_cluster_each_word_about_the_start_begins_anew_once() -> None:

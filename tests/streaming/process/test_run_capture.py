@@ -26,6 +26,7 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.fence import Fence
 from coordination.trust.watchdog import Watchdog
 from streaming.changefeed.settings_in_etcd import changefeed_config
+from streaming.jobs.on_spark import SparkOfProcess
 from streaming.process.run_capture import RunCapture
 from streaming.spark.session import SparkOnDemand
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace
@@ -116,7 +117,7 @@ class Run:
             settings,
             client=ground.etcd,
             cluster_id=CLUSTER,
-            spark=SparkOnDemand(no_spark),
+            engine=SparkOfProcess(SparkOnDemand(no_spark)),
             open_plane=open_plane,
             drain_s=3.0,  # a capture that answers takes them within one
         )

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
-import pickle
 import shutil
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.recording_uri import RecordingSettings
 from conf.sources.storage_uri import StorageSettings
-from streaming.source.block_job import Task
+from streaming.jobs.on_spark import SparkJobs
+from streaming.jobs.on_threads import ThreadJobs
 from streaming.source.contract import Reader, Source
-from streaming.source.kafka import read_task, spark_reader
 from streaming.source.sources import open_source
 from streaming.source.storage.survey import survey_of
-from streaming.source.task_results import Result
 from tests.contracts.source_contract import Logs, SourceContract
 from tests.contracts.topics_contract import Cluster, settings_of
 from tests.fakes.memory_broker import MemoryBroker
@@ -54,7 +50,7 @@ class OnSpark(SourceContract):
             each.close()
 
     def with_reader(self, source: Source) -> tuple[Source, Reader]:
-        reader = source.reader(self.spark.sparkContext, start_ts=0, name="tests")
+        reader = source.reader(SparkJobs(self.spark.sparkContext), start_ts=0, name="tests")
         self.readers.append(reader)
         return source, reader
 
@@ -143,20 +139,16 @@ class TestKafkaInMemory(SourceContract):
     """The same source and reader over a log in memory; tasks are on threads of this process."""
 
     @pytest.fixture(autouse=True)
-    def _broker(
-        self, memory_broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
-    ) -> Iterator[None]:
+    def _broker(self, memory_broker: MemoryBroker) -> Iterator[None]:
         self.broker, self.topic = memory_broker, f"contract-{uuid.uuid4().hex[:8]}"
         self.readers = list[Reader]()
-        monkeypatch.setattr(spark_reader, "BlockJob", ThreadJob)
-        monkeypatch.setattr(read_task, "settle", lambda: None)  # of a worker's process
         yield
         for each in self.readers:
             each.close()
 
     def make(self, logs: Logs) -> tuple[Source, Reader]:
         source = open_source(filled(self.broker, self.topic, logs))
-        reader = source.reader(None, start_ts=0, name="tests")
+        reader = source.reader(ThreadJobs(), start_ts=0, name="tests")
         self.readers.append(reader)
         return source, reader
 
@@ -164,20 +156,3 @@ class TestKafkaInMemory(SourceContract):
         self.broker.delete_topic(self.topic)
         source, _ = self.make({**logs, "2": []})
         return source
-
-
-class ThreadJob:
-    """In the place of a `BlockJob`."""
-
-    tasks = 2
-    folder = None
-
-    def __init__(self, _spark: None, *, name: str, source: str) -> None: ...
-
-    def close(self) -> None: ...
-
-    def run(self, task: Task, count: int, _what: str) -> list[Result]:
-        pickled = cloudpickle.dumps(task)  # as Spark does
-        with ThreadPoolExecutor(self.tasks) as threads:
-            found = threads.map(lambda at: [*pickle.loads(pickled)(at, ())], range(count))
-            return [each for some in found for each in some]

@@ -9,6 +9,7 @@ from streaming.apply.carry import Carry
 from streaming.source.resolved.watermarks import Watermarks
 from streaming.spans import log_lines
 from streaming.spans.log_lines import SpanLogLines
+from tests.own_lines import own_lines
 from tests.streaming.apply.blocks import Row, block_of
 
 P0, P1 = "t/0", "t/1"
@@ -27,6 +28,6 @@ def test_many_waiting_rows_are_a_warning_once(
             log.look_at_carry(carry, Ts(10), MARKS)
         log.look_at_carry(carry, Ts(30), MARKS)
     carry.close()
-    first, over = caplog.messages
+    first, over = own_lines(caplog)
     assert first.endswith("rows=3 watermark_ts=0 held_back_by=t/1")
     assert over == "the carry is no longer large rows=0"

@@ -24,6 +24,7 @@ from streaming.operations.diff.findings import DiffReport
 from streaming.owner.start_point import first_row
 from streaming.source.sources import open_source
 from streaming.spans.copies.tidb_copy import TidbCopy
+from tests.own_lines import own_text
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 from tests.services.tidb_front import TidbFront
@@ -171,7 +172,7 @@ def test_where_gc_has_passed_meanwhile_the_copy_begins_anew(
     ts = stopped_midway(changefeed_of(tidb, tmp_path), tidb, tmp_path)
     tidb.safe_ts = ts + 1
     assert copied(changefeed_of(tidb, tmp_path), tmp_path) > ts
-    assert "begins anew at the present TSO" in caplog.text
+    assert "begins anew at the present TSO" in own_text(caplog)
     assert len(rows(tmp_path, "orders")) == 1_000
 
 
@@ -190,8 +191,8 @@ def test_gc_that_comes_near_is_said(
 ) -> None:
     given = tidb.now() - 6 * MINUTE
     copied(changefeed_of(tidb, tmp_path, snapshot_ts=given), tmp_path)
-    assert "GC may delete in about 2" in caplog.text
-    assert "tidb_gc_life_time = '24h'" in caplog.text
+    assert "GC may delete in about 2" in own_text(caplog)
+    assert "tidb_gc_life_time = '24h'" in own_text(caplog)
 
 
 def test_an_account_that_may_not_read_tidbs_own_tables_copies_too(
@@ -235,7 +236,7 @@ def test_tables_of_a_wider_filter_join_as_of_the_present(
     in_kafka(narrow, first_ts + 9, 8)  # it went on, and may have read what is above `begun_ts`
     joined_ts = copied(wide, tmp_path)
     assert joined_ts > begun_ts > first_ts
-    assert "it begins anew" in caplog.text
+    assert "it begins anew" in own_text(caplog)
     assert len(rows(tmp_path, "orders")) == 1_000
     tables = ControlTables.of(wide.sink)
     row = tables.changefeeds.read("shop")

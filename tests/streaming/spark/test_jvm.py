@@ -18,6 +18,7 @@ import pytest
 
 from coordination.errors import Stop, TidelakeError
 from streaming.spark.jvm import DriverJvm, retell
+from tests.own_lines import own_records
 
 PATIENCE_S = 60.0
 
@@ -151,7 +152,8 @@ def test_what_it_says_are_log_lines(
     caplog: pytest.LogCaptureFixture, line: str, told: tuple[str, int, str]
 ):
     retell(line)
-    assert caplog.record_tuples == [told]
+    said = [(each.name, each.levelno, each.getMessage()) for each in own_records(caplog)]
+    assert said == [told]
 
 
 def test_what_it_says_while_it_is_ended_is_no_trouble(
@@ -168,6 +170,6 @@ def test_what_it_says_while_it_is_ended_is_no_trouble(
     jvm.stop()
     assert jvm._listener is not None
     jvm._listener.join(PATIENCE_S)
-    assert [(level, "it is stopped" in said) for _, level, said in caplog.record_tuples] == [
-        (logging.DEBUG, True)
-    ]
+    (record,) = own_records(caplog)
+    assert record.levelno == logging.DEBUG
+    assert "it is stopped" in record.getMessage()

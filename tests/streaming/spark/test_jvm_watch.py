@@ -16,7 +16,6 @@ from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from streaming.spark import jvm_watch
 from streaming.spark.jvm_watch import JvmWatch, tasks
-from streaming.spark.session import SparkOnDemand
 from tests.fakes.fake_clock import FakeClock
 
 WHEN_S = 60.0
@@ -29,10 +28,6 @@ def await_(is_so: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def no_session() -> Any:
-    raise AssertionError
-
-
 def test_a_jvm_that_never_answers_hangs():
     clock = FakeClock()
     watchdog, answer, asked = Watchdog(clock), threading.Event(), threading.Event()
@@ -41,7 +36,7 @@ def test_a_jvm_that_never_answers_hangs():
         asked.set()
         assert answer.wait(WHEN_S)
 
-    pulse = JvmWatch(SparkOnDemand(no_session), watchdog.watch("Spark's JVM", 60.0), check)
+    pulse = JvmWatch(lambda: None, watchdog.watch("Spark's JVM", 60.0), check)
     followed = pulse.follow(watchdog.watch("applying", 600.0), "a-tag")
     assert asked.wait(WHEN_S)
     assert watchdog.overdue() == ""
@@ -64,7 +59,7 @@ def test_it_is_asked_as_long_as_somebody_is_followed():
         asked.append(1)
         raise Stop("Spark's JVM has ended")
 
-    pulse = JvmWatch(SparkOnDemand(no_session), watchdog.watch("Spark's JVM", 60.0), gone)
+    pulse = JvmWatch(lambda: None, watchdog.watch("Spark's JVM", 60.0), gone)
     one = pulse.follow(watchdog.watch("applying", 600.0), "a-tag")
     await_(lambda: len(asked) == 1)
     await_(lambda: not pulses() - others)
@@ -76,8 +71,8 @@ def test_it_is_asked_as_long_as_somebody_is_followed():
 def test_a_context_that_is_stopped_just_then_has_no_tasks_to_count():
     clock = FakeClock()
     watchdog = Watchdog(clock)
-    stopped: Any = SimpleNamespace(started=SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None)))
-    pulse = JvmWatch(stopped, watchdog.watch("Spark's JVM", 60.0), lambda: None)
+    stopped: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None))
+    pulse = JvmWatch(lambda: stopped, watchdog.watch("Spark's JVM", 60.0), lambda: None)
     applying = watchdog.watch("applying", 600.0)
     with applying:
         clock.advance(500.0)
@@ -106,8 +101,8 @@ def test_a_connection_that_breaks_within_a_look_ends_no_pulse(monkeypatch: pytes
         def sparkContext(self) -> Any:  # noqa: N802 - Spark's
             raise ConnectionResetError
 
-    spark: Any = SimpleNamespace(started=Broken())
-    pulse = JvmWatch(spark, watchdog.watch("Spark's JVM", 60.0), lambda: asked.append(1))
+    spark: Any = Broken()
+    pulse = JvmWatch(lambda: spark, watchdog.watch("Spark's JVM", 60.0), lambda: asked.append(1))
     applying = watchdog.watch("applying", 1.0)
     applying.step()
     clock.advance(0.9)

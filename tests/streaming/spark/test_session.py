@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -16,8 +15,9 @@ from pyspark.sql import SparkSession
 from coordination.errors import Stop, TidelakeError
 from streaming.spark import spark_conf
 from streaming.spark.python_worker import first_task
-from streaming.spark.session import CONTEXT_GONE, OwnSession, SparkOnDemand, use_this_python
+from streaming.spark.session import CONTEXT_GONE, SparkOnDemand, use_this_python
 from streaming.spark.spark_conf import COLLECTOR, STATIC_CONF, conf_of_jvm
+from tests.own_lines import own_text
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -48,15 +48,6 @@ def test_what_was_never_started_is_not_stopped():
     spark.stop()
     assert spark.started is None
     start.assert_not_called()
-
-
-def test_jobs_of_a_context_that_was_stopped_meanwhile_need_no_cancelling():
-    """A JVM that hung is killed while a role that leaves cancels its jobs."""
-    context = SimpleNamespace(_jsc=None)
-    context.cancelJobsWithTag = lambda tag: context._jsc.cancelJobsWithTag(tag)
-    own = OwnSession(Mock())
-    own._session = Mock(sparkContext=context)
-    own.cancel("a-tag")
 
 
 def test_who_waits_for_it_can_be_asked_to_stop():
@@ -160,7 +151,7 @@ def test_jars_that_must_be_fetched_are_announced(
     monkeypatch.setattr(spark_conf, "jar_files", list)
     conf = conf_of_jvm("local[2]")
     assert "delta-spark" in conf["spark.jars.packages"]
-    assert "some 200 MB. TIDELAKE_JARS may name a folder" in caplog.text
+    assert "some 200 MB. TIDELAKE_JARS may name a folder" in own_text(caplog)
 
 
 def test_spark_submit_gets_what_we_give_ourselves():

@@ -13,6 +13,7 @@ import pytest
 
 from coordination.errors import ConfigError
 from streaming.spark.temporary_folder import BLOCK_FOLDERS, PREFIX, note, remake, scratch, sweep
+from tests.own_lines import own_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 OTHER = """
@@ -124,7 +125,7 @@ def test_folders_that_a_cleaner_took_away_are_made_again(
             (folder / name).mkdir(parents=True)
         note()
         assert not remake(OSError("of something else"))
-        assert caplog.messages == []
+        assert own_lines(caplog) == []
         shutil.rmtree(folder)
         with pytest.raises(FileNotFoundError) as gone:
             tempfile.mkstemp(dir=folder / "spark-1")
@@ -133,7 +134,7 @@ def test_folders_that_a_cleaner_took_away_are_made_again(
         assert (folder / "tidelake-carry-1").is_dir()
         # Spark believes that each folder that it has made is there.
         assert {each.name for each in (folder / "blockmgr-1").iterdir()} == set(BLOCK_FOLDERS)
-        (said,) = caplog.messages
+        (said,) = own_lines(caplog)
         assert "was cleaned" in said
         assert f"Exclude {PREFIX}*" in said
         assert "TMPDIR" in said

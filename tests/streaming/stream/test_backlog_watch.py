@@ -11,6 +11,7 @@ import pytest
 from coordination.errors import TryAgain
 from streaming.stream.backlog_watch import BacklogWatch
 from streaming.stream.lasting_warnings import LastingWarnings
+from tests.own_lines import own_lines, own_records
 
 T0, T1 = "t/0", "t/1"
 
@@ -57,7 +58,7 @@ def watch(broker: Broker, clock: ManualClock, **options: Any) -> BacklogWatch:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records]
+    return own_lines(caplog)
 
 
 @pytest.fixture(autouse=True)
@@ -71,14 +72,14 @@ def test_a_batch_of_a_backlog_is_announced_with_what_is_known(
     watching = watch(Broker(50_000), clock)
     clock.now_s += 9  # Spark starts: that is no time of reading
     watching.batch_begins()
-    (record,) = caplog.records
+    (record,) = own_records(caplog)
     assert record.getMessage() == "a batch begins"
     assert record.messages_behind == 100_000
     assert not hasattr(record, "messages_per_s")  # nobody knows yet
     clock.now_s += 5
     watching.batch_ends({T0: 5_000, T1: 5_000})
     watching.batch_begins()
-    record = caplog.records[-1]
+    record = own_records(caplog)[-1]
     assert (record.messages_behind, record.messages_per_s) == (90_000, 2_000)
     assert record.time_left_s == 45
     watching.close()
@@ -101,7 +102,7 @@ def test_every_ten_seconds_there_is_a_line(clock: ManualClock, caplog: pytest.Lo
         clock.now_s += 1
         watching.say()
     assert lines(caplog) == ["a batch begins", *["a batch is under way"] * 2]
-    assert caplog.records[-1].batch_s == 20
+    assert own_records(caplog)[-1].batch_s == 20
     watching.batch_ends({T0: 5_000, T1: 5_000})
     clock.now_s += 10
     watching.say()
@@ -160,7 +161,7 @@ def test_a_broker_that_does_not_answer_for_ten_seconds_is_told_once(
     for _ in range(3):
         watching._ask(broker)  # type: ignore
         assert concerns.first == "the broker has not answered for 10 s: no answer"
-    assert len([each for each in caplog.records if each.levelname == "WARNING"]) == 1
+    assert len([each for each in own_records(caplog) if each.levelname == "WARNING"]) == 1
     broker.is_away = False
     watching._ask(broker)  # type: ignore
     assert concerns.first is None

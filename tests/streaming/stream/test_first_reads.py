@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from coordination.errors import Stop, TidelakeError
 from coordination.model import TableName, Ts
 from coordination.trust.watchdog import Watchdog
+from streaming.jobs.port import ForeachBatch
 from streaming.protocols.contract import Block, Kind, WantedTable
 from streaming.source.contract import SourceShape
 from streaming.source.positions import Positions, counted
@@ -43,7 +44,6 @@ class Ground:
         self.reading = threading.Lock()
         monkeypatch.setattr(stream_run, "open_source", lambda *_: self)
         monkeypatch.setattr(stream_run, "told_columns", lambda _: {})
-        monkeypatch.setattr(stream_run, "ticking_query", self.ticking_query)
         monkeypatch.setattr(stream_run, "LOOK_EVERY_S", 0.01)
         monkeypatch.setattr(idle_time, "BUSY_WAIT_S", 0.01)
         watchdog = Watchdog(FakeClock())
@@ -55,7 +55,7 @@ class Ground:
             trust=SimpleNamespace(check=lambda: None),
             concerns=LastingWarnings(),
             check_jvm=lambda: None,
-            spark=self,
+            engine=self,
             reader=lambda *_: self,
         )
         backlog: Any = SimpleNamespace(
@@ -72,28 +72,27 @@ class Ground:
             begin=Place(shape=SHAPE, position={PARTITION: 0}, limits=Watermarks(parts=SHAPE.parts)),
         )
 
-    # Spark.
+    # The engine.
 
     def keep_to(self, _identities: object) -> None: ...
 
-    def context(self, _stopping: threading.Event) -> object:
+    def jobs(self, _stopping: threading.Event) -> object:
         if self.context_errors:
             raise self.context_errors.pop()
         if self.error is not None:
             raise self.error
         return object()
 
-    def __call__(self, stopping: threading.Event) -> object:
+    @contextmanager
+    def ticking(
+        self, stopping: threading.Event, *, name: str, foreach_batch: ForeachBatch
+    ) -> Iterator[Any]:
         if self.error is not None:
             raise self.error
         while not self.session_is_there.wait(0.01):
             if stopping.is_set():
                 raise Stop("asked to stop while Spark was starting")
-        return object()
-
-    @contextmanager
-    def ticking_query(self, _: object, *, name: str, batch: Callable[[], None]) -> Iterator[Any]:
-        thread = threading.Thread(target=batch, name=f"query of {name}")
+        thread = threading.Thread(target=foreach_batch, args=(None, 0), name=f"query of {name}")
         thread.start()
         yield SimpleNamespace(isActive=True)
         thread.join()

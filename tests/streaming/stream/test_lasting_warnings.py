@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from streaming.stream.lasting_warnings import ETCD, SOURCE, LastingWarnings, etcd_concern
+from tests.own_lines import own_records
 
 
 def test_each_concern_is_logged_once_and_stands_in_the_row_until_it_is_over(
@@ -23,7 +24,7 @@ def test_each_concern_is_logged_once_and_stands_in_the_row_until_it_is_over(
     assert concerns.first == "etcd does not answer"
     concerns.say(ETCD, None)
     assert concerns.first is None
-    said = [(each.levelname, each.getMessage()) for each in caplog.records]
+    said = [(each.levelname, each.getMessage()) for each in own_records(caplog)]
     assert said == [
         ("WARNING", "the broker does not answer, for 12 s"),
         ("WARNING", "etcd does not answer"),

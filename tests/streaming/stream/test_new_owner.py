@@ -21,6 +21,7 @@ from streaming.stream.applying import Handover
 from streaming.stream.lasting_warnings import LastingWarnings
 from streaming.stream.shared_stream import SharedStream
 from streaming.stream.stream_run import StreamRun
+from tests.streaming.stream.one_turn import one_turn
 
 PART = "orders/0"
 IDLE = Pin(200, 50, above_ts=90, is_needed=True)
@@ -124,7 +125,7 @@ def turn(stream: SharedStream) -> None:
     """A read, and what it brings is taken."""
     run: Any = stream._run
     run._ticks.set()
-    run._turn()
+    one_turn(run)
     run._applying._give(run._handover.take(0))
 
 
@@ -181,4 +182,4 @@ def test_what_an_owner_numbered_that_went_is_read_anew(
         stream.join(other, {PART: 200}, {PART: NOW}, {PART: "id"})  # type: ignore[arg-type]
     run: Any = stream._run
     with pytest.raises(SourceMoved, match="numbered anew"):
-        run._turn()
+        one_turn(run)

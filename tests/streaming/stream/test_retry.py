@@ -9,6 +9,7 @@ import pytest
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts
 from streaming.stream.retry import RetryBackoff
+from tests.own_lines import own_records
 
 
 def test_it_ends_after_half_a_minute_without_progress_and_begins_anew_with_it(
@@ -21,7 +22,7 @@ def test_it_ends_after_half_a_minute_without_progress_and_begins_anew_with_it(
         backoff.next_s(error)
     assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
     assert backoff.is_long
-    levels = [record.levelname for record in caplog.records]
+    levels = [record.levelname for record in own_records(caplog)]
     assert levels == ["INFO", "INFO", "INFO", "WARNING", "INFO", "INFO"]  # once, when it lasts
     backoff.reset()
     assert not backoff.is_long

@@ -34,6 +34,7 @@ from streaming.changefeed.target_forms import WriteModes
 from streaming.owner.ddl.steps import DdlEvent, DdlStep, step_of
 from streaming.owner.progress_rows import first_progress
 from streaming.stream.schema_cache import PastSchemaCache
+from tests.own_lines import own_records
 from tests.seeds import hunted_seeds
 from tests.sinks.merge_on_write.kinds_of_ddl import table_ddl
 from tests.streaming.apply.blocks import A, Row, blocks_of
@@ -293,5 +294,5 @@ def test_rows_of_a_shape_that_is_not_known_are_as_before_and_that_is_said_once(
     life.run(STEPS[:1], dice)
     life.run(STEPS[1:3], dice)
     assert {each["error_class"] for each in life.problems} == {"cast", "unknown-column"}
-    (line,) = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    (line,) = [each.getMessage() for each in own_records(caplog) if each.levelno >= logging.WARNING]
     assert f"at or below commit-ts {1_008 * TSO - 1} are cast by the columns" in line

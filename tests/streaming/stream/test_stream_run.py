@@ -21,6 +21,7 @@ from streaming.stream.lasting_warnings import STREAM, LastingWarnings
 from streaming.stream.reading import Place
 from streaming.stream.shared_stream import SharedStream
 from streaming.stream.stream_run import StreamRun
+from tests.streaming.stream.one_turn import one_turn
 
 ONE, OTHER = "orders/0", "orders/1"
 
@@ -102,7 +103,7 @@ def test_failures_of_a_mute_topic_that_lie_far_apart_do_not_add_up(
     for _ in range(10):
         waits = [run._backoff.next_s(ConnectionError("no broker")) for _ in range(4)]
         run._context.concerns.say(STREAM, "the stream fails")
-        run._turn()
+        one_turn(run)
         assert run._context.concerns.first is None
         assert waits == [0.5, 1.0, 2.0, 4.0]
 
@@ -130,14 +131,14 @@ def test_a_target_ts_is_reached_where_looks_find_nothing_beyond_what_is_taken(
     run._ticks.set()
     now_s += 20.0
     assert stream.resolved_ts() == 49  # Spark has started meanwhile
-    run._turn()
+    one_turn(run)
     assert stream.resolved_ts() == 49
     now_s += 20.0
-    run._turn()
+    one_turn(run)
     assert stream.resolved_ts() == 50
     run._applying.position = {ONE: 6, OTHER: 7}  # a read waits for a long commit
     assert stream.resolved_ts() == 49
     run._applying.position = {ONE: 7, OTHER: 7}
     run._wait_after(ConnectionError("no broker"))
-    run._turn()
+    one_turn(run)
     assert stream.resolved_ts() == 49

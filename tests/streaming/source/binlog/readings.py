@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -22,40 +21,9 @@ from streaming.source.resolved.limits import Marks, Stored
 from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.stream.read import marks_of, reached
 from tests.services.database_server import DatabaseServer
+from tests.streaming.source.jobs_here import JobsHere
 
 AWAY_S = 30.0  # a server that starts again
-
-
-class SparkHere:
-    """As much of a SparkContext as a read needs; tasks run in this process, one by one."""
-
-    master = "local[1]"
-    defaultParallelism = 1  # noqa: N815
-    pythonExec = "python"  # noqa: N815
-
-    def __init__(self) -> None:
-        self.jobs = 0
-
-    def parallelize(self, _rows: Sequence[int], count: int) -> Any:
-        return SimpleNamespace(mapPartitionsWithIndex=lambda task: self._rdd(task, count))
-
-    def _rdd(self, task: Callable[[int, Iterator[int]], Iterator[Any]], count: int) -> Any:
-        def collect() -> list[Any]:
-            self.jobs += 1
-            return [found for number in range(count) for found in task(number, iter(()))]
-
-        return SimpleNamespace(collect=collect)
-
-    def getLocalProperty(self, _name: str) -> None:  # noqa: N802
-        return None
-
-    def setLocalProperty(self, _name: str, _value: str | None) -> None:  # noqa: N802
-        return None
-
-    def setJobDescription(self, _text: str) -> None:  # noqa: N802
-        return None
-
-    addJobTag = removeJobTag = cancelJobsWithTag = setJobDescription  # noqa: N815
 
 
 @dataclass
@@ -96,7 +64,7 @@ class BinlogReading:
     identities: Identities = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.spark: Any = SparkHere()
+        self.jobs = JobsHere()
         self.source = BinlogSource(self.settings)
         self.source.keep_to(self.identities)
         self.shape = self.source.shape()
@@ -105,7 +73,7 @@ class BinlogReading:
         self.source.check(self.position)
         limits = self.source.limits(self.shape, self.recorded)
         self.limits: PinnedLimits = limits.advance({}, self.position)
-        self.reader = self.source.reader(self.spark, start_ts=self.start_ts, name="test")
+        self.reader = self.source.reader(self.jobs, start_ts=self.start_ts, name="test")
         self.changes: dict[tuple[int, int], Change] = {}
         self.ddls: list[tuple[int, int, str]] = []
         self.bad: list[dict[str, Any]] = []

@@ -127,7 +127,7 @@ def test_a_capture_that_is_not_the_owner_numbers_by_what_the_owner_has_stored(
         )
         place = Place(shape=owner.shape, position=owner.position, limits=owner.limits)
         other = Reading(context, mine, place)
-        other.connect(owner.spark)
+        other.connect(owner.jobs)
         found = BinlogReading(settings_of(server), begin=owner.at, recorded=stored[-1])
         for number in range(3):
             owner.turn()  # nothing: the log is idle

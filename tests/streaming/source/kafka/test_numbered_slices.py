@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from conf.sources.kafka_uri import KafkaSettings
 from coordination.model import TableName, Ts
+from streaming.jobs.on_spark import SparkJobs
 from streaming.protocols.contract import Block, Kind, WantedTable
 from streaming.protocols.decoders import decoder_of
 from streaming.source.kafka import spark_reader
@@ -65,7 +66,9 @@ class Log:
 
     def reader(self) -> SparkReader:
         decode = decoder_of("canal-json")
-        return SparkReader(self._spark.sparkContext, self._kafka, decode, own_ms=decode.own_ms)
+        return SparkReader(
+            SparkJobs(self._spark.sparkContext), self._kafka, decode, own_ms=decode.own_ms
+        )
 
     def read(self, reader: SparkReader) -> Iterator[list[Block]]:
         """All of it."""

@@ -11,6 +11,7 @@ from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.retention import oldest, tell_of_compacted
 from streaming.source.kafka.topic_partition import TopicPartition
 from tests.contracts.topics_contract import Cluster
+from tests.own_lines import own_lines
 
 DAY_MS = 86_400_000
 ONE, OTHER, KEPT = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("kept", 0)
@@ -32,11 +33,6 @@ def test_it_warns_when_half_of_the_retention_has_passed(age_days: float, warns: 
     assert found is not None
     assert (found.concern is not None) is warns
     assert found.left_s >= 0
-
-
-def ours(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Without what the client logs where an earlier test has turned its lines on."""
-    return [each.getMessage() for each in caplog.records if each.name.startswith("streaming.")]
 
 
 def test_a_broker_tells_its_retention_and_how_old_a_message_is(
@@ -65,8 +61,8 @@ def test_a_broker_tells_its_retention_and_how_old_a_message_is(
     assert source.compacted([topic, f"{topic}-1h"]) == []
     cluster.create_topic(f"{topic}-keys", **{"cleanup.policy": "compact,delete"})
     tell_of_compacted(source, [topic, f"{topic}-1h"])
-    assert ours(caplog) == []
+    assert own_lines(caplog) == []
     tell_of_compacted(source, [topic, f"{topic}-keys"])
-    (told,) = ours(caplog)
+    (told,) = own_lines(caplog)
     assert told.endswith(f"topics={topic}-keys")
     source.close()

@@ -6,7 +6,7 @@ import os
 import signal
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import closing
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from conf.sources.kafka_uri import KafkaSettings
 from coordination.errors import TopicMissing
 from coordination.model import TableName, Ts
+from streaming.jobs.on_spark import SparkJobs
 from streaming.protocols.contract import Block, Kind, WantedTable
 from streaming.source.block_job import ReadFailed
 from streaming.source.body_files import BodyFolder, InFile
@@ -55,7 +56,7 @@ def kafka(broker: KafkaBroker, topic: str) -> KafkaSettings:
 
 @pytest.fixture
 def reader(spark: SparkSession, kafka: KafkaSettings) -> Iterator[SparkReader]:
-    one = SparkReader(spark.sparkContext, kafka, decode, name="tests")
+    one = SparkReader(SparkJobs(spark.sparkContext), kafka, decode, name="tests")
     yield one
     one.close()
 
@@ -109,7 +110,7 @@ def test_bodies_come_by_files_that_go_with_the_job(
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     broker.produce(kafka.topic, ((each % 2, None, b"%d" % each) for each in range(20_000)))
-    reader, came = SparkReader(spark.sparkContext, kafka, decode, name="tests"), []
+    reader, came = SparkReader(SparkJobs(spark.sparkContext), kafka, decode, name="tests"), []
     monkeypatch.setattr(BodyFolder, "whole", lambda _self, found: came.extend(found) or found)
     reader.read_ranges(everything(kafka), {})
     assert sum(isinstance(each, InFile) for each in came) >= 2
@@ -127,10 +128,10 @@ class KilledOnce:
     def __init__(self, *arguments: Any) -> None:
         self._task = ReadTask(*arguments)
 
-    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Result]:
+    def __call__(self, number: int) -> Iterator[Result]:
         assert self._task.folder is not None
         told = Path(self._task.folder).with_name("killed")
-        for result in self._task(number, nothing):
+        for result in self._task(number):
             if isinstance(result, InFile) and not told.exists():
                 told.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -147,7 +148,7 @@ def test_a_worker_is_killed_behind_its_body(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(spark_reader, "ReadTask", KilledOnce)
     broker.produce(kafka.topic, ((0, None, b"%d" % each) for each in range(20_000)))
-    reader = SparkReader(spark.sparkContext, kafka, decode, name="tests")
+    reader = SparkReader(SparkJobs(spark.sparkContext), kafka, decode, name="tests")
     with closing(reader):
         with pytest.raises(ReadFailed, match="exited unexpectedly") as caught:
             reader.read_ranges(everything(kafka), {})

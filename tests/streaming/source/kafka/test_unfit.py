@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.spark.executors import NEEDS, unfit
+from streaming.jobs.executors import NEEDS, unfit
 
 MISSING = """An exception was thrown from the Python worker:
 Traceback (most recent call last):

@@ -3,7 +3,7 @@ wait long for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -40,9 +40,9 @@ class ImpatientTask:
     def __init__(self, *arguments: Any) -> None:
         self._task = ReadTask(*arguments)
 
-    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Block | ReadFailure]:
+    def __call__(self, number: int) -> Iterator[Block | ReadFailure]:
         with patch.object(read_ranges, "NO_PROGRESS_S", 1.0):
-            yield from self._task(number, nothing)
+            yield from self._task(number)
 
 
 def decoded(blocks: Sequence[Block], partition: int = 0) -> list[tuple[int, bytes | None]]:

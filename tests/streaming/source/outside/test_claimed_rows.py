@@ -30,6 +30,7 @@ from streaming.protocols.contract import (
 from streaming.protocols.decoders import decoder_of
 from streaming.source.outside import claimed_rows
 from streaming.source.outside.claimed_rows import ClaimedRows, tell_of_cut_rows, with_claimed_rows
+from tests.own_lines import own_records
 from tests.services import wire
 from tests.services.s3_server import KEY_ID, REGION, SECRET, S3Server
 from tests.streaming.protocols.canal_json.reading import EveryTable, chunk, message
@@ -139,7 +140,7 @@ def test_a_loss_is_told_in_one_line(
     assert large.storage is None
     with caplog.at_level(logging.WARNING):
         tell_of_cut_rows(large)
-    (record,) = caplog.records
+    (record,) = own_records(caplog)
     assert says in record.message
     assert "secret" not in record.message
     decode = decoder_of("simple")
@@ -208,12 +209,13 @@ def on_s3(s3: S3Server, prefix: str, protocol: str, **of: str) -> Decoder:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_rows_on_s3(variant: str, s3: S3Server, tmp_path: Path) -> None:
-    storage = open_storage(f"s3://{s3.bucket}/{variant}", s3.options)
+    prefix = f"rows-{variant}"
+    storage = open_storage(f"s3://{s3.bucket}/{prefix}", s3.options)
     folder = wire.claimed(variant, tmp_path / "claims")
     names = sorted(each.name for each in folder.iterdir())
     for name in names:
         storage.write(name, (folder / name).read_bytes())
-    decode = on_s3(s3, variant, VARIANTS[variant])
+    decode = on_s3(s3, prefix, VARIANTS[variant])
     assert isinstance(decode, ClaimedRows)
     chunks = recorded(variant)
     rows = rows_of(pickle.loads(pickle.dumps(decode)), chunks, EveryTable(None))
@@ -223,7 +225,7 @@ def test_rows_on_s3(variant: str, s3: S3Server, tmp_path: Path) -> None:
     errors = [row for row in rows_of(decode, chunks, EveryTable(None)) if row.get("error_class")]
     assert [row["error_class"] for row in errors] == ["claim-check"] * 2
     for row in errors:
-        assert f"(it is looked for by its name in s3://lake/{variant})" in str(row["error_message"])
+        assert f"(it is looked for by its name in s3://lake/{prefix})" in str(row["error_message"])
 
 
 def test_a_storage_that_is_away_is_no_letter(s3: S3Server, tmp_path: Path) -> None:

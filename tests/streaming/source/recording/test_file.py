@@ -21,6 +21,7 @@ from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, LinesTask, chunks
 from streaming.source.recording.source import RecordingSource
 from streaming.source.task_results import ReadFailure
+from tests.own_lines import own_text
 
 
 def line(partition: int, value: bytes | None, **more: Any) -> str:
@@ -144,11 +145,11 @@ def test_it_ends_at_its_least_watermark(
     monkeypatch.setattr(recordings, "SLICE_BYTES", 300)  # one line at a time
     path = write(tmp_path / "m.jsonl", *(watermark(p, ts) for p, ts in ((0, 5), (1, 7), (0, 9))))
     assert source(path).end_ts() == 7
-    assert caplog.text == ""
+    assert own_text(caplog) == ""
     write(path, row(0, 8), watermark(0, 9), watermark(1, 7))
     assert source(path).end_ts() == 7
-    assert "has changes up to commit-ts 8" in caplog.text
-    assert "is 7: changes above it may be incomplete, and are not applied" in caplog.text
+    assert "has changes up to commit-ts 8" in own_text(caplog)
+    assert "is 7: changes above it may be incomplete, and are not applied" in own_text(caplog)
     write(path, watermark(0, 5), line(1, b"x"), line(2, b"y"))
     with pytest.raises(ConfigError, match="has no watermark of t/1, t/2, so no row"):
         source(path).end_ts()
@@ -182,7 +183,7 @@ def test_a_value_that_is_no_base64_is_told(tmp_path: Path, value: str) -> None:
     )
     with pytest.raises(ConfigError, match=r"m\.jsonl cannot be read: line 2: value_b64: "):
         source(tmp_path / "m.jsonl").end_ts()
-    (failure,) = list(task(0, []))
+    (failure,) = list(task(0))
     assert isinstance(failure, ReadFailure)
     assert failure.is_unreadable
     with pytest.raises(SourceLost, match=r"m\.jsonl cannot be read: line 2: value_b64: "):

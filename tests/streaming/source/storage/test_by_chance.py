@@ -11,8 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -30,7 +28,7 @@ from streaming.source.storage import reader as reader_module
 from streaming.source.storage.source import StorageSource
 from streaming.source.storage.survey import Survey
 from tests.services.storage_writer import SCHEMA, TABLES, Change, StorageWriter
-from tests.streaming.source.storage.one_by_one import OneByOne
+from tests.streaming.source.jobs_here import JobsHere
 
 WANTED = {TableName(SCHEMA, each): WantedTable(above_ts=Ts(0), key=("id",)) for each in TABLES}
 STEPS = 150
@@ -94,8 +92,8 @@ class Process:
         self.source.check(self.position, self.checkpoint_ts)
         marks = stored.place.marks if stored else {}
         self.limits: Limits = self.source.limits(self.shape, marks).advance({}, self.position)
-        spark: Any = SimpleNamespace(master="local", defaultParallelism=2)
-        self.reader = self.source.reader(spark, start_ts=0, name="tests")
+        jobs = JobsHere(2, are_within=False)
+        self.reader = self.source.reader(jobs, start_ts=0, name="tests")
 
     def turn(self, dice: random.Random) -> None:
         """As `Reading.next` and `StreamRun` make one; a read may have few rows."""
@@ -224,7 +222,6 @@ def live(folder: Path, seed: int) -> None:
 def test_no_row_is_lost_however_files_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(reader_module, "BlockJob", OneByOne)
     if seed % 2:  # in the order of commit-ts
         monkeypatch.setattr(reader_module, "BACKLOG_BYTES", -1)
     live(tmp_path / "cdc", seed)
@@ -236,7 +233,6 @@ def test_a_large_backlog_is_applied_before_all_of_it_was_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_classic: bool
 ) -> None:
     """Rows come by their commit-ts, whatever files they are in, those that came again too."""
-    monkeypatch.setattr(reader_module, "BlockJob", OneByOne)
     most = {}
     for backlog in (1 << 30, -1):
         monkeypatch.setattr(reader_module, "BACKLOG_BYTES", backlog)

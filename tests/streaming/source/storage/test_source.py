@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.sources.storage_uri import StorageSettings
+from streaming.jobs.on_spark import SparkJobs
 from streaming.protocols.contract import Block, Kind
 from streaming.source.block_job import ReadFailed
 from streaming.source.contract import (
@@ -47,7 +48,9 @@ class Folder:
         """All that a process knows of the folder is forgotten."""
         survey_of.cache_clear()
         self.source: Source = open_source(self.settings)
-        self.reader = self.source.reader(self.spark.sparkContext, start_ts=0, name="tests")
+        self.reader = self.source.reader(
+            SparkJobs(self.spark.sparkContext), start_ts=0, name="tests"
+        )
         self.readers.append(self.reader)
 
     def put(self, index: int, text: str, *, version: int = VERSION) -> Path:

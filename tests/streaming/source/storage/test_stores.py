@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -18,14 +17,13 @@ from coordination.model import TableName, Ts
 from streaming.protocols.contract import Kind, WantedTable
 from streaming.protocols.decoders import decoder_of
 from streaming.source.outside.claimed_rows import with_claimed_rows
-from streaming.source.storage import reader as reader_module
 from streaming.source.storage.source import StorageSource
 from streaming.source.storage.survey import survey_of
 from tests.services import wire, wire_storage
 from tests.services.store_emulators import Azure, Google, Store
 from tests.streaming.protocols.canal_json.reading import EveryTable
+from tests.streaming.source.jobs_here import JobsHere
 from tests.streaming.source.outside.test_claimed_rows import recorded, rows_of
-from tests.streaming.source.storage.one_by_one import OneByOne
 
 TABLES = ("orders", "alltypes", "stock", "coupon", "events")
 WANTED = {TableName("shop", each): WantedTable(above_ts=Ts(0), key=None) for each in TABLES}
@@ -45,8 +43,8 @@ def read(settings: StorageSettings) -> list[tuple[Any, ...]]:
     """All that is there, from the beginning."""
     survey_of.cache_clear()
     source, found = StorageSource(settings), list[tuple[Any, ...]]()
-    spark: Any = SimpleNamespace(master="local", defaultParallelism=2)
-    reader = source.reader(spark, start_ts=0, name="tests")
+    jobs = JobsHere(2, are_within=False)
+    reader = source.reader(jobs, start_ts=0, name="tests")
     shape = source.shape()
     position = dict(source.begin_at(shape, {}))
     source.check(position)
@@ -71,10 +69,7 @@ def settings_of(uri: str) -> StorageSettings:
     return found
 
 
-def test_a_folder_in_a_store_is_as_a_local_one(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reader_module, "BlockJob", OneByOne)
+def test_a_folder_in_a_store_is_as_a_local_one(store: Store, tmp_path: Path) -> None:
     variant = wire_storage.CSV
     for step in list(wire_storage.steps(variant))[:20]:
         wire_storage.write(step, tmp_path)
