@@ -182,42 +182,31 @@ def _kept_in(told: list[KafkaError]) -> Callable[[KafkaError], None]:
     return complain
 
 
-# By process too: the thread that forks is there in both.
-_Key = tuple[int, frozenset[tuple[str, str | int | bool]]]
-
-
-class _Open(threading.local):
-    """A thread's consumers, the one that was used last at the end; they go with the thread."""
-
-    def __init__(self) -> None:
-        self.consumers: dict[_Key, RangeConsumer] = {}
-
-
-_open = _Open()
+_Key = tuple[int, int, frozenset[tuple[str, str | int | bool]]]
+# By process and thread, the one that was used last at the end. Not thread-local: the values of all
+# other threads are freed in a fork, and a client whose threads did not come along crashes then.
+_consumers: dict[_Key, RangeConsumer] = {}
 
 
 def consumer_for(settings: ConsumerConfig, ranges: Sequence[OffsetRange]) -> RangeConsumer:
     """This thread's consumer for these settings. It is a new one if there is none, or if a topic
     of the ranges was made again."""
-    consumers = _open.consumers
-    key = (os.getpid(), frozenset(settings.items()))
-    found = consumers.pop(key, None)
+    key = (os.getpid(), threading.get_ident(), frozenset(settings.items()))
+    found = _consumers.pop(key, None)
     if found is not None and not found.is_of(ranges):
         found.close()
         found = None
     if found is None:
-        mine = [each for each in consumers if each[0] == key[0]]
+        mine = [each for each in list(_consumers) if each[:2] == key[:2]]
         for each in mine[: len(mine) - CONSUMERS + 1]:
-            consumers.pop(each).close()
+            _consumers.pop(each).close()
         found = RangeConsumer(settings)
-    consumers[key] = found
+    _consumers[key] = found
     return found
 
 
 def discard(consumer: RangeConsumer) -> None:
-    """Close and forget a consumer of this thread after an error: the next read begins with a new
-    connection."""
-    consumers = _open.consumers
-    for key in [key for key, each in consumers.items() if each is consumer]:
-        del consumers[key]
+    """Close and forget a consumer after an error: the next read begins with a new connection."""
+    for key in [key for key, each in list(_consumers.items()) if each is consumer]:
+        del _consumers[key]
     consumer.close()
