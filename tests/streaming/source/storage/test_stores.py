@@ -27,6 +27,7 @@ from tests.streaming.protocols.canal_json.reading import EveryTable
 from tests.streaming.source.outside.test_claimed_rows import recorded, rows_of
 from tests.streaming.source.storage.one_by_one import OneByOne
 
+pytestmark = pytest.mark.more
 TABLES = ("orders", "alltypes", "stock", "coupon", "events")
 WANTED = {TableName("shop", each): WantedTable(above_ts=Ts(0), key=None) for each in TABLES}
 
