@@ -123,7 +123,7 @@ test: lint servers
 	$(RUN) -m pytest $(SHARED_OUT) || $(RUN) -m tests.failed_alone
 
 test-more: servers
-	$(RUN) -m pytest $(SHARED_OUT) -m more || $(RUN) -m tests.failed_alone -m more
+	$(RUN) -m pytest $(SHARED_OUT) -m "more and not soak" || $(RUN) -m tests.failed_alone -m "more and not soak"
 
 demo: setup
 	@exec $(RUN) -m tests.demo

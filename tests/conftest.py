@@ -18,7 +18,6 @@ from xdist.workermanage import WorkerController
 
 from conf import masking
 from sinks.spark import session_settings
-from tests.second_editions import mark_second_editions
 from tests.seeds import end_in_time, give_seeds
 from tests.shared_services import (
     close_services,
@@ -85,9 +84,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     need_services(item)
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    mark_second_editions(items)
     in_turn(items)
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.acceptance.followed_database import FollowedDatabase
 from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import second
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 
@@ -79,7 +80,7 @@ OF_MYSQL = {
 }
 
 
-@pytest.fixture(params=[MARIADB_10_11, MYSQL_9_7], ids=lambda edition: edition.name)
+@pytest.fixture(params=[MARIADB_10_11, *second(MYSQL_9_7)], ids=lambda edition: edition.name)
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     with DatabaseServer(request.param) as server:
         yield server

@@ -81,7 +81,9 @@ def report(lives: Lives) -> ProgressReport:
     return read_progress(sink, None, Freshness())
 
 
-@pytest.mark.parametrize("variant", ["debezium", "debezium-noschema"])
+@pytest.mark.parametrize(
+    "variant", ["debezium", pytest.param("debezium-noschema", marks=pytest.mark.more)]
+)
 def test_recorded_bytes_lead_to_every_recorded_state(
     variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

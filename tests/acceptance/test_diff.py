@@ -16,15 +16,15 @@ from conf.route_rules import Extract, RouteRule
 from streaming.cli.main import main
 from tests.acceptance.followed_database import CHANGEFEED, FollowedDatabase
 from tests.acceptance.processes import await_
-from tests.services.database_editions import EDITIONS
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import MARIADB_FIRST
 from tests.streaming.source.dump.test_types import NO_DATES, TYPES
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 ORDERS = "CREATE TABLE shop.orders (id BIGINT PRIMARY KEY, v VARCHAR(20), n INT)"
 
 
-@pytest.fixture(params=EDITIONS, ids=lambda edition: edition.name)
+@pytest.fixture(params=MARIADB_FIRST, ids=lambda edition: edition.name)
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     with DatabaseServer(request.param) as running:
         running.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")

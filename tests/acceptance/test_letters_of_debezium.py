@@ -87,7 +87,13 @@ class Topic:
         self.sent.append((text_of(sides[0]), text_of(sides[1])))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        pytest.param(each, marks=pytest.mark.more if each.endswith("noschema") else ())
+        for each in DIALECTS
+    ],
+)
 def test_rows_are_replayed_by_the_mend_of_a_ddl(
     dialect: str,
     tmp_path: Path,

@@ -80,7 +80,11 @@ class Folder:
         return file
 
 
-@pytest.mark.parametrize("parameters", [CSV["csv"], CSV["no quote"], JSON], ids=[*CSV, "json"])
+@pytest.mark.parametrize(
+    "parameters",
+    [CSV["csv"], pytest.param(CSV["no quote"], marks=pytest.mark.more), JSON],
+    ids=[*CSV, "json"],
+)
 def test_letters_of_files_are_replayed_when_the_files_are_gone(
     parameters: str,
     tmp_path: Path,

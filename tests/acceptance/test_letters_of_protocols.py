@@ -108,7 +108,9 @@ def test_a_replay_of_one_table_leaves_the_others_rows_of_its_message_alone(
 CLAIM_CHECK = "&large-message-handle-option=claim-check&claim-check-storage-uri=file://"
 
 
-@pytest.mark.parametrize("protocol", ["canal-json", "open-protocol"])
+@pytest.mark.parametrize(
+    "protocol", ["canal-json", pytest.param("open-protocol", marks=pytest.mark.more)]
+)
 def test_large_rows_are_replayed_when_their_files_are_there(
     protocol: str,
     tmp_path: Path,

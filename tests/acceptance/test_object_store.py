@@ -46,6 +46,7 @@ def lives(
     broker.delete_topic(topic)
 
 
+@pytest.mark.more  # on a disk: test_failpoints; commits on S3: tests/sinks/test_object_store.py
 def test_failures_zombies_a_pause_and_a_rewind_on_s3(
     lives: Lives, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

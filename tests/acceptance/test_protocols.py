@@ -79,18 +79,18 @@ def lives_of(variant: str, folder: Path, s3: S3Server) -> Lives:
     [
         ("open-protocol", LABELS),
         pytest.param("open-protocol-interleaved", LAST, marks=pytest.mark.soak),
-        ("open-protocol-claim-check", LAST),
-        ("open-protocol-handle-key-only", LAST),
+        pytest.param("open-protocol-claim-check", LAST, marks=pytest.mark.more),
+        pytest.param("open-protocol-handle-key-only", LAST, marks=pytest.mark.more),
         ("open-protocol-updated-columns", ("after_first_ddls",)),
         ("simple-json", LABELS),
         pytest.param("simple-json-interleaved", LAST, marks=pytest.mark.soak),
         pytest.param("simple-json-claim-check", LAST, marks=pytest.mark.soak),
         ("simple-json-handle-key-only", LAST),
         ("canal-json-lz4", LABELS[:2]),
-        ("canal-json-snappy", LABELS[1:2]),
-        ("simple-avro", LABELS),
+        pytest.param("canal-json-snappy", LABELS[1:2], marks=pytest.mark.more),
+        pytest.param("simple-avro", LABELS, marks=pytest.mark.more),
         ("simple-avro-claim-check", LAST),
-        ("simple-avro-lz4", BEFORE_DDLS),
+        pytest.param("simple-avro-lz4", BEFORE_DDLS, marks=pytest.mark.more),
     ],
 )
 def test_recorded_bytes_lead_to_every_recorded_state(

@@ -18,6 +18,7 @@ from tests.acceptance.processes import Life, await_, environment
 from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
+from tests.services.second_editions import second
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 
@@ -113,11 +114,7 @@ def test_shards_become_one_table_and_their_ddls_wait_for_each_other(
         assert database.progress()[TARGET].dead_letters == 0
 
 
-@pytest.mark.parametrize(
-    "edition",
-    [MARIADB_10_11, pytest.param(MYSQL_9_7, marks=pytest.mark.more)],
-    ids=lambda each: each.name,
-)
+@pytest.mark.parametrize("edition", [MARIADB_10_11, *second(MYSQL_9_7)], ids=lambda each: each.name)
 def test_shards_that_are_copied_while_they_change_become_one_table(
     edition: Edition, tmp_path: Path
 ) -> None:

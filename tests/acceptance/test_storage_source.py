@@ -54,7 +54,7 @@ def assert_is(lives: Lives, variant: str, label: str) -> None:
     ("variant", "labels"),
     [
         (CSV, LABELS),
-        (CSV_OLD_VALUE, LABELS[-1:]),
+        pytest.param(CSV_OLD_VALUE, LABELS[-1:], marks=pytest.mark.more),
         (CANAL_JSON, LABELS[-1:]),
         *(pytest.param(each, LABELS, marks=pytest.mark.soak) for each in SHIFTED),
     ],

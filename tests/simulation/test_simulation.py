@@ -15,7 +15,8 @@ from tests.simulation.invariants import Watchman
 from tests.simulation.mutate import ROOT, Mutation, hunt, mutations
 from tests.simulation.run import CHANGEFEEDS, JOBS, SeedFailed, run_seed
 
-SEEDS, SEEDS_WITH_JOBS = 100, 50  # more in make soak, and in make simulate
+SEEDS, SEEDS_WITH_JOBS = 50, 25  # more in make test-more, soak and simulate
+FURTHER = 2  # times as many, in make test-more
 SOAKED = 500
 HELD_SEEDS = 10
 CHUNK = 25  # of one test, so that several workers share them
@@ -34,7 +35,8 @@ def garbage_at_the_end() -> Iterator[None]:
 def _chunks() -> Iterator[ParameterSet]:
     for module, seeds in ((CHANGEFEEDS, SEEDS), (JOBS, SEEDS_WITH_JOBS)):
         for first in range(0, SOAKED, CHUNK):
-            marks = [pytest.mark.soak] if first >= seeds else []
+            kept = pytest.mark.more if first < FURTHER * seeds else pytest.mark.soak
+            marks = [kept] if first >= seeds else []
             yield pytest.param(module, first, marks=marks, id=f"{module}-{first}")
 
 

@@ -57,7 +57,8 @@ def merge_on_write_lab(session: SparkSession, tmp_path: Path) -> EngineLab:
 
 
 @pytest.mark.spark
-class TestSparkEngine(EngineContract):
+@pytest.mark.more
+class TestSparkEngineContract(EngineContract):
     @pytest.fixture
     def lab(self, spark_lab: EngineLab) -> EngineLab:
         return spark_lab
@@ -69,6 +70,15 @@ class TestSparkEngine(EngineContract):
     @pytest.fixture
     def other(self, merge_on_write_lab: EngineLab) -> EngineLab:
         return merge_on_write_lab
+
+
+@pytest.mark.spark
+class TestSparkEngine:
+    """What it alone does."""
+
+    @pytest.fixture
+    def lab(self, spark_lab: EngineLab) -> EngineLab:
+        return spark_lab
 
     @pytest.mark.usefixtures("as_in_the_program")
     def test_a_merge_is_compiled_though_small_reads_are_not(self, lab: EngineLab) -> None:

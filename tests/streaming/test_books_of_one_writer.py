@@ -36,7 +36,7 @@ def live(seed: int, folder: Path, *, transactions: int) -> None:
     assert not writer.letters, f"seed {seed}: {writer.letters[:3]}"
 
 
-@pytest.mark.parametrize("seed", [10006, 10011])
+@pytest.mark.parametrize("seed", [10006, pytest.param(10011, marks=pytest.mark.more)])
 def test_every_moment_balances(seed: int, tmp_path: Path) -> None:
     """With partitions that are removed, and logs and histories that are renamed, before a rewind to
     below."""

@@ -21,8 +21,8 @@ from streaming.apply.newest_whole_row import newest_whole_row
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import TableTask
 from streaming.changefeed.schema_from_rows import WholeRow, schema_of_row
-from tests.services.database_editions import EDITIONS
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import BOTH_FIRST
 from tests.streaming.apply.resolved import RULES
 from tests.streaming.apply.test_change_log import LOG
 from tests.streaming.source.binlog.binlogs import Binlog, blocks_of, recorded
@@ -35,7 +35,7 @@ LAST = Ts(1 << 40)
 Table = dict[int, tuple[str, str | None]]
 
 
-@pytest.fixture(params=EDITIONS, ids=lambda edition: edition.name, scope="module")
+@pytest.fixture(params=BOTH_FIRST, ids=lambda edition: edition.name, scope="module")
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     with DatabaseServer(request.param) as running:
         yield running

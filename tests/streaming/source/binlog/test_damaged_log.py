@@ -15,15 +15,15 @@ from streaming.source.binlog.format.type_codes import ROW_EVENTS, EventType
 from streaming.source.block_job import ReadFailed
 from streaming.source.contract import SourceAway, SourceLost, SourceMoved
 from tests.acceptance.processes import await_
-from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import MARIADB_FIRST
 from tests.streaming.source.binlog.binlogs import event_starts
 from tests.streaming.source.binlog.readings import BinlogReading, settings_of
 
 pytestmark = pytest.mark.mariadb
 
 
-@pytest.fixture(params=[MARIADB_10_11, MARIADB_11_8, MYSQL_9_7], ids=lambda each: each.name)
+@pytest.fixture(params=MARIADB_FIRST, ids=lambda each: each.name)
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     with DatabaseServer(request.param) as running:
         running.execute(

@@ -12,8 +12,8 @@ from streaming.source.binlog.kept_files import Expiry
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import SourceLost
 from tests.acceptance.processes import await_
-from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import BOTH_FIRST
 from tests.streaming.source.binlog.readings import settings_of
 
 
@@ -43,9 +43,7 @@ def test_a_warning_comes_when_half_of_the_time_has_passed() -> None:
     assert expiry.kept("binlog.000007", 9_000).left_s == 0
 
 
-@pytest.fixture(
-    scope="module", params=[MARIADB_10_11, MARIADB_11_8, MYSQL_9_7], ids=lambda each: each.name
-)
+@pytest.fixture(scope="module", params=BOTH_FIRST, ids=lambda each: each.name)
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     with DatabaseServer(request.param) as running:
         running.execute("CREATE DATABASE shop", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")

@@ -16,8 +16,8 @@ from streaming.source.binlog.position import BinlogPosition
 from streaming.source.binlog.walk.log_walk import Walked
 from streaming.source.contract import SourceAway, SourceLost
 from streaming.source.resolved.commit_clock import Pin
-from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import BOTH_FIRST
 
 pytestmark = pytest.mark.mariadb
 
@@ -51,9 +51,7 @@ class Log:
         return found
 
 
-@pytest.fixture(
-    scope="module", params=[MARIADB_10_11, MARIADB_11_8, MYSQL_9_7], ids=lambda each: each.name
-)
+@pytest.fixture(scope="module", params=BOTH_FIRST, ids=lambda each: each.name)
 def log(request: pytest.FixtureRequest) -> Iterator[Log]:
     with DatabaseServer(request.param) as server:
         server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, v TEXT)")

@@ -13,16 +13,15 @@ import pytest
 from streaming.source.binlog import log_tail, reader, source
 from streaming.source.binlog.source import BinlogSource
 from streaming.stream.reading import Place, Reading
-from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
+from tests.services.database_editions import MYSQL_9_7
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import MARIADB_FIRST
 from tests.streaming.source.binlog.readings import BinlogReading, Clock, settings_of
 
 pytestmark = pytest.mark.mariadb
 
 
-@pytest.fixture(
-    scope="module", params=[MARIADB_10_11, MARIADB_11_8, MYSQL_9_7], ids=lambda each: each.name
-)
+@pytest.fixture(scope="module", params=MARIADB_FIRST, ids=lambda each: each.name)
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     with DatabaseServer(request.param) as running:
         running.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, v TEXT)")

@@ -15,16 +15,14 @@ from streaming.source.binlog.kept_files import PreparedWatch
 from streaming.source.binlog.walk import prepared
 from streaming.source.contract import SourceLost
 from tests.acceptance.processes import await_
-from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import BOTH_FIRST
 from tests.streaming.source.binlog.readings import BinlogReading, Clock, settings_of
 
 pytestmark = pytest.mark.mariadb
 
 
-@pytest.fixture(
-    scope="module", params=[MARIADB_10_11, MARIADB_11_8, MYSQL_9_7], ids=lambda each: each.name
-)
+@pytest.fixture(scope="module", params=BOTH_FIRST, ids=lambda each: each.name)
 def running(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     with DatabaseServer(request.param) as server:
         server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, v TEXT)")

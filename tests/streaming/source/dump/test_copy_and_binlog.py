@@ -55,7 +55,7 @@ def after(server: DatabaseServer, at: SnapshotPosition) -> binlogs.Binlog:
 
 
 @pytest.mark.parametrize("definition", KEYS)
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(1, 2)
 def test_a_copy_and_the_binlog_since_are_the_table(
     server: DatabaseServer, schema: str, tmp_path: Path, definition: str, seed: int
 ):

@@ -20,6 +20,7 @@ from streaming.protocols.contract import DATA
 from streaming.source.dump.session import Session
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import second
 from tests.streaming.source.binlog import binlogs
 from tests.streaming.source.dump import copied
 from tests.streaming.source.dump.test_types import rows_of
@@ -57,7 +58,7 @@ def cast(cells: pa.Array, name: str) -> pa.Array:
 
 
 @pytest.fixture(
-    scope="module", params=[MARIADB_10_11, MARIADB_11_8], ids=lambda edition: edition.name
+    scope="module", params=[MARIADB_10_11, *second(MARIADB_11_8)], ids=lambda edition: edition.name
 )
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     with DatabaseServer(request.param) as running:

@@ -17,8 +17,8 @@ from sinks.types.mysql_type import MySQLType
 from streaming.source.dump.cells import UnreadableCells, cell_type, cells_of, selected
 from streaming.source.dump.session import Session
 from streaming.source.dump.source_table import SourceTable, read_tables
-from tests.services.database_editions import EDITIONS
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import BOTH_FIRST
 
 pytestmark = pytest.mark.mariadb
 
@@ -126,7 +126,7 @@ NO_DATES: dict[str, list[tuple[str, str]]] = {
 }
 
 
-@pytest.fixture(params=EDITIONS, ids=lambda edition: edition.name, scope="module")
+@pytest.fixture(params=BOTH_FIRST, ids=lambda edition: edition.name, scope="module")
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     with DatabaseServer(request.param, {"default-time-zone": "+02:00"}) as running:
         running.execute("CREATE DATABASE t CHARACTER SET utf8mb4")

@@ -218,7 +218,7 @@ def live(folder: Path, seed: int) -> None:
         assert step < STEPS + 300, "it does not come to its end"
 
 
-@pytest.mark.seeds(8)
+@pytest.mark.seeds(4, 4)
 def test_no_row_is_lost_however_files_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

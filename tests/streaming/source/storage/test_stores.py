@@ -25,6 +25,7 @@ from tests.streaming.protocols.canal_json.reading import EveryTable
 from tests.streaming.source.jobs_here import JobsHere
 from tests.streaming.source.outside.test_claimed_rows import recorded, rows_of
 
+pytestmark = pytest.mark.more
 TABLES = ("orders", "alltypes", "stock", "coupon", "events")
 WANTED = {TableName("shop", each): WantedTable(above_ts=Ts(0), key=None) for each in TABLES}
 

@@ -18,9 +18,10 @@ from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import RecordedPlace, SourceLost, SourceMoved
 from streaming.source.resolved.commit_clock import Pin, from_token
 from streaming.source.resolved.gtid_sets import parse_gtids
-from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7, Edition
+from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer
 from tests.services.replication import await_caught_up, executed, member, replicate
+from tests.services.second_editions import MARIADB_FIRST
 from tests.streaming.source.binlog.readings import BinlogReading, Clock, settings_of
 from tests.streaming.source.binlog.test_numbers import Writer
 
@@ -32,9 +33,7 @@ class Servers(NamedTuple):
     replica: DatabaseServer
 
 
-@pytest.fixture(
-    scope="module", params=[MARIADB_10_11, MARIADB_11_8, MYSQL_9_7], ids=lambda each: each.name
-)
+@pytest.fixture(scope="module", params=MARIADB_FIRST, ids=lambda each: each.name)
 def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
     with ExitStack() as stack:
         primary, replica = (stack.enter_context(member(request.param, nth)) for nth in (1, 2))

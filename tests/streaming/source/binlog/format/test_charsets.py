@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from streaming.source.binlog.format.charsets import BINARY, CODECS, UTF_8, text_of
-from tests.services.database_editions import EDITIONS
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import BOTH_FIRST
 
 pytestmark = pytest.mark.mariadb
 
 WITHOUT_CODEC = {"armscii8", "dec8", "eucjpms", "geostd8", "keybcs2", "swe7"}
 
 
-@pytest.fixture(params=EDITIONS, ids=lambda edition: edition.name, scope="module")
+@pytest.fixture(params=BOTH_FIRST, ids=lambda edition: edition.name, scope="module")
 def server(request: pytest.FixtureRequest):
     with DatabaseServer(request.param) as running:
         yield running

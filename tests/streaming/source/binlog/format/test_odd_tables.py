@@ -9,8 +9,15 @@ import pytest
 from coordination.model import TableName
 from streaming.protocols.contract import DATA, Kind, key_names, wire_types
 from streaming.source.binlog.format.faults import Refused
-from tests.services.database_editions import EDITIONS, MARIADB_10_11, MARIADB_11_8, Edition
+from tests.services.database_editions import (
+    EDITIONS,
+    MARIADB_10_11,
+    MARIADB_11_8,
+    MYSQL_9_7,
+    Edition,
+)
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import first_of
 from tests.streaming.source.binlog.binlogs import blocks_of, recorded, table_of, written
 
 pytestmark = pytest.mark.mariadb
@@ -19,9 +26,8 @@ MARIADBS = (MARIADB_10_11, MARIADB_11_8)
 
 
 def on(*editions: Edition) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(
-        "server", editions, ids=lambda edition: edition.name, indirect=True
-    )
+    found = editions if len(editions) == 1 else first_of(editions, [MARIADB_10_11, MYSQL_9_7])
+    return pytest.mark.parametrize("server", found, ids=lambda edition: edition.name, indirect=True)
 
 
 @pytest.fixture
