@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
-from tests.acceptance.processes import Life, await_, environment
+from tests.acceptance.processes import ON_THREADS, Life, await_, environment
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import REPOSITORY, KafkaBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.acceptance]
+pytestmark = [pytest.mark.kafka, pytest.mark.acceptance]
 
 MADE = ddl(at(0), "t", "CREATE TABLE `shop`.`t` (`id` BIGINT PRIMARY KEY)", kind="CREATE")
 FIRST, SECOND = at(2) - 1, at(4) - 1
@@ -69,7 +69,7 @@ def test_what_has_finished_goes_on_and_back(
     command = [
         sys.executable,
         "-m",
-        "streaming.cli.main",
+        ON_THREADS,
         "server",
         "--addr",
         "127.0.0.1:0",

@@ -21,7 +21,7 @@ from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import MakeLives
 from tests.shop.feed import Message
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.spark
 
 TYPES = {"id": "bigint", "v": "varchar(20)"}
 FORMS: dict[str, dict[str, Any]] = {
@@ -191,8 +191,8 @@ def rewind_of(text: str) -> int:
     return int(ts)
 
 
-def undisturbed(new_lives_on_spark: MakeLives, wanted: Messages) -> Lives:
-    lives = new_lives_on_spark(1, partitions=None)
+def undisturbed(new_lives: MakeLives, wanted: Messages) -> Lives:
+    lives = new_lives(1, partitions=None)
     lives.uri = f"{lives.uri}-undisturbed"
     lives.produce(wanted.all)
     sink = replace(lives.settings.changefeed.sink, warehouse=lives.uri, tables=wanted.rules)
@@ -206,12 +206,14 @@ IN_TIME_WHEN_STOPPED = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
+@pytest.mark.parametrize(
+    "is_running", [pytest.param(True, marks=pytest.mark.more), False], ids=["running", "stopped"]
+)
 def test_each_form_brought_back_in_each_way_waits_for_the_rewind(
-    new_lives_on_spark: MakeLives, spark: SparkSession, *, is_running: bool
+    new_lives: MakeLives, spark: SparkSession, *, is_running: bool
 ) -> None:
     wanted = Messages({table: form for table, (form, _) in CASES.items()})
-    lives = new_lives_on_spark(1, partitions=None)
+    lives = new_lives(1, partitions=None)
     targets = {table: Target(spark, lives, table) for table in CASES}
     rules = with_rules(lives, wanted)
     life = lives.begin(**rules)
@@ -238,7 +240,7 @@ def test_each_form_brought_back_in_each_way_waits_for_the_rewind(
     assert rewinds.pop("INSERT OVERWRITE") < at(4) - 1, "nobody can know what it has"
     assert {*rewinds.values()} == {at(4) - 1}
     lives.finish(overwrite_checkpoint_ts=at(4) - 1, target_ts=LAST, **rules)
-    right = undisturbed(new_lives_on_spark, wanted)
+    right = undisturbed(new_lives, wanted)
     for table in CASES:
         assert lives.rows(table) == right.rows(table), table
         found = progress(lives, table)
@@ -282,12 +284,12 @@ def test_what_takes_nothing_back_holds_nothing(
 
 @IN_TIME_WHEN_STOPPED
 def test_who_takes_it_back_or_takes_it_as_it_is_need_not_rewind(
-    new_lives_on_spark: MakeLives, spark: SparkSession, *, is_running: bool
+    new_lives: MakeLives, spark: SparkSession, *, is_running: bool
 ) -> None:
     """And a table that was replaced waits until that is undone."""
     wanted, lives = (
         Messages({"t": "upsert", "replaced": "upsert"}),
-        new_lives_on_spark(1, partitions=None),
+        new_lives(1, partitions=None),
     )
     target, replaced = Target(spark, lives), Target(spark, lives, "replaced")
     life = lives.begin()
@@ -330,10 +332,10 @@ def test_who_takes_it_back_or_takes_it_as_it_is_need_not_rewind(
 
 @pytest.mark.acceptance
 def test_in_a_cluster_others_go_on_and_who_takes_the_table_finds_it_so(
-    new_lives_on_spark: MakeLives, spark: SparkSession
+    new_lives: MakeLives, spark: SparkSession
 ) -> None:
     """Whichever of two captures owns the changefeed, and whichever writes the table."""
-    wanted, lives = Messages(), new_lives_on_spark(1, partitions=None)
+    wanted, lives = Messages(), new_lives(1, partitions=None)
     target = Target(spark, lives)
     first = lives.begin()
     lives.produce(wanted.first)
@@ -356,12 +358,12 @@ def test_in_a_cluster_others_go_on_and_who_takes_the_table_finds_it_so(
     assert await_blocked(second, lives) == told
     assert second.stop() is None
     lives.finish(overwrite_checkpoint_ts=at(4) - 1, target_ts=LAST)
-    assert lives.rows("t") == undisturbed(new_lives_on_spark, wanted).rows("t")
+    assert lives.rows("t") == undisturbed(new_lives, wanted).rows("t")
 
 
-def test_a_target_ts_is_not_waited_for(new_lives_on_spark: MakeLives, spark: SparkSession) -> None:
+def test_a_target_ts_is_not_waited_for(new_lives: MakeLives, spark: SparkSession) -> None:
     """A run to a target-ts ends with the reason, when the other tables are there."""
-    wanted, lives = Messages(), new_lives_on_spark(1, partitions=None)
+    wanted, lives = Messages(), new_lives(1, partitions=None)
     target = Target(spark, lives)
     lives.produce(wanted.first)
     lives.finish(target_ts=at(4) - 1)
