@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from pyspark.sql import SparkSession
 
 from conf.settings import TableRule
 from conf.sources.source_uri import parse_source_uri
@@ -137,14 +138,15 @@ def test_a_tables_topic_joins_while_it_runs_and_nothing_is_lost_or_doubled(
 FAILS_AT = ("after-decode", "after-create-table", "after-apply-one", "after-progress")
 
 
+@pytest.mark.spark
 def test_a_capture_that_dies_while_a_topic_joins_leaves_nothing_out(
-    topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, spark: SparkSession
 ) -> None:
     """At each step; the next life finds another new topic."""
     topics.make("default", *mark(at(1)))
     topics.make("shop_a", create(at(0), "a"))
     lives = Lives(
-        ThreadsOfProcess, topics.broker, tmp_path, source=parse_source_uri(topics.uri(EXACT))
+        on_spark(spark), topics.broker, tmp_path, source=parse_source_uri(topics.uri(EXACT))
     )
     logs = replace(
         lives.settings.changefeed.sink, tables=(TableRule(matcher=("*.*",), write_mode="append"),)
