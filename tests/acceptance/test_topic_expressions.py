@@ -19,7 +19,7 @@ from conf.settings import TableRule
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
 from streaming.jobs.on_threads import ThreadsOfProcess
-from tests.acceptance.one_process import Life, Lives
+from tests.acceptance.one_process import Life, Lives, on_spark
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.own_lines import own_text
 from tests.services.delta_rows import read_rows
