@@ -22,7 +22,7 @@ import grpc
 from etcd3 import etcdrpc
 
 from conf.settings import EtcdSettings
-from coordination.errors import ConfigError, LeaseGone, TidelakeError, TryAgain
+from coordination.errors import ConfigError, LeaseGone, Stop, TidelakeError, TryAgain
 from coordination.etcd import endpoints
 from coordination.etcd.client import (
     NO_LEASE,
@@ -94,6 +94,9 @@ def connect(settings: EtcdSettings) -> EtcdClient:
                     f"etcd at {where} does not answer: {error}; is it running, and is --etcd right?"
                 ) from None
             time.sleep(RECONNECT_S)
+        except Stop:  # a signal, not etcd
+            client.close()
+            raise
         except TidelakeError as error:
             client.close()
             raise ConfigError(f"etcd at {where} refused us: {error}") from None

@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from conf.settings import EtcdSettings
-from coordination.errors import ConfigError, TidelakeError, TryAgain
+from coordination.errors import ConfigError, Stop, TidelakeError, TryAgain
 from coordination.etcd import etcd3_client
 from coordination.etcd.client import EtcdClient, get
 from coordination.etcd.embedded import EmbeddedEtcd, find_binary, free_ports
@@ -348,3 +348,14 @@ def await_answer(client: EtcdClient) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+def test_who_is_asked_to_stop_while_it_connects_is_not_refused(monkeypatch: pytest.MonkeyPatch):
+    """A signal's handler raises Stop wherever the main thread is, be it amid the first call."""
+
+    def interrupted(_client: Etcd3Client) -> str:
+        raise Stop("asked to stop before the start")
+
+    monkeypatch.setattr(Etcd3Client, "cluster_id", interrupted)
+    with pytest.raises(Stop, match="asked to stop"):
+        connect(EtcdSettings(endpoints=("http://127.0.0.1:1",)))
