@@ -222,7 +222,7 @@ class JobsContract(ABC):
             assert run(jobs, leaves) == [3, 3]
         gc.collect()
         assert gc.isenabled()
-        assert gc.get_freeze_count() == frozen
+        assert gc.get_freeze_count() <= frozen  # what others froze may die
         assert not any(isinstance(each, Left) for each in gc.get_objects())
 
     def test_jobs_of_several_threads(self, jobs: Jobs) -> None:

@@ -71,8 +71,9 @@ class TopicProducer:
     def flush(self, timeout_s: float = 60.0) -> None:
         """Returns when the broker has acknowledged everything."""
         unsent = self._producer.flush(timeout_s)
-        if self._errors or unsent:
-            raise BrokerError(f"{unsent} messages not sent, errors: {self._errors[:3]}")
+        errors, self._errors = self._errors, []  # who comes next sends other messages
+        if errors or unsent:
+            raise BrokerError(f"{unsent} messages not sent, errors: {errors[:3]}")
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:

@@ -76,7 +76,7 @@ class Stream:
             trust=SimpleNamespace(check=lambda: None, silent_s=0.0),
             concerns=LastingWarnings(),
             check_jvm=lambda: None,
-            spark=SimpleNamespace(cancel=lambda _: None),
+            engine=SimpleNamespace(cancel=lambda _: None),
         )
         self.backlog = SimpleNamespace(look=lambda: SimpleNamespace(ends={}))
 
