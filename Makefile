@@ -118,7 +118,7 @@ lint: setup
 	$(RUN) -m ruff format --check $(SOURCES)
 	$(RUN) -m mypy
 
-SHARED_OUT := -n 3 --dist loadscope --durations 15
+SHARED_OUT := -n 4 --dist loadscope --durations 15
 test: lint servers
 	$(RUN) -m pytest $(SHARED_OUT) || $(RUN) -m tests.failed_alone
 

@@ -1,12 +1,12 @@
 """Which worker of `make test` runs what, and when.
 
-Three workers share two cores, as half of what the tests do is to wait: for a lease that ends, for a
+Four workers share two cores, as half of what the tests do is to wait: for a lease that ends, for a
 process that starts. The queue is
 
     lives of the program over Spark | what starts processes, the longest first |
     other modules | the simulation | the rest of Spark
 
-and two workers take from its head, the others from its end; they meet in the middle, at short
+and three workers take from its head, the last from its end; they meet in the middle, at short
 modules. Two have a Spark: what lives load and compile in its JVM, reads of a stream, and what the
 rest does, queries, have little in common.
 """
@@ -23,7 +23,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).resolve().parents[1]
-FROM_THE_HEAD = 2  # workers
+FROM_THE_HEAD = 3  # workers
 LIVES, QUERIES = "lives over Spark", "the rest of Spark"
 # Lives between statements of an operator's Spark.
 QUERYING = ("tests/acceptance/test_brought_back.py", "tests/acceptance/test_table_errors.py")

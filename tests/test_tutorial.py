@@ -130,6 +130,7 @@ def test_every_command_prints_what_the_page_shows(shell: Shell) -> None:
 
 
 @pytest.mark.mariadb
+@pytest.mark.more
 def test_every_command_about_a_database_does_so_too(shell: Shell) -> None:
     needs(MARIADB_10_11)
     follow(shell, WITHOUT_TICDC)

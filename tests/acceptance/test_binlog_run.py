@@ -18,7 +18,7 @@ from tests.services.database_editions import MARIADB_11_8, Edition
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import REPOSITORY
-from tests.services.second_editions import BOTH_FIRST
+from tests.services.second_editions import MARIADB_FIRST
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 
@@ -38,7 +38,7 @@ def progress_of(stage: BinlogStage) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("edition", BOTH_FIRST, ids=lambda each: each.name)
+@pytest.mark.parametrize("edition", MARIADB_FIRST, ids=lambda each: each.name)
 def test_it_follows_tells_the_time_of_an_idle_log_and_waits_for_an_xa_commit(
     edition: Edition, tmp_path: Path
 ) -> None:

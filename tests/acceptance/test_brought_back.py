@@ -206,9 +206,8 @@ IN_TIME_WHEN_STOPPED = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize(
-    "is_running", [pytest.param(True, marks=pytest.mark.more), False], ids=["running", "stopped"]
-)
+@pytest.mark.more  # of one form in one way: test_who_takes_it_back…
+@pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
 def test_each_form_brought_back_in_each_way_waits_for_the_rewind(
     new_lives: MakeLives, spark: SparkSession, *, is_running: bool
 ) -> None:
@@ -249,6 +248,7 @@ def test_each_form_brought_back_in_each_way_waits_for_the_rewind(
 
 
 @IN_TIME_WHEN_STOPPED
+@pytest.mark.more
 def test_what_takes_nothing_back_holds_nothing(
     new_lives_on_spark: MakeLives, spark: SparkSession, *, is_running: bool
 ) -> None:

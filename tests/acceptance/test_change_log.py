@@ -27,14 +27,12 @@ from tests.acceptance.small_tables import (
 from tests.shop.canal_json import Change, Ddl, Op, encode_change, encode_ddl
 from tests.shop.feed import Message
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
 LOGS = (TableRule(matcher=("shop.a", "shop.log"), write_mode="append"),)
 Event = tuple[Any, ...]
 
 
-def logs(new_lives_on_spark: MakeLives) -> Lives:
-    lives = new_lives_on_spark()
+def logs(new_lives: MakeLives) -> Lives:
+    lives = new_lives()
     changefeed = lives.settings.changefeed
     sink = replace(changefeed.sink, tables=LOGS)
     lives.settings = replace(lives.settings, changefeed=replace(changefeed, sink=sink))
@@ -94,6 +92,8 @@ def streamed(spark: SparkSession, uri: str) -> list[Any]:
     return spark.table(name).collect()
 
 
+@pytest.mark.spark
+@pytest.mark.kafka
 def test_every_event_is_in_the_log_once(new_lives_on_spark: MakeLives, spark: SparkSession) -> None:
     lives, sent = logs(new_lives_on_spark), feed()
     lives.produce([*made(10, A, B), (0, None, encode_ddl(CREATE_KEYLESS, 15, 0))])
@@ -117,8 +117,8 @@ def test_every_event_is_in_the_log_once(new_lives_on_spark: MakeLives, spark: Sp
     assert {each.state for each in lives.progress().values()} == {"replicating"}
 
 
-def test_a_rewind_writes_no_event_twice(new_lives_on_spark: MakeLives) -> None:
-    lives, sent = logs(new_lives_on_spark), feed()
+def test_a_rewind_writes_no_event_twice(new_lives: MakeLives) -> None:
+    lives, sent = logs(new_lives), feed()
     lives.produce([*made(10, A, B), (0, None, encode_ddl(CREATE_KEYLESS, 15, 0))])
     lives.produce(sent.messages)
     lives.finish(target_ts=150)
@@ -129,9 +129,9 @@ def test_a_rewind_writes_no_event_twice(new_lives_on_spark: MakeLives) -> None:
 
 
 def test_a_zombie_that_is_ahead_writes_no_event_twice(
-    new_lives_on_spark: MakeLives, monkeypatch: pytest.MonkeyPatch
+    new_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lives, sent = logs(new_lives_on_spark), feed()
+    lives, sent = logs(new_lives), feed()
     lives.produce([*made(10, A, B), (0, None, encode_ddl(CREATE_KEYLESS, 15, 0))])
     lives.produce(sent.messages)
     lives.finish(target_ts=115)
@@ -149,10 +149,10 @@ def test_a_zombie_that_is_ahead_writes_no_event_twice(
 
 
 def test_a_log_whose_create_table_was_not_read_loses_no_event_in_silence(
-    new_lives_on_spark: MakeLives,
+    new_lives: MakeLives,
 ) -> None:
     """A DELETE does not tell what the table is. Upserted it would have nothing to delete."""
-    lives = logs(new_lives_on_spark)
+    lives = logs(new_lives)
     lives.produce([(1, None, row(20, 1, "gone", op="DELETE")), *marks(30)])
     lives.finish(target_ts=25)
     assert [each["error_class"] for each in lives.dead_letters()] == ["no-table"]
@@ -164,8 +164,8 @@ def test_a_log_whose_create_table_was_not_read_loses_no_event_in_silence(
     ]
 
 
-def test_ddls_leave_what_has_happened_as_it_was(new_lives_on_spark: MakeLives) -> None:
-    lives = logs(new_lives_on_spark)
+def test_ddls_leave_what_has_happened_as_it_was(new_lives: MakeLives) -> None:
+    lives = logs(new_lives)
     first = encode_change(Change(table=A, op="INSERT", row={"id": 1, "n": 1, "v": "a"}), 20, 0)
     added = Ddl("shop", "a", "ALTER", "ALTER TABLE `shop`.`a` ADD COLUMN `m` INT DEFAULT 7")
     emptied = Ddl("shop", "a", "TRUNCATE", "TRUNCATE TABLE `shop`.`a`")
@@ -181,8 +181,8 @@ def test_ddls_leave_what_has_happened_as_it_was(new_lives_on_spark: MakeLives) -
     assert not lives.dead_letters()
 
 
-def test_a_table_in_another_mode_is_refused_in_one_line(new_lives_on_spark: MakeLives) -> None:
-    lives = logs(new_lives_on_spark)
+def test_a_table_in_another_mode_is_refused_in_one_line(new_lives: MakeLives) -> None:
+    lives = logs(new_lives)
     lives.produce([*made(10, A), *marks(50)])
     lives.finish(target_ts=40)
     sink = replace(lives.settings.changefeed.sink, tables=())

@@ -97,6 +97,7 @@ def test_the_primary_is_killed_under_load(edition: Edition, tmp_path: Path) -> N
 
 
 @editions(MYSQL_9_7)
+@pytest.mark.more  # after the death of the first: above
 def test_there_and_back(edition: Edition, tmp_path: Path) -> None:
     """Both are killed at once, and the source-uri names the other server; then the first server
     comes back as its replica, and is the primary again."""

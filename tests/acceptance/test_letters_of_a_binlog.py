@@ -13,6 +13,7 @@ from tests.acceptance.followed_database import FollowedDatabase
 from tests.acceptance.letter_commands import LetterCommands
 from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import second
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 
@@ -21,7 +22,7 @@ COLUMNS = "id, IF(DAYOFMONTH(at) = 0, NULL, at) AS at, v"  # as zero-date = null
 NONE = "'0000-00-00'"
 
 
-@pytest.fixture(params=[MARIADB_10_11, MYSQL_9_7], ids=lambda edition: edition.name)
+@pytest.fixture(params=[MARIADB_10_11, *second(MYSQL_9_7)], ids=lambda edition: edition.name)
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     with DatabaseServer(request.param) as server:
         yield server

@@ -83,6 +83,7 @@ def stage(broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path) -> Iterator[N
         yield made
 
 
+@pytest.mark.more
 def test_each_change_is_applied_once_when_the_owner_changes(stage: Numbered) -> None:
     one = stage.capture("one")
     one.await_line(LEADS)

@@ -120,7 +120,10 @@ def await_more(life: subprocess.Popen[bytes], folder: Path, before: int) -> None
         raise AssertionError(f"{error}\n{(folder / 'log').read_text()[-8_000:]}") from None
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "kills",
+    [pytest.param(1, marks=pytest.mark.more), pytest.param(5, marks=pytest.mark.soak)],
+)
 def test_each_change_is_applied_once_whenever_the_program_is_killed(
     broker: KafkaBroker, tmp_path: Path, kills: int
 ) -> None:

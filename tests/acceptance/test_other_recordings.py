@@ -41,7 +41,7 @@ NINETIES = (788_918_400_000 << 18) - 470620744121057280  # from the recorded TSO
 FOLDERS = (wire_storage.CSV, wire_storage.CSV_OLD_VALUE, wire_storage.CANAL_JSON)
 SHIFTED = FOLDERS[1:]
 KEYLESS = "audit_log"
-soak = pytest.mark.soak
+soak, more = pytest.mark.soak, pytest.mark.more
 
 
 @pytest.fixture
@@ -91,7 +91,9 @@ def assert_leads_to(
         *(pytest.param(each, ("after_first_ddls",), marks=soak) for each in EARLY),
     ],
 )
-@pytest.mark.parametrize("seed", [1, *(pytest.param(each, marks=soak) for each in range(2, 7))])
+@pytest.mark.parametrize(
+    "seed", [pytest.param(1, marks=more), *(pytest.param(each, marks=soak) for each in range(2, 7))]
+)
 def test_other_names_values_and_zones(
     variant: str, labels: tuple[str, ...], seed: int, *, folder: Path
 ) -> None:
@@ -187,7 +189,7 @@ def without_slashes(names: Names) -> Names:
 @pytest.mark.parametrize(
     ("variant", "seed"),
     [
-        (FOLDERS[0], 3),
+        pytest.param(FOLDERS[0], 3, marks=more),
         *(pytest.param(v, seed, marks=soak) for v in FOLDERS for seed in range(4, 10)),
     ],
 )

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sinks.control.changefeeds import Changefeeds
-from tests.acceptance.processes import JVM_OPTIONS
+from tests.acceptance.processes import JVM_OPTIONS, ON_SPARK, ON_THREADS
 from tests.services import wire
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import REPOSITORY, KafkaBroker
@@ -24,13 +24,14 @@ PATIENCE_S = 200
 pytestmark = pytest.mark.acceptance
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "streaming.cli.main", *arguments]
+def command(*arguments: str, program: str = ON_SPARK) -> list[str]:
+    return [sys.executable, "-m", program, *arguments]
 
 
-def replay(recording: Path, warehouse: Path, *more: str) -> list[str]:
+def replay(recording: Path, warehouse: Path, *more: str, program: str = ON_THREADS) -> list[str]:
     source = f"file://{recording}?protocol=canal-json&enable-tidb-extension=true"
-    return command("run", "--source-uri", source, "--sink-uri", f"delta://{warehouse}", *more)
+    arguments = ("run", "--source-uri", source, "--sink-uri", f"delta://{warehouse}", *more)
+    return command(*arguments, program=program)
 
 
 def ended(arguments: list[str]) -> subprocess.CompletedProcess[str]:
@@ -54,7 +55,7 @@ def test_a_recording_is_played_to_a_target_then_to_its_end(tmp_path: Path) -> No
     assert wire.differences(warehouse, "after_updates") == []
 
     killed = subprocess.Popen(
-        replay(recording, warehouse),
+        replay(recording, warehouse, program=ON_SPARK),
         cwd=REPOSITORY,
         env={**os.environ, "JDK_JAVA_OPTIONS": JVM_OPTIONS},
         stderr=subprocess.PIPE,

@@ -66,6 +66,7 @@ def is_union(lake: Path, database: DatabaseServer, columns: str) -> bool:
     return True
 
 
+@pytest.mark.more
 def test_shards_that_two_captures_write_move_and_fail_over(
     etcd: EmbeddedEtcd, tmp_path: Path
 ) -> None:

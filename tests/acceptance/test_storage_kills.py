@@ -92,7 +92,7 @@ SOAK = pytest.mark.soak
 @pytest.mark.parametrize(
     ("is_classic", "has_old", "dispatchers", "kills"),
     [
-        (False, True, 0, 1),
+        pytest.param(False, True, 0, 1, marks=pytest.mark.more),
         pytest.param(True, False, 0, 6, marks=SOAK),
         pytest.param(True, True, 0, 6, marks=SOAK),
         pytest.param(False, False, 2, 6, marks=SOAK),

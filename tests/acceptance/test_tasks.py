@@ -20,7 +20,7 @@ from coordination.jobmaster.records import TaskCfg
 from coordination.model import JobID, TaskID, time_tso
 from sinks.control.changefeeds import Changefeeds
 from sinks.control.progress import Progress
-from tests.acceptance.processes import Life, await_, environment, field
+from tests.acceptance.processes import ON_SPARK, ON_THREADS, Life, await_, environment, field
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 from tests.shop import proof
@@ -31,11 +31,11 @@ NAME = "tasks"
 JOB, TASK = JobID("copy"), TaskID("one")
 
 
-def server(number: int, etcd: str, cluster_id: str, folder: Path) -> Life:
+def server(number: int, etcd: str, cluster_id: str, folder: Path, program: str = ON_SPARK) -> Life:
     place = folder / f"server-{number}"
     place.mkdir()
     command = [
-        *(sys.executable, "-m", "streaming.cli.main", "server", "--etcd", etcd),
+        *(sys.executable, "-m", program, "server", "--etcd", etcd),
         *("--cluster-id", cluster_id, "--addr", f"127.0.0.1:{free_ports(1)[0]}"),
     ]
     env = environment(place, capture_session_ttl=5, session_safety_margin_s=1.0)
@@ -128,7 +128,7 @@ def test_a_full_task_finishes_and_goes_on_when_its_mode_is_updated(
         row = Changefeeds(str(lake)).read(f"{JOB}-{TASK}")
         return row.checkpoint_ts if row is not None else 0
 
-    life = server(1, etcd.endpoint, cluster_id, tmp_path)
+    life = server(1, etcd.endpoint, cluster_id, tmp_path, ON_THREADS)
     try:
         with mariadb.database(NAME):
             mariadb.execute(f"CREATE TABLE {NAME}.t (id INT PRIMARY KEY)")

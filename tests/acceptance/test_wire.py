@@ -94,7 +94,11 @@ def test_recorded_bytes_through_spark(broker: KafkaBroker, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "label", [*(pytest.param(each, marks=pytest.mark.soak) for each in LABELS[:-1]), LABELS[-1]]
+    "label",
+    [
+        *(pytest.param(each, marks=pytest.mark.soak) for each in LABELS[:-1]),
+        pytest.param(LABELS[-1], marks=pytest.mark.more),
+    ],
 )
 def test_interleaved_bytes_lead_there_in_one_run(
     broker: KafkaBroker, tmp_path: Path, label: str

@@ -15,8 +15,8 @@ from tests.simulation.invariants import Watchman
 from tests.simulation.mutate import ROOT, Mutation, hunt, mutations
 from tests.simulation.run import CHANGEFEEDS, JOBS, SeedFailed, run_seed
 
-SEEDS, SEEDS_WITH_JOBS = 50, 25  # more in make test-more, soak and simulate
-FURTHER = 2  # times as many, in make test-more
+SEEDS, SEEDS_WITH_JOBS = 25, 25  # more in make test-more, soak and simulate
+FURTHER = 3  # times as many, in make test-more
 SOAKED = 500
 HELD_SEEDS = 10
 CHUNK = 25  # of one test, so that several workers share them
