@@ -206,7 +206,7 @@ IN_TIME_WHEN_STOPPED = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.more  # of one form in one way: test_who_takes_it_back…
+@pytest.mark.more  # upserts alone, and their rewind: test_in_a_cluster…
 @pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
 def test_each_form_brought_back_in_each_way_waits_for_the_rewind(
     new_lives: MakeLives, spark: SparkSession, *, is_running: bool

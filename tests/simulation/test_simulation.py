@@ -15,8 +15,7 @@ from tests.simulation.invariants import Watchman
 from tests.simulation.mutate import ROOT, Mutation, hunt, mutations
 from tests.simulation.run import CHANGEFEEDS, JOBS, SeedFailed, run_seed
 
-SEEDS, SEEDS_WITH_JOBS = 25, 25  # more in make test-more, soak and simulate
-FURTHER = 3  # times as many, in make test-more
+SEEDS, FURTHER_SEEDS = 25, 100  # of each kind, in make test and up to there in make test-more
 SOAKED = 500
 HELD_SEEDS = 10
 CHUNK = 25  # of one test, so that several workers share them
@@ -33,10 +32,10 @@ def garbage_at_the_end() -> Iterator[None]:
 
 
 def _chunks() -> Iterator[ParameterSet]:
-    for module, seeds in ((CHANGEFEEDS, SEEDS), (JOBS, SEEDS_WITH_JOBS)):
+    for module in (CHANGEFEEDS, JOBS):
         for first in range(0, SOAKED, CHUNK):
-            kept = pytest.mark.more if first < FURTHER * seeds else pytest.mark.soak
-            marks = [kept] if first >= seeds else []
+            kept = pytest.mark.more if first < FURTHER_SEEDS else pytest.mark.soak
+            marks = [kept] if first >= SEEDS else []
             yield pytest.param(module, first, marks=marks, id=f"{module}-{first}")
 
 

@@ -11,6 +11,7 @@ from tests.contracts import topics_contract as contract
 from tests.contracts.topics_contract import Cluster, History, outcome
 from tests.fakes.memory_broker import MemoryBroker
 from tests.services.kafka_broker import KafkaBroker
+from tests.services.topic_producer import BrokerError
 
 
 @pytest.mark.kafka
@@ -56,6 +57,16 @@ def test_the_product_says_the_same(
     ask = contract.REFUSALS[question]
     kafka = outcome(broker, lambda: ask(broker, small_topics))
     assert outcome(memory_broker, lambda: ask(memory_broker, small_topics)) == kafka
+
+
+@pytest.mark.kafka
+def test_a_refusal_is_not_the_next_sender_s(broker: KafkaBroker):
+    topic = f"refused-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(topic, 1)
+    with pytest.raises(BrokerError):
+        broker.produce(topic, [(9, None, b"x")])
+    broker.produce(topic, [(0, None, b"x")])
+    assert broker.end_offsets(topic) == {0: 1}
 
 
 @pytest.mark.kafka
