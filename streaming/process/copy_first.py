@@ -69,6 +69,8 @@ def copy_first(changefeed: Changefeed) -> Changefeed:
         elif not source.dump_dir:
             with shown:
                 _tried(copy.join, stop)
+    if stop.is_set():  # too late for the copy, which had nothing left to do
+        raise Stop("asked to stop after the copy")
     return to_its_end(changefeed)
 
 

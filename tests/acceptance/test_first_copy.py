@@ -183,3 +183,5 @@ def test_an_open_bank_of_another_server_is_copied(tmp_path: Path, edition: Editi
     with open_bank(edition, tmp_path) as stage:
         life = stage.start("first", parameters=PARAMETERS)
         life.await_line("copied and loaded")
+        life.signal(signal.SIGTERM)  # else the next one is of another etcd on its warehouse
+        assert life.await_exit() == 0, life.tail()

@@ -1,19 +1,25 @@
-"""What the copy of a TiDB says at its end."""
+"""What a copy says and heeds at its end."""
 
 from __future__ import annotations
 
 import logging
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from conf.settings import Changefeed, DeltaSink, FilterSettings
+from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.tidb_uri import TidbSettings
+from coordination.errors import Stop
 from coordination.model import Ts
 from sinks.control.warehouse import ControlTables
 from streaming.owner.start_point import first_row
 from streaming.process.copy_first import copy_first
+from streaming.process.signals import handling, stop_before_start
+from streaming.spans.copies.first_copy import FirstCopy
 from streaming.spans.copies.moments import Moment
 from streaming.spans.copies.settled_copy import SettledCopy, chosen_by
 from streaming.spans.copies.tidb_copy import TidbCopy
@@ -49,3 +55,14 @@ def test_a_changefeed_that_no_table_is_to_join_goes_on(
     assert "the changefeed goes on where it was" in own_text(caplog)
     assert "changefeed create" not in own_text(caplog)
     assert table.read("c") == before
+
+
+def test_a_stop_that_comes_too_late_for_the_copy_ends_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy looks no more, and nothing else would: the program went on for ever."""
+    source = BinlogSettings(host="h", port=3306, user="u", task_mode="all")
+    monkeypatch.setattr(FirstCopy, "is_done", False)
+    monkeypatch.setattr(FirstCopy, "run", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Stop, match="after the copy"), handling(stop_before_start):
+        copy_first(replace(feed_of(tmp_path), source=source))
