@@ -57,7 +57,7 @@ class Teller:
     """A thread with a connection of its own, which makes random transactions until it is told to
     stop. A database that is away is tried again."""
 
-    def __init__(self, server: DatabaseServer, seed: int, *, rest_s: float = 0.05) -> None:
+    def __init__(self, server: DatabaseServer, seed: int, *, rest_s: float = 0.25) -> None:
         self._server = server
         self._dice = random.Random(seed)
         self._seed = seed

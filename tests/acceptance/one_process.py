@@ -43,6 +43,7 @@ from streaming.spark.ticking_query import CHECKPOINT_PREFIX
 from tests.acceptance.jvm_calls import refused_here
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.memory_broker import MemoryBroker
+from tests.looks import looks
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import FeedSettings, Message, messages
@@ -143,11 +144,11 @@ class Life:
 
     def wait_until(self, holds: Callable[[], Any]) -> Any:
         """Blocks until it is so; what it is."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
+        for _ in looks(PATIENCE_S):
+            has_ended = self._ended.is_set()
             if found := holds():
                 return found
-            assert not self._ended.wait(0.05), f"ended before: {self._error!r}"
+            assert not has_ended, f"ended before: {self._error!r}"
         raise AssertionError("it did not come to it")
 
 

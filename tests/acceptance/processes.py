@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.acceptance.progress_watch import ProgressWatch
+from tests.looks import looks
 from tests.services.child_process import start_child
 from tests.services.kafka_broker import REPOSITORY, KafkaBroker
 from tests.shop import proof
@@ -45,10 +46,10 @@ def await_(
     every_s: float = POLL_S,
 ) -> None:
     """Poll until it is so; the assertion says what was waited for."""
-    deadline = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < deadline, f"{what}: not within {within_s:.0f} s"
-        time.sleep(every_s)
+    for _ in looks(within_s, every_s=every_s):
+        if is_so():
+            return
+    raise AssertionError(f"{what}: not within {within_s:.0f} s")
 
 
 class Life:
@@ -72,14 +73,12 @@ class Life:
 
     def await_line(self, text: str, *, nth: int = 1, within_s: float = PATIENCE_S) -> str:
         """The nth line with this text; fails when the process ends without it."""
-        deadline = time.monotonic() + within_s
-        while True:
+        for _ in looks(within_s, every_s=POLL_S):
             has_ended = self._process.poll() is not None
             if len(found := self.lines(text)) >= nth:
                 return found[nth - 1]
             assert not has_ended, f"{self.name} ended before {text!r}:\n{self.tail()}"
-            assert time.monotonic() < deadline, f"{self.name}: no {text!r}:\n{self.tail()}"
-            time.sleep(POLL_S)
+        raise AssertionError(f"{self.name}: no {text!r}:\n{self.tail()}")
 
     def tail(self, count: int = 30) -> str:
         return "\n".join(line[:600] for line in self.lines()[-count:])
@@ -131,10 +130,10 @@ class Life:
 
     def assert_gone(self, within_s: float = GONE_WITHIN_S) -> None:
         """No process of its group and no JVM that it started."""
-        deadline = time.monotonic() + within_s
-        while left := self.processes():
-            assert time.monotonic() < deadline, f"{self.name} left {left}:\n{self.tail()}"
-            time.sleep(POLL_S)
+        for _ in looks(within_s, every_s=POLL_S):
+            if not self.processes():
+                return
+        raise AssertionError(f"{self.name} left {self.processes()}:\n{self.tail()}")
 
     def processes(self) -> dict[int, str]:
         """pid -> name of what runs and is of this life."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import bank
-from tests.acceptance.binlog_stage import BinlogStage, end_of_log
+from tests.acceptance.binlog_stage import BOTH_PROGRAMS, BinlogStage, end_of_log
 from tests.acceptance.processes import ON_SPARK, Life
 from tests.seeds import hunted_seeds
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7, Edition
@@ -21,16 +21,18 @@ from tests.services.database_server import DatabaseServer
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 
-CUTS_CHECKED = 25
+CUTS_CHECKED = 10
 TELLERS = 3
 
 
 @contextmanager
-def open_bank(folder: Path, edition: Edition = MARIADB_10_11) -> Iterator[BinlogStage]:
+def open_bank(
+    folder: Path, edition: Edition = MARIADB_10_11, *, program: str = ON_SPARK
+) -> Iterator[BinlogStage]:
     """While tellers work; then all that they have done is there."""
     with DatabaseServer(edition) as server, ExitStack() as stack:
         bank.opened(server)
-        stage = stack.enter_context(BinlogStage(server, folder, rules=bank.RULES, program=ON_SPARK))
+        stage = stack.enter_context(BinlogStage(server, folder, rules=bank.RULES, program=program))
         tellers = [stack.enter_context(bank.Teller(server, seed)) for seed in range(TELLERS)]
         yield stage
         for teller in tellers:
@@ -53,9 +55,10 @@ def check(stage: BinlogStage) -> None:
     assert bank.differences(stage.server, stage.warehouse) == []
 
 
-def test_the_bank_balances_whoever_is_killed(tmp_path: Path) -> None:
+@BOTH_PROGRAMS
+def test_the_bank_balances_whoever_is_killed(tmp_path: Path, program: str) -> None:
     """The program amid its first rows; then the database, beside a new life of the program."""
-    with open_bank(tmp_path) as stage:
+    with open_bank(tmp_path, program=program) as stage:
         life = stage.start("killed")
         stage.await_position(end_of_log(stage.server), life)
         life.kill(group=True)

@@ -283,6 +283,7 @@ def test_what_takes_nothing_back_holds_nothing(
 
 
 @IN_TIME_WHEN_STOPPED
+@pytest.mark.more
 def test_who_takes_it_back_or_takes_it_as_it_is_need_not_rewind(
     new_lives: MakeLives, spark: SparkSession, *, is_running: bool
 ) -> None:

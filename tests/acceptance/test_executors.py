@@ -87,6 +87,7 @@ def assert_applied(folder: Path) -> None:
     assert [each["value"] for each in letters] == [b"{"]
 
 
+@pytest.mark.more
 def test_spark_submit_reads_a_secured_broker_and_shows_no_secret(
     cluster: SparkCluster, python: Path, secured_broker: SecuredBroker, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from streaming.source.resolved.gtid_sets import parse_gtids
 from tests.acceptance import bank
-from tests.acceptance.binlog_stage import BinlogStage, end_of_log
+from tests.acceptance.binlog_stage import BOTH_PROGRAMS, BinlogStage, end_of_log
 from tests.acceptance.processes import ON_SPARK, Life, await_
 from tests.acceptance.test_bank import check
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7, Edition
@@ -36,7 +36,7 @@ def editions(quick: Edition) -> pytest.MarkDecorator:
 
 @contextmanager
 def replicated_bank(
-    edition: Edition, folder: Path
+    edition: Edition, folder: Path, *, program: str = ON_SPARK
 ) -> Iterator[tuple[BinlogStage, DatabaseServer, DatabaseServer]]:
     """A bank on a primary with a replica. At the end the tables have all that the stage's server
     has."""
@@ -44,7 +44,7 @@ def replicated_bank(
         first, second = (stack.enter_context(member(edition, number)) for number in (1, 2))
         replicate(second, first)
         bank.opened(first)
-        stage = stack.enter_context(BinlogStage(first, folder, rules=bank.RULES, program=ON_SPARK))
+        stage = stack.enter_context(BinlogStage(first, folder, rules=bank.RULES, program=program))
         yield stage, first, second
         if stage.lives[-1].is_over:
             stage.start("last")
@@ -78,10 +78,11 @@ def crash(primary: DatabaseServer, replica: DatabaseServer, life: Life) -> None:
     promote(replica)
 
 
+@BOTH_PROGRAMS
 @editions(MARIADB_10_11)
-def test_the_primary_is_killed_under_load(edition: Edition, tmp_path: Path) -> None:
+def test_the_primary_is_killed_under_load(edition: Edition, tmp_path: Path, program: str) -> None:
     """The source-uri names both, so the program goes on by itself."""
-    with replicated_bank(edition, tmp_path) as (stage, primary, replica):
+    with replicated_bank(edition, tmp_path, program=program) as (stage, primary, replica):
         with tellers(primary, 0) as at_work:
             life = stage.start("first", others=(replica,))
             await_commits(at_work, 20)

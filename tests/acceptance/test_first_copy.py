@@ -25,7 +25,7 @@ from tests.services.second_editions import second
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 
-CUTS_CHECKED = 20
+CUTS_CHECKED = 10
 PARAMETERS = f"&chunk-rows={copied_bank.CHUNK_ROWS}"
 # Each is passed once or more by a copy of the bank.
 DEATHS = (

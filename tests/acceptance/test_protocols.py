@@ -85,11 +85,11 @@ def lives_of(variant: str, folder: Path, s3: S3Server) -> Lives:
         ("simple-json", LABELS),
         pytest.param("simple-json-interleaved", LAST, marks=pytest.mark.soak),
         pytest.param("simple-json-claim-check", LAST, marks=pytest.mark.soak),
-        ("simple-json-handle-key-only", LAST),
+        pytest.param("simple-json-handle-key-only", LAST, marks=pytest.mark.more),
         ("canal-json-lz4", LABELS[:2]),
         pytest.param("canal-json-snappy", LABELS[1:2], marks=pytest.mark.more),
         pytest.param("simple-avro", LABELS, marks=pytest.mark.more),
-        ("simple-avro-claim-check", LAST),
+        pytest.param("simple-avro-claim-check", LAST, marks=pytest.mark.more),
         pytest.param("simple-avro-lz4", BEFORE_DDLS, marks=pytest.mark.more),
     ],
 )

@@ -120,6 +120,7 @@ def test_a_folder_is_followed_as_it_grows(
     assert_is(lives, variant, "final")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("variant", [CSV])
 def test_a_folder_on_an_object_store(
     s3: S3Server,

@@ -44,6 +44,7 @@ from streaming.owner.control_writer import DeltaControlWriter
 from streaming.process.data_plane import SparkDataPlane
 from streaming.spans.replica import StreamReplica
 from streaming.spark.session import SparkOnDemand
+from tests.looks import looks
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import Message
 
@@ -319,13 +320,11 @@ def state(replica: StreamReplica, span: Span) -> TableState:
 
 
 def until(holds: Callable[[], Any], *, patience_s: float = PATIENCE_S) -> Any:
-    deadline = time.monotonic() + patience_s
-    while True:
+    for _ in looks(patience_s, every_s=TICK_S):
         found = holds()
         if found is not None and found is not False:
             return found
-        assert time.monotonic() < deadline, "it does not come to pass"
-        time.sleep(TICK_S)
+    raise AssertionError("it does not come to pass")
 
 
 def assert_one_writer_at_a_time(stage: Stage, tables: Iterable[str], *, late: int = 0) -> None:

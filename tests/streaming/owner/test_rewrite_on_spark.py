@@ -282,7 +282,7 @@ class TestSpark:
         assert lake.engine().alter(replace(again, target=lake.target)) == Skipped(6, C - 1)
 
 
-@pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.parametrize("nth", [1, pytest.param(3, marks=pytest.mark.more)])
 def test_an_owner_is_killed_amid_it(uri: str, nth: int) -> None:
     """It and its Spark; the next owner does it, once."""
     before = rows_of(uri)

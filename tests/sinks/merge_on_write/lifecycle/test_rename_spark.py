@@ -29,6 +29,7 @@ pytestmark = pytest.mark.spark
 MORE: Changes = {0: "new", 12: None, 99: "new"}
 
 
+@pytest.mark.more
 def test_two_tables_swap_their_names(spark: SparkSession, tmp_path: Path) -> None:
     folder = two_tables(tmp_path / "a shop~41 é")
     before = contents(folder)

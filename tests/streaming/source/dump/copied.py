@@ -18,7 +18,9 @@ from tests.services.database_server import DatabaseServer
 
 
 def connecting(host: str, port: int, user: str = "root") -> Callable[[], Any]:
-    return lambda: pymysql.connect(host=host, port=port, user=user, autocommit=True)
+    return lambda: pymysql.connect(
+        host=host, port=port, user=user, autocommit=True, ssl_disabled=True
+    )
 
 
 def to(server: DatabaseServer, user: str = "root") -> Callable[[], Any]:

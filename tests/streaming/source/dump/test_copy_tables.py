@@ -87,7 +87,7 @@ def test_rows_that_nobody_touches_are_there_once_while_the_table_grows(
     assert sorted(keys) == [n * 10 for n in range(ROWS)]
 
 
-@pytest.mark.parametrize("key", ["int", "varchar"])
+@pytest.mark.parametrize("key", ["int", pytest.param("varchar", marks=pytest.mark.more)])
 def test_a_copy_that_is_killed_goes_on_with_the_next_chunk(
     mariadb: DatabaseServer, tmp_path: Path, key: str
 ):

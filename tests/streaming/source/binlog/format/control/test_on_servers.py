@@ -22,14 +22,14 @@ from streaming.source.binlog.format.control.transactions import GroupKind, trans
 from streaming.source.binlog.format.control.xa import Xid, payload_xa, xa_prepare, xa_statement
 from streaming.source.binlog.format.events import event_at
 from streaming.source.binlog.format.type_codes import GTIDS, EventType
-from tests.services.database_editions import EDITIONS
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import BOTH_FIRST
 from tests.streaming.source.binlog.binlogs import Binlog, recorded, written
 
 pytestmark = pytest.mark.mariadb
 
 
-@pytest.fixture(params=EDITIONS, ids=lambda edition: edition.name, scope="module")
+@pytest.fixture(params=BOTH_FIRST, ids=lambda edition: edition.name, scope="module")
 def running(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     with DatabaseServer(request.param) as server:
         yield server
