@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 
 from coordination.model import TableName
@@ -23,6 +24,8 @@ from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column
 
 _FLOAT_BYTES = 4  # of a vector's element
+
+_OF_ORACLE = {"date": "datetime", "blob": "longblob"}
 
 _MARK = "/* tidelake binlog {"
 _END = " */ "
@@ -105,29 +108,27 @@ def in_session(found: Statement, session: Session) -> Statement:
             "compare the table with the database"
         )
         return replace(found, effects=(Unsupported(reason=reason),))
-    if session.is_oracle and any(isinstance(e, CreateTable | AlterTable) for e in found.effects):
-        reason = "its session has sql_mode = ORACLE, which gives other meanings to types"
-        return replace(found, effects=(Unsupported(reason=reason),))
     if session.is_mariadb:
-        found = replace(found, effects=tuple(map(_of_mariadb, found.effects)))
+        stored = _stored_of_oracle if session.is_oracle else _stored
+        found = replace(found, effects=tuple(_of_mariadb(each, stored) for each in found.effects))
     if session.lower_names:
         return replace(found, effects=tuple(map(_in_lower_case, found.effects)))
     return found
 
 
-def _of_mariadb(effect: Effect) -> Effect:
+def _of_mariadb(effect: Effect, stored_as: Callable[[Column], Column]) -> Effect:
     """With the types as which MariaDB stores some: rows have those. It logs no CREATE TABLE IF NOT
     EXISTS that has made nothing."""
     match effect:
         case CreateTable(schema=schema):
-            columns = tuple(map(_stored, schema.columns))
+            columns = tuple(map(stored_as, schema.columns))
             schema = replace(schema, columns=columns)
             return replace(effect, schema=schema, if_not_exists=False)
         case CreateTableLike():
             return replace(effect, if_not_exists=False)
         case AlterTable(changes=changes):
             stored = (
-                replace(each, column=_stored(each.column))
+                replace(each, column=stored_as(each.column))
                 if isinstance(each, AddColumn | ModifyColumn)
                 else each
                 for each in changes
@@ -143,6 +144,13 @@ def _stored(column: Column) -> Column:
     if of.name == "vector" and of.length is not None:
         return replace(column, type=MySQLType(name="varbinary", length=_FLOAT_BYTES * of.length))
     return column
+
+
+def _stored_of_oracle(column: Column) -> Column:
+    """With the meaning that sql_mode = ORACLE gives to types. (VARCHAR2, NUMBER, RAW and CLOB are
+    refused as they are read.)"""
+    name = _OF_ORACLE.get(column.type.name)
+    return _stored(column) if name is None else replace(column, type=MySQLType(name=name))
 
 
 def _in_lower_case(effect: Effect) -> Effect:

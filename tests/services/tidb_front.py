@@ -158,7 +158,7 @@ class TidbFront:
         r"SELECT @@tidb_current_ts": lambda _, connection: [(str(connection.start_ts),)],
         r"SELECT @@GLOBAL\.tidb_gc_life_time": lambda self, _: [(self.life_time,)],
         r"SELECT VARIABLE_VALUE FROM mysql\.tidb WHERE VARIABLE_NAME = '(\w+)'": _of_tidbs_table,
-        r"SET SESSION max_execution_time = 0, tidb_snapshot = '(\d+)'": _snapshot,
+        r"SET SESSION tidb_snapshot = '(\d+)'": _snapshot,
         r"(SELECT .* FROM information_schema\.COLUMNS .*)": _columns,
         r"SHOW CREATE TABLE (.*)": _defined,
     }

@@ -27,6 +27,7 @@ from streaming.source.binlog.format.charsets import CODECS, Charset, Charsets
 from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition, LogFiles, LogIdentity
 from streaming.source.binlog.tls import tls_arguments
 from streaming.source.contract import SourceAway, SourceLost, SourceMoved
+from streaming.source.session_settings import settle
 
 logger = logging.getLogger(__name__)
 
@@ -326,9 +327,9 @@ def moved(settings: BinlogSettings, before: str, now: str) -> SourceMoved:
 
 
 def connected(settings: DatabaseServer, *, read_timeout_s: float = ANSWER_S) -> Connection[Any]:
-    """A new connection. Raises pymysql's errors, and ConfigError for a secret or a file that is not
-    there."""
-    return pymysql.connect(
+    """A new connection, settled. Raises pymysql's errors, and ConfigError for a secret or a file
+    that is not there."""
+    connection: Connection[Any] = pymysql.connect(
         host=settings.host,
         port=settings.port,
         user=revealed("user", settings.user),
@@ -341,6 +342,12 @@ def connected(settings: DatabaseServer, *, read_timeout_s: float = ANSWER_S) -> 
         program_name="tidelake",
         **tls_arguments(settings),
     )
+    try:
+        settle(connection)
+    except (pymysql.err.MySQLError, OSError):
+        connection.close()
+        raise
+    return connection
 
 
 def is_away(error: BaseException) -> bool:

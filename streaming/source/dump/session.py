@@ -27,18 +27,6 @@ Connection = Any
 Connect = Callable[[], Connection]
 BLOCK_BYTES: Final = 8 << 20
 
-# Every value as it is stored: zero dates, TIMESTAMPs in UTC, texts in UTF-8; and a reader that is
-# slow, since it writes files, is not thrown out.
-_SETTINGS: Final = (
-    "SET NAMES utf8mb4",
-    "SET SESSION sql_mode = '', time_zone = '+00:00', net_write_timeout = 3600,"
-    " wait_timeout = 86400, sql_select_limit = 18446744073709551615",
-    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-)
-# MySQL's estimates are a day old unless told.
-_OF_MARIADB: Final = "max_statement_time = 0"
-_OF_MYSQL: Final = "max_execution_time = 0, information_schema_stats_expiry = 0"
-_OF_TIDB: Final = "max_execution_time = 0"
 # PyMySQL turns it on, with the system's two hours.
 _KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _NO_RIGHT: Final = frozenset(
@@ -75,7 +63,7 @@ class Session:
     """Open it on the thread that uses it."""
 
     def __init__(self, connect: Connect, tidb_ts: int | None = None) -> None:
-        """``connect`` gives a new PyMySQL connection, in autocommit. ``tidb_ts``: the server is a
+        """``connect`` gives a new PyMySQL connection, settled. ``tidb_ts``: the server is a
         TiDB, and all that is read is as of this TSO. Raises as ``query`` does."""
         try:
             self._connection = connect()
@@ -85,11 +73,8 @@ class Session:
         told = self._connection.get_server_info()
         self.is_mariadb = "mariadb" in told.lower()
         self.version = tuple(map(int, re.findall(r"\d+", told)[:2]))
-        own = _OF_MARIADB if self.is_mariadb else _OF_MYSQL
         if tidb_ts is not None:
-            own = f"{_OF_TIDB}, tidb_snapshot = '{tidb_ts}'"
-        for statement in (*_SETTINGS, f"SET SESSION {own}"):
-            self.query(statement)
+            self.query(f"SET SESSION tidb_snapshot = '{tidb_ts}'")
 
     def close(self) -> None:
         with suppress(pymysql.MySQLError, OSError):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pymysql
 
 from conf.settings import DeltaSink
 from conf.sources.binlog_uri import BinlogSettings
@@ -31,6 +30,7 @@ from streaming.operations.diff.database_rows import DatabaseRows
 from streaming.operations.diff.findings import DiffReport, TableFinding
 from streaming.operations.diff.patience import KeptSession
 from streaming.operations.diff.shape import compared
+from streaming.source.binlog.database import connected
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.dump.session import Session
 from streaming.source.dump.source_table import SourceTable, read_tables
@@ -75,9 +75,7 @@ class Rig:
         self.server.execute(*statements, database=self.schema)
 
     def connect(self) -> Any:
-        return pymysql.connect(
-            host=self.server.host, port=self.server.port, user="root", autocommit=True
-        )
+        return connected(BinlogSettings(host=self.server.host, port=self.server.port, user="root"))
 
     def make(self, table: str, *, form: WriteMode | None = None, **types: str) -> None:
         """A target with the table's columns and key; ``types``: columns that have another type

@@ -187,9 +187,11 @@ def test_what_cannot_be_followed_is_about_its_table(sql: str, why: str) -> None:
     assert why in effect.reason
 
 
-def test_a_failed_statement_and_oracles_types_are_refused() -> None:
+def test_a_failed_statement_and_oracles_types() -> None:
     assert "failed with error 1317" in effects(said("DROP TABLE t", error_code=1317))
-    assert "ORACLE" in effects(said("CREATE TABLE t (d DATE)", sql_mode=ORACLE))
+    added = said("ALTER TABLE t ADD d DATE, ADD b BLOB, ADD i INT", sql_mode=ORACLE)
+    assert effects(added) == "shop.t: add d datetime, add b longblob, add i int"
+    assert "varchar2" in effects(said("ALTER TABLE t ADD v VARCHAR2(9)", sql_mode=ORACLE))
 
 
 def test_a_table_with_system_versioning_is_told_by_its_rows() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pymysql
 
+from conf.sources.binlog_uri import BinlogSettings
+from streaming.source.binlog.database import connected
 from streaming.source.dump.copy_tables import CopiedTable, copy_tables
 from streaming.source.dump.session import Session
 from streaming.source.dump.source_table import SourceTable, read_tables
@@ -18,9 +19,7 @@ from tests.services.database_server import DatabaseServer
 
 
 def connecting(host: str, port: int, user: str = "root") -> Callable[[], Any]:
-    return lambda: pymysql.connect(
-        host=host, port=port, user=user, autocommit=True, ssl_disabled=True
-    )
+    return lambda: connected(BinlogSettings(host=host, port=port, user=user))
 
 
 def to(server: DatabaseServer, user: str = "root") -> Callable[[], Any]:

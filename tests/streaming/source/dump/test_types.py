@@ -4,13 +4,12 @@ promises. The expected values are written by hand from what was inserted."""
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pymysql
 import pytest
 
 from sinks.types.mysql_type import MySQLType
@@ -19,6 +18,7 @@ from streaming.source.dump.session import Session
 from streaming.source.dump.source_table import SourceTable, read_tables
 from tests.services.database_server import DatabaseServer
 from tests.services.second_editions import BOTH_FIRST
+from tests.streaming.source.dump.copied import to
 
 pytestmark = pytest.mark.mariadb
 
@@ -135,14 +135,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
 
 @pytest.fixture
 def session(server: DatabaseServer) -> Iterator[Session]:
-    opened = Session(connecting(server))
+    opened = Session(to(server))
     yield opened
     opened.close()
-
-
-def connecting(server: DatabaseServer) -> Callable[[], Any]:
-    account = {"host": server.host, "port": server.port, "user": "root", "autocommit": True}
-    return lambda: pymysql.connect(**account)
 
 
 def rows_of(session: Session, table: SourceTable) -> pa.Table:
@@ -212,7 +207,7 @@ def test_a_row_of_more_than_one_packet(server: DatabaseServer):
         "CREATE TABLE t.large (id INT PRIMARY KEY, value LONGBLOB)",
         "INSERT INTO t.large VALUES (1, 'a'), (2, REPEAT('b', 40000000)), (3, 'c')",
     )
-    again = Session(connecting(server))  # the limit is that of new connections
+    again = Session(to(server))  # the limit is that of new connections
     blocks = list(again.blocks("SELECT value FROM t.large ORDER BY id", 1))
     again.close()
     values = [value for (texts,) in blocks for value in texts.to_pylist()]
