@@ -23,11 +23,10 @@ from conf.sources.database_server import DatabaseServer
 from coordination.errors import ConfigError, TidelakeError
 from coordination.secrets import revealed
 from sinks.types.mysql_type import IDENTIFIER_TYPES
+from streaming.source.binlog.connection import settle, tls_arguments
 from streaming.source.binlog.format.charsets import CODECS, Charset, Charsets
 from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition, LogFiles, LogIdentity
-from streaming.source.binlog.tls import tls_arguments
 from streaming.source.contract import SourceAway, SourceLost, SourceMoved
-from streaming.source.session_settings import settle
 
 logger = logging.getLogger(__name__)
 

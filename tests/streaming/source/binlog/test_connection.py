@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from streaming.source.session_settings import WANTED, others
+from streaming.source.binlog.connection import WANTED, others
 
 
 def test_what_a_server_lacks_or_has_so_is_not_set() -> None:
