@@ -30,7 +30,7 @@ class BlockedDdl:
     schema_name: Annotated[str, "MySQL schema"]
     table_name: Annotated[str, "MySQL table; empty: the DDL is about the schema"]
     commit_ts: Annotated[int, "TSO of the DDL"]
-    query: Annotated[str, "the statement as it was sent"]
+    query: Annotated[str, "the statement as it was sent, without passwords"]
     reason: Annotated[str, "why it cannot be run"]
     noted_at: Annotated[datetime | None, "when the last wait for it began"] = None
     action: Annotated[

@@ -33,7 +33,7 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.handle_key import PRIMARY
 from sinks.ddl.partition_clauses import read_count, read_partitioning, read_partitions
-from sinks.ddl.tokens import Word, Words, names_binary_charset, schema_of, split_by_comma
+from sinks.ddl.text.tokens import Word, Words, names_binary_charset, schema_of, split_by_comma
 from sinks.types.table_schema import Index
 
 NOTHING = "it changes neither columns nor rows"

@@ -27,7 +27,7 @@ from sinks.ddl.effects import (
     Unsupported,
 )
 from sinks.ddl.handle_key import PRIMARY, can_be_key
-from sinks.ddl.tokens import same_name
+from sinks.ddl.text.tokens import same_name
 from sinks.types.table_schema import Index, TableSchema
 
 KEY = "it changes the table's key"

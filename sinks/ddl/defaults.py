@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
-from sinks.ddl.tokens import Word, Words
+from sinks.ddl.text.tokens import Word, Words
 from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, MySQLType
 from sinks.types.table_schema import CURRENT_TIMESTAMP, Column
 

@@ -14,7 +14,7 @@ from sinks.ddl.defaults import literal, read_default
 from sinks.ddl.effects import FIRST
 from sinks.ddl.handle_key import keyed, named
 from sinks.ddl.partition_clauses import read_partitioning
-from sinks.ddl.tokens import Word, Words, names_binary_charset, split_by_comma
+from sinks.ddl.text.tokens import Word, Words, names_binary_charset, split_by_comma
 from sinks.types.mysql_type import BINARY_FORM, KNOWN_TYPES, SYNONYMS, MySQLType
 from sinks.types.table_schema import Column, Generated, Index, IndexKind, TableSchema
 

@@ -30,7 +30,7 @@ from sinks.ddl.effects import (
     SetPartitioning,
 )
 from sinks.ddl.handle_key import PRIMARY, keyed, named
-from sinks.ddl.tokens import same_name
+from sinks.ddl.text.tokens import same_name
 from sinks.types.column_choice import EVERY_COLUMN, ColumnChoice, keeps_text
 from sinks.types.mysql_type import MySQLType
 from sinks.types.partitioning import Partitioning

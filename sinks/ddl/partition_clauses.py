@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from sinks.ddl.tokens import Word, Words, split_by_comma
+from sinks.ddl.text.tokens import Word, Words, split_by_comma
 from sinks.types.partitioning import Method, Partition, Partitioning, numbered
 
 FUNCTIONS = ("YEAR", "TO_DAYS", "UNIX_TIMESTAMP")

@@ -25,11 +25,13 @@ from sinks.ddl.effects import (
     TruncateTable,
     Unsupported,
 )
-from sinks.ddl.logged import in_session, session_of
-from sinks.ddl.tokens import (
+from sinks.ddl.text.logged import in_session, session_of
+from sinks.ddl.text.other_statements import STATISTICS, VIEWS, for_one_statement, why_of_no_table
+from sinks.ddl.text.tokens import (
     Dialect,
     Word,
     Words,
+    first_words,
     names_binary_charset,
     read_words,
     schema_of,
@@ -45,8 +47,6 @@ _EVENTS_OF_TYPE = {  # by canal-json's `type`, for a text that cannot be read
     "ERASE": ("drop table",),
     "TRUNCATE": ("truncate table",),
 }
-_STATISTICS = "statistics are not replicated"
-_VIEWS = "views are not replicated"
 _SEQUENCES = "sequences are not replicated"
 _FLASHBACK = "it brings rows back that TiCDC does not send: load the tables anew"
 _FLASHBACK_SCHEMA = (
@@ -69,23 +69,19 @@ _ROWS = (
 
 # Statements that their first words decide: why they have no effect, and their event types.
 _NO_EFFECT: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
-    ("ANALYZE",): (_STATISTICS, ()),
-    ("LOCK", "STATS"): (_STATISTICS, ()),
-    ("UNLOCK", "STATS"): (_STATISTICS, ()),
-    ("DROP", "STATS"): (_STATISTICS, ()),
-    ("LOAD", "STATS"): (_STATISTICS, ()),
-    ("REFRESH", "STATS"): (_STATISTICS, ()),
-    ("CREATE", "STATISTICS"): (_STATISTICS, ()),
-    ("DROP", "STATISTICS"): (_STATISTICS, ()),
+    ("DROP", "STATS"): (STATISTICS, ()),
+    ("LOAD", "STATS"): (STATISTICS, ()),
+    ("REFRESH", "STATS"): (STATISTICS, ()),
+    ("CREATE", "STATISTICS"): (STATISTICS, ()),
+    ("DROP", "STATISTICS"): (STATISTICS, ()),
     ("COMMENT", "ON"): ("comments are not replicated", ()),
-    ("DROP", "VIEW"): (_VIEWS, ("drop view",)),
     ("CREATE", "SEQUENCE"): (_SEQUENCES, ()),
     ("ALTER", "SEQUENCE"): (_SEQUENCES, ()),
     ("DROP", "SEQUENCE"): (_SEQUENCES, ()),
     ("DROP", "TEMPORARY"): (_TEMPORARY, ("drop table",)),
     ("DROP", "GLOBAL", "TEMPORARY"): (_TEMPORARY, ("drop table",)),
 }
-_OBJECTS = ("TABLE", "DATABASE", "SCHEMA", "INDEX", "VIEW")
+_OBJECTS = ("TABLE", "DATABASE", "SCHEMA", "INDEX")
 
 
 def read_ddl(
@@ -99,6 +95,10 @@ def read_ddl(
     of a binlog is about the tables that it names; ``schema`` and ``table`` say nothing.
     """
     session = session_of(query)
+    if session is None:
+        query = for_one_statement(query)
+    if why := why_of_no_table(query):
+        return _of(NoEffect(reason=why), *_events_of(query, why))
     names = _Names(TableName(schema, table))
     if session is not None:
         names = _Names(TableName(session.schema, ""), is_of_all=True)
@@ -109,6 +109,12 @@ def read_ddl(
         reason = f"it cannot be read: {error}"
         events = _EVENTS_OF_TYPE.get(ddl_type, ())
         return Statement(effects=(Unsupported(reason=reason),), event_types=events)
+
+
+def _events_of(query: str, why: str) -> tuple[str, ...]:
+    """The events of a statement about no table: a filter may name views."""
+    verb = first_words(query, 1)[:1] if why == VIEWS else []
+    return (f"{verb[0].lower()} view",) if verb and verb[0] in ("CREATE", "DROP") else ()
 
 
 def _statement(all_words: tuple[Word, ...], names: _Names) -> Statement:
@@ -195,8 +201,6 @@ def _create(words: Words, names: _Names) -> Statement | None:
         case "DATABASE" | "SCHEMA":
             made = NoEffect(reason="a database is a folder, made with its first table")
             return _of(_database(words, made), "create database", "create schema")
-        case "VIEW":
-            return _of(NoEffect(reason=_VIEWS), "create view")
         case "INDEX":
             return _create_index(words, "UNIQUE" in modifiers, names)
     return None
@@ -278,8 +282,6 @@ def _alter(words: Words, names: _Names) -> Statement | None:
             home = names.home if names.is_of_all else name.schema
             altered = Altered(name=name, written=names.old(written), home=home)
             return names.told(read_alter(words.rest(), altered), name)
-        case "VIEW" | "ALGORITHM" | "DEFINER" | "SQL":
-            return _of(NoEffect(reason=_VIEWS))
     return None
 
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from coordination.model import TableName
 from sinks.control.blocked_ddls import BlockedDdl
+from sinks.ddl.text.shown import shown
 from streaming.owner.ddl.due import Place
 from streaming.owner.ddl.plan import HeldTable
 from streaming.owner.ddl.refusal import refusal, way_past
@@ -116,7 +117,7 @@ def noted_row(changefeed_id: str, held: HeldTable) -> BlockedDdl:
         schema_name=ddl.name.schema,
         table_name=ddl.name.table,
         commit_ts=ddl.commit_ts,
-        query=ddl.query,
+        query=shown(ddl.query),
         reason=held.why,
     )
 

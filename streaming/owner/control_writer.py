@@ -28,7 +28,7 @@ from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows
 from streaming.owner.ddl.ddl_scan import DdlScanResult, pending_ddls
 from streaming.owner.ddl.plan import HeldTable
-from streaming.owner.ddl.refusal import DdlNotSupported, refusal
+from streaming.owner.ddl.refusal import DdlNotSupported, brief, refusal
 from streaming.owner.ddl.steps import DdlKey, DdlStep
 from streaming.owner.ddl_reader import DdlReader
 from streaming.owner.ddl_reading import DdlReading
@@ -342,8 +342,8 @@ class DeltaControlWriter(RoleWorker):
 
     def _write(self, term: _ClaimedTerm, advance: Advance) -> None:
         rows, reading = term.rows, term.reader.low_water
-        read = advance.read_positions if rows.spans else self._stream.position
         now_s = time.monotonic()
+        read = advance.read_positions if rows.spans else self._stream.position
         self._meter.ends_at(self._stream.backlog.look().ends, now_s)
         if read:
             self._meter.read_to(read, now_s)
@@ -353,7 +353,7 @@ class DeltaControlWriter(RoleWorker):
             marks=self._stream.marks(term.reader),
             backlog=self._meter.look(now_s),
             source_left_s=term.retention.left_s,
-            blocked={each.name: f"{each.why}: {each.event.query}" for each in self._held},
+            blocked={each.name: brief(each.event, each.why) for each in self._held},
         )
         self._stream.stored(rows.row.watermarks, rows.row.source_positions)
         if published:

@@ -27,6 +27,7 @@ from conf.sources.source_uri import is_at_least_once
 from coordination.errors import Stop
 from coordination.model import TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
+from sinks.ddl.text.shown import shown
 from streaming.apply.newest_whole_row import NewestWholeRow
 from streaming.changefeed.earlier_filters import left_out_tables
 from streaming.changefeed.refused.refused_tables import refuse_dropped
@@ -270,8 +271,7 @@ class DdlReader(StreamRole):
             logger.warning(
                 "the DDL does not tell for certain what the table is: its rows tell its columns "
                 "table=%s sql=%s",
-                untold.event.name,
-                untold.event.query,
+                *(untold.event.name, shown(untold.event.query)),
             )
         self._unplanned.drop(planned)
         self._position_ts = position

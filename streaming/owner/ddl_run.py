@@ -14,8 +14,9 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from coordination.secrets import revealed_options
 from sinks.ddl.column_origin import null_fills
-from sinks.ddl.logged import sent_at
 from sinks.ddl.past_schemas import partitions_then
+from sinks.ddl.text.logged import sent_at
+from sinks.ddl.text.shown import shown
 from sinks.merge_on_write.alter.table_ddl import (
     AlterTable,
     DropTable,
@@ -110,7 +111,7 @@ class DdlRun:
         event, name = self._step.event, self._name
         does = "skips" if self._step.is_skipped else "runs"
         logger.info(
-            "%s a DDL table=%s commit_ts=%d sql=%s", does, name, event.commit_ts, event.query
+            "%s a DDL table=%s commit_ts=%d sql=%s", does, name, event.commit_ts, shown(event.query)
         )
         if isinstance(self._order, Reshape):
             mapper = SparkRewriter(self._context, name, closing)

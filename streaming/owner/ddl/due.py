@@ -10,9 +10,9 @@ from dataclasses import replace
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.effects import PassedOver, RenameTable, Statement
-from sinks.ddl.logged import as_written
 from sinks.ddl.statements import read_ddl
-from sinks.ddl.tokens import TYPED
+from sinks.ddl.text.logged import as_written
+from sinks.ddl.text.tokens import TYPED
 from streaming.changefeed.filter import TableFilter
 from streaming.owner.ddl.steps import (
     ROWS,

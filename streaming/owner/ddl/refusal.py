@@ -9,6 +9,7 @@ from conf.settings import Changefeed
 from conf.sink_uri import sink_uri_of
 from coordination.errors import TidelakeError
 from coordination.model import tso_time
+from sinks.ddl.text.shown import shown
 from streaming.owner.ddl.steps import DdlEvent
 
 
@@ -28,10 +29,15 @@ def refusal(ddl: DdlEvent, why: str, way: str = "", *, is_waiting: bool = False)
     at = f"{tso_time(ddl.commit_ts):%Y-%m-%d %H:%M:%S} UTC"
     is_what = "waits" if is_waiting else "is not supported yet"
     text = (
-        f"DDL at commit-ts {ddl.commit_ts} ({at}) on {ddl.name} {is_what}: {ddl.query} ({why}). "
-        f"Everything below it is applied. {way}"
+        f"DDL at commit-ts {ddl.commit_ts} ({at}) on {ddl.name} {is_what}: "
+        f"{shown(ddl.query)} ({why}). Everything below it is applied. {way}"
     )
     return DdlNotSupported(text.rstrip(), ddl, why)
+
+
+def brief(ddl: DdlEvent, why: str) -> str:
+    """For the table's row."""
+    return f"{why}: {shown(ddl.query)}"
 
 
 def way_past(ddl: DdlEvent, changefeed: Changefeed) -> str:

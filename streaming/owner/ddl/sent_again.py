@@ -2,7 +2,7 @@
 
 A sender that delivers at least once may send a DDL again, which then has a new commit-ts. One that
 cannot run, and says nothing that is not so already, has come again: upstream it did run. One that
-renames may run again: its place at the sender tells (`sinks/ddl/logged.py`).
+renames may run again: its place at the sender tells (`sinks/ddl/text/logged.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from sinks.ddl.effects import (
     SetDefault,
     Statement,
 )
-from sinks.ddl.logged import sent_at
-from sinks.ddl.tokens import same_name
+from sinks.ddl.text.logged import sent_at
+from sinks.ddl.text.tokens import same_name
 from sinks.target.table_properties import DdlIdentity
 from sinks.types.table_schema import Column, TableSchema
 from streaming.owner.ddl.steps import DdlStep

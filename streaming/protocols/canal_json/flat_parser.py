@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from coordination.model import TableName
-from sinks.ddl.logged import SentAt
+from sinks.ddl.text.logged import SentAt
+from sinks.ddl.text.other_statements import for_one_statement
+from sinks.ddl.text.tokens import first_words
 from streaming.protocols.canal_json.strict_parser import (
     MALFORMED,
     OPS,
@@ -42,7 +45,20 @@ from streaming.protocols.rows.parsed_message import (
 
 _NO_ROWS: Final = Error("malformed", "a row message must name its table and hold its rows")
 _OLDS: Final = Error("malformed", "an UPDATE has another number of rows before than after it")
+_MOST_WORDS: Final = 8
 _WATERMARK: Final = "TIDB_WATERMARK"
+# Of Canal, beside rows and DDLs. It sends the rows of an XA transaction where they were prepared.
+_OF_NONE: Final = frozenset(("XACOMMIT", "GTID", "MHEARTBEAT"))
+_QUERY: Final = "QUERY"
+_ROLLED_BACK: Final = (
+    "XA ROLLBACK: Canal has sent the rows of that transaction before, and they stay: compare the "
+    "tables with the database (tidelake diff)"
+)
+# The text of a statement whose rows come besides (binlog_rows_query_log_events,
+# binlog_annotate_row_events).
+_ROWS: Final = frozenset(
+    ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "SELECT", "CALL", "EXECUTE", "IMPORT")
+)
 WITH_EXTENSION: Final = Error(
     "with-extension",
     "a watermark of TiCDC's TiDB extension, which a changefeed with at-least-once=true does not "
@@ -51,8 +67,8 @@ WITH_EXTENSION: Final = Error(
 )
 
 
-def read(value: bytes | None, commit_ts: int) -> list[Event]:
-    """What the message says: at least one event."""
+def read(value: bytes | None, commit_ts: int) -> Sequence[Event | None]:
+    """What the message says, at least one event; None: nothing about a table."""
     if value is None:
         return [Bad(NO_TABLE, EMPTY)]
     try:
@@ -65,7 +81,7 @@ def read(value: bytes | None, commit_ts: int) -> list[Event]:
         return [Bad(name_in(fields), MALFORMED)]
 
 
-def _events(fields: Mapping[str, Any], commit_ts: int) -> list[Event]:
+def _events(fields: Mapping[str, Any], commit_ts: int) -> Sequence[Event | None]:
     if isinstance(fields, Repeating) and fields.twice & READ:
         raise Malformed
     get = fields.get
@@ -76,13 +92,9 @@ def _events(fields: Mapping[str, Any], commit_ts: int) -> list[Event]:
     if kind == _WATERMARK:
         return [Bad(name, WITH_EXTENSION)]
     op = OPS.get(kind)
-    if is_ddl:
+    if op is None or is_ddl or (query and get("data") is None):
         place = SentAt.of(get("es"))
-        if query and place is not None:
-            query = place.with_place(query)
-        return [Ddl(name, commit_ts, kind, query)]
-    if op is None:
-        return [Bad(name, Error("unknown-type", f"unknown message type {kind}"))]
+        return [_statement(Ddl(name, commit_ts, kind, query), place, is_ddl=is_ddl)]
     types, keys = as_texts(member_object(fields, "mysqlType")), key_names(fields)
     data, old = rows_in(fields, "data"), rows_in(fields, "old")
     if not data or not name.table or None in data:
@@ -104,6 +116,28 @@ def _events(fields: Mapping[str, Any], commit_ts: int) -> list[Event]:
         for values, before in zip(data, old, strict=True)
         if values is not None
     ]
+
+
+def _statement(ddl: Ddl, place: SentAt | None, *, is_ddl: bool) -> Event | None:
+    """What is no row. INSERT, UPDATE and DELETE here are statements without their rows."""
+    kind = ddl.ddl_type
+    if not is_ddl and kind not in OPS:
+        if kind in _OF_NONE or (kind == _QUERY and _is_of_rows(ddl)):
+            return None
+        if kind != _QUERY:
+            known = _ROLLED_BACK if kind == "XAROLLBACK" else f"unknown message type {kind}"
+            return Bad(ddl.name, Error("unknown-type", known))
+    return replace(ddl, query=place.with_place(ddl.query)) if ddl.query and place else ddl
+
+
+def _is_of_rows(ddl: Ddl) -> bool:
+    """Whether a QUERY says nothing of its own. Canal sends statements so that it cannot sort, as
+    GRANT and DROP DATABASE, with their database; those of rows have none."""
+    query, name = ddl.query or "", ddl.name
+    words = first_words(for_one_statement(query), _MOST_WORDS)
+    if not words or words[0] in _ROWS:
+        return True
+    return not name.schema and words[0] == "CREATE" and "TABLE" in words
 
 
 def one_row_each(message: bytes, indexes: Sequence[int]) -> list[bytes]:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from coordination.model import TableName
-from sinks.ddl.logged import SentAt
+from sinks.ddl.text.logged import SentAt
 from streaming.protocols.contract import (
     NO_TABLE,
     OP_DELETE,

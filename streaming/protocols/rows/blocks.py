@@ -111,7 +111,7 @@ class Collector:
             self._sizes = parts.sizes
             self._index = parts.index
 
-    def keep_each(self, positions: Indexes, events: Iterable[Event]) -> None:
+    def keep_each(self, positions: Indexes, events: Iterable[Event | None]) -> None:
         """Events that were read one by one."""
         for position, event in zip(positions.tolist(), events, strict=True):
             match event if self._is_believed(event) else self._far(event):
@@ -155,7 +155,7 @@ class Collector:
         for position, ts in zip(positions.tolist(), commit_ts.tolist(), strict=True):
             self._bad[name, True].append((position, Bad(name, self.far_error(ts), is_row=True)))
 
-    def _is_believed(self, event: Event) -> bool:
+    def _is_believed(self, event: Event | None) -> bool:
         match event:
             case WatermarkEvent():
                 return event.watermark_ts <= self.messages.latest_ts
@@ -163,7 +163,7 @@ class Collector:
                 return event.commit_ts <= self.far_ts
         return True
 
-    def _far(self, event: Event) -> Bad:
+    def _far(self, event: Event | None) -> Bad:
         if isinstance(event, WatermarkEvent):
             return Bad(NO_TABLE, self.far_error(event.watermark_ts, is_watermark=True))
         assert isinstance(event, ParsedRow | Ddl), event

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from coordination.model import TableName
 from sinks.ddl.effects import DropDatabase, Effect, RenameTable, Statement
-from sinks.ddl.logged import Session
 from sinks.ddl.statements import read_ddl
-from sinks.ddl.tokens import Words, first_words, plain_text, read_words
+from sinks.ddl.text.logged import Session
+from sinks.ddl.text.other_statements import for_one_statement
+from sinks.ddl.text.tokens import Words, first_words, read_words
 from streaming.source.binlog.format.control.statements import AlterPhase, Query
 
 _DDL: Final = ("CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE")
@@ -28,8 +28,6 @@ _TYPES: Final = {  # canal-json's types of DDLs that are about one table
     ("CREATE", "INDEX"): "CINDEX",
     ("DROP", "INDEX"): "DINDEX",
 }
-_FOR_ONE_STATEMENT: Final = re.compile(r"\s*SET\s+STATEMENT\s", re.IGNORECASE)
-_NAME_OR_TEXT: Final = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|\bFOR\b", re.IGNORECASE)
 _MOST_WORDS: Final = 8  # up to a statement's object
 _ANSI_QUOTES: Final = 1 << 2
 _ORACLE: Final = 1 << 9
@@ -63,8 +61,8 @@ def ddl_of(query: Query, *, is_mariadb: bool, lower_names: bool) -> LoggedDdl | 
         failed=query.error_code,
     )
     text = session.logged(query.sql)
-    if is_mariadb and _FOR_ONE_STATEMENT.match(query.sql):
-        text = session.logged(_behind_settings(plain_text(text)))
+    if is_mariadb and (behind_settings := for_one_statement(text)) != text:
+        text = session.logged(behind_settings)
     words = first_words(text, _MOST_WORDS)
     verb = words[0] if words else ""
     if verb in _ROWS or (verb == "WITH" and not query.sql.lstrip().startswith("#")):
@@ -93,12 +91,6 @@ def _about(effect: Effect) -> TableName | None:
             return TableName(schema, "")
     told = getattr(effect, "name", None)
     return told if isinstance(told, TableName) else None
-
-
-def _behind_settings(plain: str) -> str:
-    """The statement itself, behind SET STATEMENT name = value, … FOR."""
-    behind = (each.end() for each in _NAME_OR_TEXT.finditer(plain) if each[0].upper() == "FOR")
-    return plain[next(behind, 0) :]
 
 
 def _written(text: str, session: Session) -> TableName:

@@ -499,7 +499,7 @@ alter table test.table1 add col2 varchar(64);
 alter table t add column updatetime datetime(6) default current_timestamp(6);
 -- t: add updatetime datetime(6) = CURRENT_TIMESTAMP
 create function abc;
--- unsupported: CREATE … is unknown here
+-- no effect
 ALTER TABLE t1 MODIFY COLUMN age int(11) NOT NULL;
 -- t1: modify age to age int(11) not null
 Drop Index i1 on test3.t1;

@@ -211,12 +211,10 @@ def test_create_table_like(query: str) -> None:
         ("CREATE TABLE t (a INT DEFAULT 'x)", "it cannot be read"),
         ("", "no statement"),
         (" ; ", "no statement"),
-        ("/* nothing */", "no statement"),
         ("\u0000\ud7ff", "unknown"),
         ("CREATE", "unknown"),
         ("ALTER", "unknown"),
-        ("SELECT 1", "unknown"),
-        ("CREATE USER u", "unknown"),
+        ("FROBNICATE u", "unknown"),
     ],
 )
 def test_what_cannot_be_done_is_unsupported_with_a_reason(query: str, reason: str) -> None:

@@ -37,7 +37,7 @@ from sinks.ddl.effects import (
     Unsupported,
 )
 from sinks.ddl.handle_key import PRIMARY
-from sinks.ddl.tokens import same_name
+from sinks.ddl.text.tokens import same_name
 from sinks.types.partitioning import Partition, Partitioning
 from sinks.types.table_schema import Column, Index, TableSchema
 

@@ -20,7 +20,7 @@ from coordination.trust.watchdog import Watchdog
 from sinks.control.progress import DROPPED
 from sinks.control.warehouse import ControlTables
 from sinks.ddl.partition_clauses import read_partitioning
-from sinks.ddl.tokens import read_words
+from sinks.ddl.text.tokens import read_words
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.storage.errors import StorageAway
 from sinks.target.engine_port import TableHeld

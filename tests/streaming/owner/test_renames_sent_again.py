@@ -9,7 +9,7 @@ import pytest
 from conf.rows.event_filter import EventFilter
 from conf.settings import FilterSettings
 from coordination.model import TableName, Ts
-from sinks.ddl.logged import SentAt, Session, as_written, sent_at
+from sinks.ddl.text.logged import SentAt, Session, as_written, sent_at
 from sinks.target.table_properties import DdlIdentity
 from streaming.changefeed.routes import Routes
 from streaming.owner.ddl.due import is_wanted, statement_of

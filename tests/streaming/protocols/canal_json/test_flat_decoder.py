@@ -74,6 +74,39 @@ def test_a_ddl_takes_a_number_like_a_row() -> None:
     assert query == f"/* tidelake sent {json.loads(ddl)['es']} */ ALTER TABLE t ADD c INT"
 
 
+@pytest.mark.parametrize(
+    ("kind", "database", "sql"),
+    [
+        ("QUERY", "", "/* app */ INSERT INTO t VALUES (1)"),
+        ("QUERY", "", "REPLACE INTO t SELECT * FROM u"),
+        ("QUERY", "", "SET STATEMENT max_statement_time=1 FOR DELETE FROM t"),
+        ("QUERY", "", "CREATE TABLE t SELECT 1"),  # its rows', of MariaDB
+        ("XACOMMIT", "", "XA COMMIT 'x'"),
+    ],
+)
+def test_the_text_of_rows_is_passed_over(kind: str, database: str, sql: str) -> None:
+    assert decoded([flat(kind, None, database=database, table="", sql=sql)]) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "sql"),
+    [
+        ("QUERY", "DROP DATABASE shop"),  # Canal has no kind for it
+        ("QUERY", "GRANT SELECT ON *.* TO app"),
+        ("INSERT", "INSERT INTO t VALUES (1)"),  # binlog_format = STATEMENT
+    ],
+)
+def test_a_statement_that_is_no_ddl_of_canal_is_one_here(kind: str, sql: str) -> None:
+    (told,) = decoded([flat(kind, None, database="shop", table="", sql=sql)])
+    assert told.kind is Kind.DDL
+    assert told.table()["query"].to_pylist()[0].endswith(sql)
+
+
+def test_rows_of_a_transaction_that_is_rolled_back_are_told() -> None:
+    (told,) = decoded([flat("XAROLLBACK", None, sql="XA ROLLBACK 'x'")])
+    assert told.table()["error_message"][0].as_py().startswith("XA ROLLBACK")
+
+
 def test_what_is_no_row_is_bad() -> None:
     values = [
         flat("INSERT", []),
@@ -85,7 +118,7 @@ def test_what_is_no_row_is_bad() -> None:
     ]
     bad = [each for block in decoded(values) for each in block.table().to_pylist()]
     assert sorted((each["position"], each["error_class"]) for each in bad) == [
-        (10, "malformed"), (11, "malformed"), (12, "unknown-type"), (13, "empty"),
+        (10, "malformed"), (11, "malformed"), (13, "empty"),
         (14, "malformed"), (15, "with-extension"),
     ]  # fmt: skip
 

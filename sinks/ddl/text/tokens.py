@@ -20,7 +20,7 @@ from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from sinks.ddl.logged import Session, session_of
+from sinks.ddl.text.logged import Session, session_of
 
 
 class Dialect(Enum):
