@@ -115,6 +115,7 @@ class Cells(StrEnum):
     AVRO = "avro"
 
 
+OTHER_SOURCE: Final = "other-source"  # of what cannot be this changefeed's: it stops
 FAR_WATERMARK: Final = "far-watermark"  # the error class of a watermark that is not believed
 ERROR_CLASS: Final = "error_class"
 ERROR_MESSAGE: Final = "error_message"
@@ -243,6 +244,7 @@ class Block:
     # columns of the target with one value for all rows (`changefeed/routes.py`).
     origin: TableName = NO_TABLE
     added: tuple[tuple[str, str], ...] = ()
+    sender: str = ""  # ROW, DDL: who has written these messages, if they tell
     token: str = ""  # WATERMARK: with which its source goes on (`RecordedWatermark.token`)
     body: bytes | None = None  # Arrow IPC stream, lz4
 

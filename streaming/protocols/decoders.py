@@ -143,6 +143,7 @@ _PROTOCOLS: Final[Mapping[str, _Known]] = {
         reads_keys=True,
         own_ms=debezium.own_ms,
         are_ddls=debezium.are_ddls,
+        numbered_loss=debezium.LOSS,
         losses=debezium_losses.TICDCS,
         losses_of_others=debezium_losses.CONNECTORS,
     ),

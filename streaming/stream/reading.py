@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final
 
+from streaming.changefeed.refused.foreign_messages import ForeignMessages
 from streaming.jobs.port import Jobs
 from streaming.protocols.clocks import beyond_ts
 from streaming.protocols.contract import Wanted
@@ -46,6 +47,7 @@ class Reading:
         self._reader: Reader | None = None
         self._beside = threading.Lock()
         self._beside_reader: Reader | None = None
+        self._foreign = ForeignMessages(source.place)
         self._idle = IdleTime()
         self.place = begin
         self._looks_at_s = 0.0
@@ -165,6 +167,7 @@ class Reading:
             first_messages=first_messages,
         )
         blocks = tuple(found)
+        self._foreign.refuse(blocks)
         end = reached(blocks)
         position, began = {**begin, **end}, {part: begin[part] for part in end}
         return Read(

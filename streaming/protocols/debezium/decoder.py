@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +32,17 @@ _READ_MS = (
 )
 # Else the database's time, behind the connector's name.
 _SOURCE_MS = r'"source":\{(?:"(?:version|connector|name)":"[^"\\]*",)*"ts_ms":(?P<ms>[0-9]{1,15})'
+
+
+_SENDER: Final = re.compile(
+    rb'"connector": ?"(?:mysql|mariadb)", ?"name": ?"(?P<name>(?:[^"\\]|\\.)*+)"'
+)
+_DDL = r'(?s)"ddl"|"op": ?"t"'
+LOSS: Final = (
+    "protocol=debezium: the connectors send a TRUNCATE TABLE with skipped.operations=none alone, "
+    "and not by default, so that rows of a truncated table stay; rows that were deleted between "
+    "two snapshots of a connector stay too. `tidelake diff` finds them"
+)
 
 
 def own_ms(values: pa.Array) -> pa.Int64Array:
@@ -59,14 +74,15 @@ def _is_tombstone(message: bytes | None) -> bool:
 def are_ddls(values: pa.Array) -> Mask:
     """Which messages are DDLs, as `strict_parser` has it; not one that is compressed."""
     found = np.zeros(len(values), np.bool_)
-    told = pc.indices_nonzero(pc.match_substring(values, '"ddl"'))
+    told = pc.indices_nonzero(pc.match_substring_regex(values, _DDL))
     found[told] = list(map(_is_ddl, values.take(told).to_pylist()))
     return found
 
 
 def _is_ddl(message: bytes) -> bool:
     try:
-        return "ddl" in opened(keyed(message)[1]).payload
+        payload = opened(keyed(message)[1]).payload
+        return "ddl" in payload or payload.get("op") == "t"
     except Malformed:
         return False
 
@@ -115,4 +131,23 @@ def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator
                 at.append(place)
                 events.append(event)
     collector.keep_each(np.array(at, np.int64), events)
-    return collector.blocks()
+    if numbers is None:
+        return collector.blocks()
+    sender = sender_of(messages.values)
+    if sender is None and len(messages) > 1:  # of two: each half by itself
+        half = len(messages) // 2
+        parts = (messages.part_of(0, half), messages.part_of(half, len(messages) - half))
+        return chain.from_iterable(decode(each, wanted, start_ts=start_ts) for each in parts)
+    return (replace(each, sender=sender or "") for each in collector.blocks())
+
+
+def sender_of(values: pa.BinaryArray) -> str | None:
+    """The ``topic.prefix`` of the connector that has written these messages; "": they do not tell;
+    None: there are two. Messages of one connector have the same bytes there."""
+    told = next((found for each in values if (found := _SENDER.search(each.as_py() or b""))), None)
+    if told is None:
+        return ""
+    has = pc.match_substring(values, told[0])
+    others = values.filter(pc.invert(pc.fill_null(has, True)))
+    names = {found["name"] for each in others if (found := _SENDER.search(each.as_py()))}
+    return told["name"].decode(errors="replace") if names <= {told["name"]} else None

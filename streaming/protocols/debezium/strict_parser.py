@@ -19,6 +19,7 @@ from streaming.protocols.contract import (
     OP_DELETE,
     OP_INSERT,
     OP_UPDATE,
+    OTHER_SOURCE,
     Cells,
 )
 from streaming.protocols.debezium.columns import Cell, NotRead, cell_of, mysql_type, reader_of
@@ -64,6 +65,12 @@ _WATERMARK: Final = Error(
     "read. Another changefeed, with another changefeed-id and sink-uri, has TiCDC's own order: set "
     "enable-tidb-extension=true there, leave at-least-once out, and let TiCDC begin a new topic",
 )
+_CONNECTORS: Final = frozenset(("mysql", "mariadb", "TiCDC"))
+_OF_ANOTHER: Final = (
+    "it is of Debezium's {} connector, and those for MySQL and MariaDB alone are read: leave its "
+    "topics out of `topics`"
+)
+_TRUNCATE: Final = "TRUNCATE TABLE "
 _ID: Final = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 # Of topics that have no rows: heartbeats, and the beginnings and ends of transactions.
 _HEARTBEAT: Final = frozenset(("ts_ms",))
@@ -102,8 +109,8 @@ def _event(
         raise Malformed
     told_ts = member_integer(source, "commit_ts")
     name = TableName(as_text(source.get("db")) or "", as_text(source.get("table")) or "")
-    if numbered_ts is None and (told_ts is None or told_ts <= 0):
-        return Bad(name, _NO_COMMIT_TS)
+    if (error := _not_ours(source, told_ts, numbered_ts)) is not None:
+        return Bad(name, error)
     commit_ts = told_ts if numbered_ts is None else numbered_ts
     assert commit_ts is not None
     op = as_text(payload.get("op"))
@@ -111,9 +118,18 @@ def _event(
         return WatermarkEvent(commit_ts) if numbered_ts is None else Bad(name, _WATERMARK)
     if "ddl" in payload:
         return _ddl(payload, source, name, commit_ts)
-    if op not in OPS:
-        return Bad(name, Error("unknown-type", f"unknown op {op}"))
-    return _row(_Told(key, payload, schema), name, OPS[op], commit_ts)
+    if op == "t" and numbered_ts is not None and name.table:
+        return Ddl(name, commit_ts, "TRUNCATE", _at_its_place(_TRUNCATE + _quoted(name), source))
+    return _row(_Told(key, payload, schema), name, op, commit_ts)
+
+
+def _not_ours(source: Fields, told_ts: int | None, numbered_ts: int | None) -> Error | None:
+    if numbered_ts is None:
+        return _NO_COMMIT_TS if told_ts is None or told_ts <= 0 else None
+    connector = source.get("connector")
+    if connector is None or connector in _CONNECTORS:
+        return None
+    return Error(OTHER_SOURCE, _OF_ANOTHER.format(connector))
 
 
 def _is_of_none(payload: Fields) -> bool:
@@ -128,8 +144,11 @@ class _Told:
     schema: Schema | None
 
 
-def _row(message: _Told, name: TableName, op: int, commit_ts: int) -> Event:
+def _row(message: _Told, name: TableName, told_op: str | None, commit_ts: int) -> Event:
     payload, schema = message.payload, message.schema
+    op = OPS.get(told_op or "")
+    if op is None:
+        return Bad(name, Error("unknown-type", f"unknown op {told_op}"))
     told = payload.get("before" if op == OP_DELETE else "after")
     if not isinstance(told, dict) or not told or not name.table:
         return Bad(name, _NO_ROW, is_row=True)
@@ -219,10 +238,16 @@ def _ddl(payload: Fields, source: Fields, name: TableName, commit_ts: int) -> Ev
     kind = statement_type(query)
     if as_text(source.get("snapshot")) not in (None, "false") and kind != "CREATE":
         return None  # before it copies tables, a connector writes how they would be made anew
+    return Ddl(named, commit_ts, kind, _at_its_place(query, source))
+
+
+def _at_its_place(query: str, source: Fields) -> str:
     place = SentAt.of(source.get("pos"), source.get("file"))
-    if place is not None and place.file:
-        query = place.with_place(query)
-    return Ddl(named, commit_ts, kind, query)
+    return query if place is None or not place.file else place.with_place(query)
+
+
+def _quoted(name: TableName) -> str:
+    return ".".join("`" + each.replace("`", "``") + "`" for each in (name.schema, name.table))
 
 
 def _id_of(change: Fields) -> tuple[str, str] | None:

@@ -94,7 +94,8 @@ def chunks(
         rows = np.flatnonzero((codes == code) & (at >= positions.get(name, 1 << 62)))
         for begin in range(0, len(rows), CHUNK_LINES):
             some = rows[begin : begin + CHUNK_LINES]
-            newest_ms = int(times_ms[some].max())
+            believed = times_ms[some][times_ms[some] < LATEST_MS]  # not in µs or ns
+            newest_ms = int(believed.max(initial=0))
             decoded = _decoded(values, some, at, "value_b64")
             if keys is not None:
                 both = zip(_decoded(keys, some, at, "key_b64"), decoded, strict=True)
@@ -103,7 +104,7 @@ def chunks(
                 part=name,
                 positions=pa.array(at[some], pa.int64()),
                 values=pa.array(decoded, pa.binary()),
-                latest_ts=latest_ts(time.time() * 1e3, min(newest_ms, LATEST_MS - 1)),
+                latest_ts=latest_ts(time.time() * 1e3, newest_ms),
                 times_ms=pa.array(times_ms[some]),
             )
 

@@ -1,0 +1,72 @@
+"""What cannot be this changefeed's stops it with one line; what concerns no table does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conf.sources.source_uri import parse_source_uri
+from streaming.jobs.on_threads import ThreadsOfProcess
+from streaming.source.sources import open_source
+from tests.acceptance.debezium_lines import DebeziumLines
+from tests.acceptance.one_process import Lives
+from tests.services.delta_rows import read_rows
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.usefixtures("own_temporary_folder")]
+CREATE = "CREATE TABLE `{}` (id BIGINT PRIMARY KEY, v VARCHAR(10))"
+
+
+def played(sent: DebeziumLines, folder: Path) -> Lives:
+    settings = parse_source_uri(sent.write(folder / "sent.jsonl"))
+    lives = Lives(ThreadsOfProcess, None, folder, source=settings)
+    lives.finish(target_ts=open_source(settings).end_ts())
+    return lives
+
+
+def ids(lives: Lives, table: str) -> list[int]:
+    return sorted(row["id"] for row in read_rows(lives.warehouse / "shop" / table))
+
+
+def refused(sent: DebeziumLines, folder: Path) -> str:
+    settings = parse_source_uri(sent.write(folder / "sent.jsonl"))
+    lives = Lives(ThreadsOfProcess, None, folder, source=settings)
+    return str(lives.live(target_ts=open_source(settings).end_ts()))
+
+
+def test_a_truncate_of_a_connector_empties_the_table(tmp_path: Path) -> None:
+    sent = DebeziumLines()
+    sent.ddl(CREATE.format("events"), "events")
+    sent.row("events", "c", None, {"id": 1, "v": "a"})
+    sent.row("events", "t", None, None)
+    sent.row("events", "c", None, {"id": 3, "v": "c"})
+    lives = played(sent, tmp_path)
+    assert ids(lives, "events") == [3]
+    assert lives.dead_letters() == []
+
+
+def test_statements_about_no_table_are_passed_over(tmp_path: Path) -> None:
+    sent = DebeziumLines(connector="mariadb")
+    sent.ddl(CREATE.format("orders"), "orders")
+    sent.row("orders", "c", None, {"id": 1, "v": "a"})
+    sent.ddl("FLUSH TABLES")
+    sent.ddl("CREATE DEFINER=`a`@`%` EVENT n ON SCHEDULE EVERY 1 DAY DO DELETE FROM orders")
+    sent.ddl("SET PASSWORD FOR 'app'@'%'='*0123456789'")
+    sent.ddl("CREATE PROCEDURE p() BEGIN DELETE FROM orders; SELECT 1; END")
+    sent.row("orders", "c", None, {"id": 2, "v": "b"})
+    assert ids(played(sent, tmp_path), "orders") == [1, 2]
+
+
+def test_two_connectors_of_one_table_are_refused(tmp_path: Path) -> None:
+    one, other = DebeziumLines("s1"), DebeziumLines("s2")
+    for sent in (one, other):
+        sent.row("orders", "c", None, {"id": 1, "v": sent.prefix})
+    one.lines += other.lines
+    assert "two connectors of Debezium, s1 (" in refused(one, tmp_path)
+
+
+@pytest.mark.parametrize("connector", ["postgresql", "sqlserver", "oracle", "mongodb"])
+def test_another_databases_connector_is_refused(connector: str, tmp_path: Path) -> None:
+    sent = DebeziumLines(connector=connector)
+    sent.row("orders", "c", None, {"id": 1, "v": "a"})
+    assert f"Debezium's {connector} connector" in refused(sent, tmp_path)
