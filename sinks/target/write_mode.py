@@ -103,6 +103,11 @@ class WriteMode:
         """Whether the table holds every version of its rows, each as a row of its own."""
         return self.mode == "history"
 
+    @property
+    def needs_key(self) -> bool:
+        """Whether a table must have a key of its own."""
+        return not (self.is_log or self.all_columns)
+
     def keyed(self, schema: TableSchema) -> TableSchema:
         """The schema with what the target has of its columns, and the key by which the table's rows
         are told apart. Raises ConfigError where they could not be."""

@@ -25,8 +25,10 @@ from streaming.protocols.contract import (
     ERROR_CLASS,
     OP_DELETE,
     Cells,
+    Order,
     cells_of,
     key_names,
+    order_of,
     version_of,
     wire_types,
 )
@@ -134,7 +136,8 @@ def _told(batch: pa.RecordBatch, row: int) -> WholeRow:
         found = {name: _with_digits(types[name], text) for name, text in values.items()}
     is_coarse = cells_of(batch.schema) is Cells.AVRO
     key, ts = key_names(batch.schema) or (), Ts(_place(batch, row)[0])
-    return WholeRow(found, key, ts, is_coarse=is_coarse)
+    of_connector = cells_of(batch.schema) is Cells.CONNECT and order_of(batch.schema) is Order.PLACE
+    return WholeRow(found, key, ts, is_coarse=is_coarse, is_key_guessed=of_connector)
 
 
 def _with_digits(told: str, text: str | None) -> str:

@@ -30,6 +30,7 @@ class WholeRow:
     columns: frozenset[str] | None = None  # of a whole row of that version; None: none has come
     schema: TableSchema | None = None  # as that message tells it
     is_coarse: bool = False  # types and names are as in `contract.Cells.AVRO`
+    is_key_guessed: bool = False  # it is the key of Debezium's messages, which may be any columns
 
     @property
     def is_elsewhere(self) -> bool:
@@ -70,11 +71,20 @@ _LENGTH_COUNTS = (
     *("decimal", "datetime", "timestamp", "time"),
 )
 
+_GUESSED = (
+    "no CREATE TABLE of it was read, and the key of Debezium's messages need not be the table's "
+    "(message.key.columns). Add the connector's schema-change topic (its topic.prefix) to "
+    "`topics`, give the CREATE TABLE with --schema-file, set key = 'all-columns' or write-mode = "
+    "'append' for it in [[sink.tables]], or leave it out with [filter] rules"
+)
+
 
 def refuse_unlike(name: TableName, schema: TableSchema, told: WholeRow) -> None:
     """Raise ConfigError if the file's definition of a table differs from what a whole row of it
     tells."""
-    if differences := unlike(schema, told.types, told.key, is_coarse=told.is_coarse):
+    known = () if schema.key_index is not None else schema.key
+    key = known if told.is_key_guessed else told.key
+    if differences := unlike(schema, told.types, key, is_coarse=told.is_coarse):
         raise ConfigError(
             f"schema-file: table {name} is another in its messages (commit-ts {told.commit_ts}): "
             f"{'; '.join(differences)}. Give its CREATE TABLE as it was at the start-ts, or leave "
@@ -82,14 +92,17 @@ def refuse_unlike(name: TableName, schema: TableSchema, told: WholeRow) -> None:
         )
 
 
-def schema_of_row(name: TableName, told: WholeRow) -> TableSchema:
+def schema_of_row(name: TableName, told: WholeRow, *, needs_key: bool = True) -> TableSchema:
     """The schema that a row tells, for a table that no file defines. Raises TidelakeError. Facts
-    that the row does not tell are logged."""
+    that the row does not tell are logged. ``needs_key``: it cannot be without."""
     if told.schema is not None:
         return told.schema
     assert told.version is None, f"{name}: the schema of version {told.version} is not known"
+    if told.is_key_guessed and needs_key:
+        raise TidelakeError(f"cannot make {name} from its rows: {_GUESSED}")
+    key = [] if told.is_key_guessed else list(told.key)
     try:
-        schema, warnings = schema_from_mysql_types(told.types, list(told.key))
+        schema, warnings = schema_from_mysql_types(told.types, key)
     except ValueError as error:
         raise TidelakeError(
             f"cannot make {name} from the types in its messages: {error}. Give "

@@ -316,9 +316,8 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         origins: Iterable[TableName] = (),
     ) -> None:
         """Make the target of a table whose CREATE TABLE lies before the stream, as the schema file
-        defines it, or else as its newest whole row tells it. Raises for one whose first rows were
-        passed over, and where file and row differ. ``origins``: its upstream tables, if they have
-        other names."""
+        defines it, or else as its newest whole row tells it. Raises where its first rows were
+        passed over, and where file and row differ. ``origins``: its upstream tables, by names."""
         if name not in self:
             refuse_left_out_tables(self._row, [*origins] or [name])
         begin = self[name].checkpoint if name in self else start
@@ -329,7 +328,8 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
             if isinstance(told, Untold) or told.is_elsewhere:
                 self._put_without_rows(name, begin, told)
                 return
-            schema, shape_ts = schema_of_row(name, told), told.commit_ts
+            schema = schema_of_row(name, told, needs_key=self.forms.of(name).needs_key)
+            shape_ts = told.commit_ts
         no_ddl = DdlIdentity(commit_ts=NO_DDL, order=0, query="")
         self.create(name, schema, no_ddl, begin, shape_ts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +18,10 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.usefixtures("own_temporary_fol
 CREATE = "CREATE TABLE `{}` (id BIGINT PRIMARY KEY, v VARCHAR(10))"
 
 
-def played(sent: DebeziumLines, folder: Path) -> Lives:
+def played(sent: DebeziumLines, folder: Path, **changes: Any) -> Lives:
     settings = parse_source_uri(sent.write(folder / "sent.jsonl"))
     lives = Lives(ThreadsOfProcess, None, folder, source=settings)
-    lives.finish(target_ts=open_source(settings).end_ts())
+    lives.finish(target_ts=open_source(settings).end_ts(), **changes)
     return lives
 
 
@@ -55,6 +56,24 @@ def test_statements_about_no_table_are_passed_over(tmp_path: Path) -> None:
     sent.ddl("CREATE PROCEDURE p() BEGIN DELETE FROM orders; SELECT 1; END")
     sent.row("orders", "c", None, {"id": 2, "v": "b"})
     assert ids(played(sent, tmp_path), "orders") == [1, 2]
+
+
+def test_the_key_of_messages_makes_no_table(tmp_path: Path) -> None:
+    """With message.key.columns it is not the table's, and rows of one key would be one row."""
+    sent = DebeziumLines()
+    for n in (1, 2):
+        sent.row("orders", "c", None, {"id": n, "customer": 7}, key={"customer": 7})
+    assert "message.key.columns" in refused(sent, tmp_path)
+
+
+def test_a_schema_file_tells_the_key(tmp_path: Path) -> None:
+    sent = DebeziumLines()
+    for n in (1, 2):
+        sent.row("orders", "c", None, {"id": n, "customer": 7}, key={"customer": 7})
+    sent.row("orders", "d", {"id": 1, "customer": 7}, None, key={"customer": 7})
+    told = "CREATE TABLE shop.orders (id BIGINT PRIMARY KEY, customer BIGINT);"
+    lives = played(sent, tmp_path, schema_text=told)
+    assert ids(lives, "orders") == [2]
 
 
 def test_two_connectors_of_one_table_are_refused(tmp_path: Path) -> None:

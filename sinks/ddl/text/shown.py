@@ -24,7 +24,7 @@ _MOST_WORDS: Final = 8
 
 
 def shown(query: str) -> str:
-    """Of a statement that is about no table all strings are hidden: any may be a password."""
+    """All strings of a statement that is about no table are hidden: any may be a password."""
     if _OF_TABLES.isdisjoint(first_words(as_written(query), _MOST_WORDS)):
         return _STRINGS.sub(_HIDDEN, query)
     query = _SECRET.sub(rf"\1{_HIDDEN}", query)
