@@ -27,11 +27,10 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.text.logged import in_session, session_of
 from sinks.ddl.text.other_statements import STATISTICS, VIEWS, for_one_statement, why_of_no_table
+from sinks.ddl.text.plain_text import Dialect, first_words
 from sinks.ddl.text.tokens import (
-    Dialect,
     Word,
     Words,
-    first_words,
     names_binary_charset,
     read_words,
     schema_of,

@@ -22,7 +22,8 @@ from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.ddl.effects import CreateTable, CreateTableLike, Effect, Unsupported
 from sinks.ddl.statements import read_ddl
-from sinks.ddl.text.tokens import Dialect, Words, read_words
+from sinks.ddl.text.plain_text import Dialect
+from sinks.ddl.text.tokens import Words, read_words
 from sinks.types.delta_types import quoted
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableFilter

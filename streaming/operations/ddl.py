@@ -20,7 +20,7 @@ from sinks.control.progress import ProgressRow
 from sinks.control.warehouse import ControlTables
 from sinks.ddl.effects import NoEffect, Unsupported
 from sinks.ddl.statements import read_ddl
-from sinks.ddl.text.tokens import TYPED
+from sinks.ddl.text.plain_text import TYPED
 from streaming.operations.changed import CHANGED, between
 from streaming.operations.cluster import Operator
 from streaming.operations.progress_report import changefeed_rows

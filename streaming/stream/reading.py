@@ -47,7 +47,7 @@ class Reading:
         self._reader: Reader | None = None
         self._beside = threading.Lock()
         self._beside_reader: Reader | None = None
-        self._foreign = ForeignMessages(source.place)
+        self._foreign = ForeignMessages(source)
         self._idle = IdleTime()
         self.place = begin
         self._looks_at_s = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sinks.ddl.text.tokens import first_words, plain_text
+from sinks.ddl.text.plain_text import first_words, plain_text
 
 RIGHTS: Final = "users and their rights are not replicated"
 PROGRAMS: Final = "events, procedures, functions and triggers are not replicated"

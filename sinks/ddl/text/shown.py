@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from sinks.ddl.text.logged import as_written
-from sinks.ddl.text.tokens import first_words
+from sinks.ddl.text.plain_text import first_words
 
 _HIDDEN: Final = "'***'"
 _STRING: Final = r"""(?:'(?:[^'\\]|\\.|'')*(?:'|\Z)|"(?:[^"\\]|\\.|"")*(?:"|\Z))"""

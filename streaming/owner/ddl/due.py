@@ -12,7 +12,7 @@ from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.effects import PassedOver, RenameTable, Statement
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.text.logged import as_written
-from sinks.ddl.text.tokens import TYPED
+from sinks.ddl.text.plain_text import TYPED
 from streaming.changefeed.filter import TableFilter
 from streaming.owner.ddl.steps import (
     ROWS,

@@ -31,7 +31,7 @@ from sinks.ddl.effects import (
     Unsupported,
 )
 from sinks.ddl.statements import read_ddl
-from sinks.ddl.text.tokens import TYPED
+from sinks.ddl.text.plain_text import TYPED
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.filter import TableFilter
 from streaming.changefeed.routes import Routes, Shards, Statements

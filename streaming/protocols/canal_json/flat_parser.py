@@ -14,7 +14,7 @@ from typing import Any, Final
 from coordination.model import TableName
 from sinks.ddl.text.logged import SentAt
 from sinks.ddl.text.other_statements import for_one_statement
-from sinks.ddl.text.tokens import first_words
+from sinks.ddl.text.plain_text import first_words
 from streaming.protocols.canal_json.strict_parser import (
     MALFORMED,
     OPS,

@@ -10,7 +10,8 @@ from sinks.ddl.effects import DropDatabase, Effect, RenameTable, Statement
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.text.logged import Session
 from sinks.ddl.text.other_statements import for_one_statement
-from sinks.ddl.text.tokens import Words, first_words, read_words
+from sinks.ddl.text.plain_text import first_words
+from sinks.ddl.text.tokens import Words, read_words
 from streaming.source.binlog.format.control.statements import AlterPhase, Query
 
 _DDL: Final = ("CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE")

@@ -9,7 +9,7 @@ import pytest
 from sinks.ddl.effects import AddColumn, AlterTable, CreateTable
 from sinks.ddl.evolve import evolved
 from sinks.ddl.statements import read_ddl
-from sinks.ddl.text.tokens import TYPED, Dialect
+from sinks.ddl.text.plain_text import TYPED, Dialect
 from sinks.types.partitioning import Partitioning
 from sinks.types.table_schema import Column, TableSchema
 

@@ -15,7 +15,7 @@ from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl, DdlAction
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable, CreateTableLike
-from sinks.ddl.text.tokens import TYPED
+from sinks.ddl.text.plain_text import TYPED
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.routes import Routes
 from streaming.changefeed.schema_file import read_definitions
