@@ -350,7 +350,7 @@ class DeltaControlWriter(RoleWorker):
         published = rows.write(
             advance,
             reading=reading,
-            marks=self._stream.marks(term.reader),
+            marks=term.reader.marks,
             backlog=self._meter.look(now_s),
             source_left_s=term.retention.left_s,
             blocked={each.name: brief(each.event, each.why) for each in self._held},

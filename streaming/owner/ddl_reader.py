@@ -21,7 +21,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 
 from conf.sources.source_uri import is_at_least_once
 from coordination.errors import Stop
@@ -31,6 +30,7 @@ from sinks.ddl.text.shown import shown
 from streaming.apply.newest_whole_row import NewestWholeRow
 from streaming.changefeed.earlier_filters import left_out_tables
 from streaming.changefeed.refused.refused_tables import refuse_dropped
+from streaming.changefeed.refused.wrong_protocol import WrongProtocol
 from streaming.changefeed.replicated_table import ReplicatedTable, span_of
 from streaming.changefeed.routes import Shards
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
@@ -46,6 +46,7 @@ from streaming.owner.ddl.unplanned import Unplanned
 from streaming.owner.far_watermarks import FarWatermarks
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable, tables_told
 from streaming.source.positions import Positions
+from streaming.source.resolved.limits import Marks
 from streaming.stream.read import Read
 from streaming.stream.role import StreamRole
 from streaming.stream.role_context import RoleContext
@@ -83,6 +84,8 @@ class DdlReader(StreamRole):
         self._awaited = AwaitedSchemas(context.concerns)
         self._context = context
         self._is_at_least_once = is_at_least_once(context.changefeed.source)
+        told = context.changefeed.source, context.source.place, context.concerns.say
+        self._wrong = WrongProtocol(*told)
         self._behind = BehindDrops(Ts(rows.row.checkpoint_ts), is_used=self._is_at_least_once)
         self.since: Positions | None = None  # from there on the stream's reads are ours too
         self._is_caught_up = False  # what lies before has been read
@@ -115,8 +118,13 @@ class DdlReader(StreamRole):
     def close(self) -> None:
         """Call it before it leaves the stream, which would wait for its own reads. Any thread."""
         self._closing.set()
-        self._far.close()
-        self._awaited.close()
+        for each in (self._far, self._awaited, self._wrong):
+            each.close()
+
+    @property
+    def marks(self) -> Marks:
+        """The watermarks to store."""
+        return {} if self._wrong.is_all else self._stream.marks(self)
 
     def submit(self, begin: Positions) -> Wanted:
         if self.since is None:
@@ -130,6 +138,7 @@ class DdlReader(StreamRole):
 
     def _keep(self, read: Read) -> None:
         self._far.look(read.blocks)
+        self._wrong.look(read.blocks)
         if self._awaited:
             self._awaited.look(each for block in read.blocks for each in tables_told(block))
         bad = (block for block in read.blocks if block.kind is Kind.BAD)
@@ -165,6 +174,7 @@ class DdlReader(StreamRole):
         """Make the resolved tables. They are reported until `on_known` has them."""
         if self.is_behind:
             return
+        self._wrong.refuse(has_tables=bool(self._spans or self._spans.ended))
         if self._bad:
             self._dead_letters.add_messages(self._bad)
             self._bad = []
@@ -182,17 +192,8 @@ class DdlReader(StreamRole):
                 position = self._awaited.below(position)
                 if position < self._position_ts:
                     break
-        self._refuse_to_wait_at_the_end()
+        self._awaited.refuse_at_the_end(self._context, self._stream.position)
         self.low_water = self._unplanned.low_water(self._stream.position)
-
-    def _refuse_to_wait_at_the_end(self) -> None:
-        if not self._awaited:
-            return
-        with closing(self._context.new_source()) as source:
-            if source.has_end:
-                here = self._stream.position
-                if all(here.get(part, 0) >= at for part, at in source.ends(here).items()):
-                    self._awaited.refuse()
 
     def ran(self, done: ReplicatedTable | EndedSpan | RenamedSpans | None) -> None:
         """The blocking DDL has run: the table as it is now. None: other news of it. Any thread."""
@@ -396,5 +397,4 @@ class DdlReader(StreamRole):
         return NewTable(table=self._spans[name], low_water=low_water)
 
     def _low_water(self, name: TableName, *, is_again: bool) -> Positions:
-        position = self._stream.position
-        return self._unplanned.low_water_of(name, position, is_again=is_again)
+        return self._unplanned.low_water_of(name, self._stream.position, is_again=is_again)

@@ -36,6 +36,9 @@ class DebeziumLines:
         of = {"databaseName": "shop", "schemaName": None, "ddl": query, "tableChanges": []}
         self._add(self.prefix, {"source": self._source(table, snapshot), **self._time, **of}, {})
 
+    def garbage(self, table: str) -> None:
+        self._add(f"{self.prefix}.shop.{table}", {"no": "message"}, {})
+
     def write(self, path: Path) -> str:
         """The source URI of the recording."""
         path.write_text("".join(self.lines))

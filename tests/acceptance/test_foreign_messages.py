@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from conf.sources.source_uri import parse_source_uri
+from coordination.errors import ConfigError
 from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.source.sources import open_source
 from tests.acceptance.debezium_lines import DebeziumLines
@@ -89,3 +90,34 @@ def test_another_databases_connector_is_refused(connector: str, tmp_path: Path) 
     sent = DebeziumLines(connector=connector)
     sent.row("orders", "c", None, {"id": 1, "v": "a"})
     assert f"Debezium's {connector} connector" in refused(sent, tmp_path)
+
+
+def test_messages_of_another_protocol_are_refused_and_can_be_read_as_their_own(
+    tmp_path: Path,
+) -> None:
+    sent = DebeziumLines()
+    sent.ddl(CREATE.format("orders"), "orders")
+    for n in range(1, 6):
+        sent.row("orders", "c", None, {"id": n, "v": "a"})
+    right = sent.write(tmp_path / "sent.jsonl")
+    for wrong in ("maxwell", "canal-json"):
+        settings = parse_source_uri(right.replace("debezium", wrong))
+        lives = Lives(ThreadsOfProcess, None, tmp_path / wrong, source=settings)
+        error = lives.live(target_ts=open_source(settings).end_ts())
+        assert isinstance(error, ConfigError)
+        assert "They look like debezium: set protocol=debezium in --source-uri" in str(error)
+        assert lives.dead_letters() == []
+        settings = parse_source_uri(right)
+        lives.finish(source=settings, target_ts=open_source(settings).end_ts())
+        assert ids(lives, "orders") == [1, 2, 3, 4, 5]
+
+
+def test_garbage_before_good_messages_is_a_letter(tmp_path: Path) -> None:
+    sent = DebeziumLines()
+    for _ in range(6):
+        sent.garbage("orders")
+    sent.ddl(CREATE.format("orders"), "orders")
+    sent.row("orders", "c", None, {"id": 1, "v": "a"})
+    lives = played(sent, tmp_path)
+    assert ids(lives, "orders") == [1]
+    assert len(lives.dead_letters()) == 6

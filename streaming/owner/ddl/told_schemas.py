@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,9 @@ from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts
 from streaming.changefeed.schema_from_rows import WholeRow
 from streaming.protocols.contract import ToldTable
+from streaming.source.positions import Positions
 from streaming.stream.lasting_warnings import LastingWarnings
+from streaming.stream.role_context import RoleContext
 
 BOOTSTRAP_S: Final = 120  # TiCDC's send-bootstrap-interval-in-sec, if nobody sets it
 PATIENCE_S: Final = 3 * BOOTSTRAP_S
@@ -95,10 +98,14 @@ class AwaitedSchemas:
                 )
         return Ts(min([position, *(wait.first_ts - 1 for wait in self._waits.values())]))
 
-    def refuse(self) -> None:
-        """Nothing more comes. Raises TidelakeError if a table waits."""
+    def refuse_at_the_end(self, context: RoleContext, here: Positions) -> None:
+        """Raises TidelakeError if a table waits, and nothing more comes behind ``here``."""
         for name, wait in self._waits.items():
-            raise TidelakeError(f"{_says(name, wait)}, and the source ends: {_WAY_OUT}")
+            with closing(context.new_source()) as source:
+                if source.has_end and all(
+                    here.get(part, 0) >= at for part, at in source.ends(here).items()
+                ):
+                    raise TidelakeError(f"{_says(name, wait)}, and the source ends: {_WAY_OUT}")
 
     def close(self) -> None:
         for name in self._waits:

@@ -87,10 +87,10 @@ def _events(fields: Mapping[str, Any], commit_ts: int) -> Sequence[Event | None]
     get = fields.get
     name = TableName(as_text(get("database")) or "", as_text(get("table")) or "")
     kind, is_ddl, query = as_text(get("type")), member_boolean(fields, "isDdl"), as_text(get("sql"))
-    if kind is None:
-        raise Malformed
     if kind == _WATERMARK:
         return [Bad(name, WITH_EXTENSION)]
+    if kind is None or "database" not in fields:
+        raise Malformed
     op = OPS.get(kind)
     if op is None or is_ddl or (query and get("data") is None):
         place = SentAt.of(get("es"))

@@ -95,7 +95,7 @@ def event(fields: Mapping[str, Any], commit_ts: int, *, is_first_part: bool) -> 
     if op is not None:
         return _row(fields, name, op, commit_ts)
     query = as_text(get("sql"))
-    if query is None:
+    if query is None or kind.isupper():  # so are canal-json's and simple's types written
         return Bad(name, Error("unknown-type", f"unknown message type {kind}"))
     told_ts = member_integer(fields, "ts")
     if told_ts is not None and told_ts >= FIRST_TSO:
