@@ -40,6 +40,7 @@ class KafkaSettings:
     time_zone: str = "UTC"  # the TiCDC server's `tz`: the zone of TIMESTAMP texts
     large: LargeMessages = NOTHING_LARGE
     is_numbered: bool = False  # its messages have no commit-ts: at least once
+    lower_names: bool | None = None  # lower_case_table_names is 1 or 2; None: DDLs and rows tell
     registry: SchemaRegistry | None = None  # of Avro's schemas; None: the protocol has none
     tells_updates: bool = True  # else an UPDATE comes as an INSERT does: it has no old row
     max_message_bytes: int | None = None  # TiCDC's limit; None: the URI does not say

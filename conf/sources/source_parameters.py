@@ -24,6 +24,7 @@ from conf.sources.schema_registry import PARAMETERS as SCHEMA_REGISTRY
 from conf.sources.schema_registry import REGISTRY, parse_registry
 
 AT_LEAST_ONCE: Final = "at-least-once"
+LOWER_NAMES: Final = "lower-case-names"
 OLD_VALUE: Final = "output-old-value"
 RAW_EVENTS: Final = "output-raw-change-event"
 BEFORE_VALUE: Final = "avro-include-before-value"
@@ -35,7 +36,7 @@ _OTHER_NAMES: Final = {"default": "open-protocol", "flat-avro": "avro"}  # TiCDC
 ENCODINGS = ("json", "avro")  # of simple: each message shows which one it is in
 READ = (
     "protocol", "partition-num", "enable-tidb-extension", "time-zone", "topics",
-    "max-message-bytes", "encoding-format", AT_LEAST_ONCE,
+    "max-message-bytes", "encoding-format", AT_LEAST_ONCE, LOWER_NAMES,
     "avro-enable-watermark", OLD_VALUE, RAW_EVENTS, BEFORE_VALUE,
     *LARGE_MESSAGES, *SECURITY, *SCHEMA_REGISTRY,
 )  # fmt: skip
@@ -122,6 +123,9 @@ def message_settings(parameters: Mapping[str, str], problems: Problems) -> dict[
     with problems.noted():
         has_old = has_old_rows(made.get("protocol", ""), parameters)
         made["tells_updates"] = has_old or made.get("protocol") != "open-protocol"
+    with problems.noted():
+        told = parameters.get(LOWER_NAMES)
+        made["lower_names"] = None if told is None else boolean(LOWER_NAMES, told)
     with problems.noted():
         made["partition_num"] = number(parameters, "partition-num", 2**31, "must be above 0")
     with problems.noted():

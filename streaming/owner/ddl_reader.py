@@ -40,6 +40,7 @@ from streaming.owner.ddl.behind_drops import BehindDrops, Fate
 from streaming.owner.ddl.ddl_scan import DdlScanResult, NewTable
 from streaming.owner.ddl.known_tables import KnownTables, definition
 from streaming.owner.ddl.plan import DdlPlan, plan
+from streaming.owner.ddl.spellings import Spellings
 from streaming.owner.ddl.told_by_rows import told_by_rows, unlike_targets
 from streaming.owner.ddl.told_schemas import AwaitedSchemas, SchemaAwaited
 from streaming.owner.ddl.unplanned import Unplanned
@@ -70,23 +71,20 @@ class DdlReader(StreamRole):
     ) -> None:
         super().__init__(on_failed)
         self._rows = rows
-        self._spans = rows.spans
-        self._dead_letters = rows.dead_letters
-        self._start_ts = Ts(rows.row.start_ts)
-        self._unplanned = Unplanned(Ts(rows.row.checkpoint_ts), context.routes)
-        self._blocked = blocked
-        self._routes = context.routes
-        self._trust = context.trust
-        self._stream = context.stream
-        self._on_known = on_known
+        self._spans, self._dead_letters = rows.spans, rows.dead_letters
+        self._start_ts, self._begin_ts = Ts(rows.row.start_ts), Ts(rows.row.checkpoint_ts)
+        self._trust, self._stream = context.trust, context.stream
+        self._blocked, self._on_known = blocked, on_known
         self._unlike: dict[TableName, str] = {}  # upstream tables, and why they cannot join
         self._far = FarWatermarks(context.concerns, context.source.place)
         self._awaited = AwaitedSchemas(context.concerns)
-        self._context = context
+        self._context, self._routes = context, context.routes
         self._is_at_least_once = is_at_least_once(context.changefeed.source)
-        told = context.changefeed.source, context.source.place, context.concerns.say
-        self._wrong = WrongProtocol(*told)
-        self._behind = BehindDrops(Ts(rows.row.checkpoint_ts), is_used=self._is_at_least_once)
+        source, say = context.changefeed.source, context.concerns.say
+        self._wrong = WrongProtocol(source, context.source.place, say)
+        self._spellings = Spellings.of(source, context.routes, say)
+        self._unplanned = Unplanned(self._begin_ts, context.routes, self._spellings)
+        self._behind = BehindDrops(self._begin_ts, is_used=self._is_at_least_once)
         self.since: Positions | None = None  # from there on the stream's reads are ours too
         self._is_caught_up = False  # what lies before has been read
         self._closing = threading.Event()
@@ -118,7 +116,7 @@ class DdlReader(StreamRole):
     def close(self) -> None:
         """Call it before it leaves the stream, which would wait for its own reads. Any thread."""
         self._closing.set()
-        for each in (self._far, self._awaited, self._wrong):
+        for each in (self._far, self._awaited, self._wrong, self._spellings):
             each.close()
 
     @property
@@ -137,10 +135,10 @@ class DdlReader(StreamRole):
         self._keep(read)
 
     def _keep(self, read: Read) -> None:
-        self._far.look(read.blocks)
-        self._wrong.look(read.blocks)
+        for each in (self._far, self._wrong, self._spellings):
+            each.look(read.blocks)
         if self._awaited:
-            self._awaited.look(each for block in read.blocks for each in tables_told(block))
+            self._awaited.look(told for block in read.blocks for told in tables_told(block))
         bad = (block for block in read.blocks if block.kind is Kind.BAD)
         self._bad += [block for block in bad if not self._is_left_out(block)]
         self._unplanned.keep(
@@ -300,6 +298,7 @@ class DdlReader(StreamRole):
                 self._spans.put(self._spans.opened(name, row, span.checkpoint))
 
     def _plan(self, position: Ts) -> DdlPlan:
+        self._unplanned.spell(self._spans)
         return plan(
             self._unplanned.ddls,
             KnownTables.of(
@@ -330,6 +329,7 @@ class DdlReader(StreamRole):
             begin = self._rows.row.checkpoint_ts if self._is_at_least_once else event.commit_ts
             start = Ts(max(begin, self._spans.ended.get(name, 0)))
             self._spans.create(name, schema, event.identity, start, also=also)
+            self._spellings.made(event.upstream)
             logger.info("table made table=%s commit_ts=%d", name, creation.event.commit_ts)
             self._unreported.append(self._made(name))
 

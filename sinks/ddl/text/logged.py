@@ -111,9 +111,12 @@ def in_session(found: Statement, session: Session) -> Statement:
     if session.is_mariadb:
         stored = _stored_of_oracle if session.is_oracle else _stored
         found = replace(found, effects=tuple(_of_mariadb(each, stored) for each in found.effects))
-    if session.lower_names:
-        return replace(found, effects=tuple(map(_in_lower_case, found.effects)))
-    return found
+    return in_lower_case(found) if session.lower_names else found
+
+
+def in_lower_case(found: Statement) -> Statement:
+    """With the names of its tables and databases in lower case."""
+    return replace(found, effects=tuple(map(_in_lower_case, found.effects)))
 
 
 def _of_mariadb(effect: Effect, stored_as: Callable[[Column], Column]) -> Effect:

@@ -11,7 +11,7 @@ from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.effects import PassedOver, RenameTable, Statement
 from sinks.ddl.statements import read_ddl
-from sinks.ddl.text.logged import as_written
+from sinks.ddl.text.logged import as_written, in_lower_case
 from sinks.ddl.text.plain_text import TYPED
 from streaming.changefeed.filter import TableFilter
 from streaming.owner.ddl.steps import (
@@ -105,7 +105,8 @@ def statement_of(event: DdlEvent) -> Statement:
     """By upstream names."""
     if event.ddl_type == ROWS:
         return Statement(effects=(PassedOver(name=event.upstream),), event_types=())
-    return read_ddl(event.query, event.ddl_type, event.upstream.schema, event.upstream.table)
+    found = read_ddl(event.query, event.ddl_type, event.upstream.schema, event.upstream.table)
+    return in_lower_case(found) if event.is_lower else found
 
 
 def as_ordered(

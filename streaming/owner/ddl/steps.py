@@ -86,6 +86,7 @@ class DdlEvent:
     query: str
     origin: TableName | None = None
     by_id: tuple[str, ...] = field(default=(), compare=False)  # `TableSchema.by_id` behind it
+    is_lower: bool = field(default=False, compare=False)  # so are all names in it (`Spellings`)
 
     @property
     def upstream(self) -> TableName:

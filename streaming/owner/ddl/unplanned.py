@@ -8,7 +8,7 @@ and where reading must begin again for them. Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -16,6 +16,7 @@ from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName, Ts, lowes
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.routes import Routes
 from streaming.owner.ddl.plan import DdlPlan, in_order
+from streaming.owner.ddl.spellings import Spellings
 from streaming.owner.ddl.steps import ROWS, DdlEvent, DdlKey
 from streaming.protocols.contract import NO_TABLE, Block, Kind, tables_told
 from streaming.source.positions import Positions
@@ -39,9 +40,12 @@ class FirstRow:
 class Unplanned:
     """For one thread. ``checkpoint_ts``: where the changefeed starts."""
 
-    def __init__(self, checkpoint_ts: Ts, routes: Routes) -> None:
+    def __init__(
+        self, checkpoint_ts: Ts, routes: Routes, spellings: Spellings | None = None
+    ) -> None:
         self.checkpoint_ts = checkpoint_ts
         self._routes = routes
+        self._spellings = spellings
         self._newcomers: dict[TableName, tuple[DdlEvent, Positions]] = {}  # by upstream table
         self._ddls: dict[DdlKey, tuple[DdlEvent, Positions]] = {}
         self._first_rows: dict[TableName, FirstRow] = {}
@@ -155,6 +159,14 @@ class Unplanned:
     def since(self, ddl: DdlEvent) -> Positions:
         return self._ddls[ddl.key][1]
 
+    def spell(self, tables: Iterable[TableName]) -> None:
+        """As `Spellings.learn`: the DDLs get the names that rows have."""
+        spellings = self._spellings
+        own = () if self._routes else tables
+        if spellings is not None and spellings.learn(self.ddls, own):
+            found = [(spellings.spelled(event), since) for event, since in self._ddls.values()]
+            self._ddls = {event.key: (event, since) for event, since in found}
+
     def _keep_ddls(self, block: Block, before: Positions) -> None:
         for each in block.table().to_pylist():
             name = TableName(each["schema_name"] or "", each["table_name"] or "")
@@ -168,6 +180,8 @@ class Unplanned:
                 query=each["query"] or "",
                 by_id=_by_id(each["tables"], name),
             )
+            if self._spellings is not None:
+                ddl = self._spellings.spelled(ddl)
             known, since = self._ddls.get(ddl.key, (ddl, before))
             first = min(known, ddl, key=lambda each: each.sent_at)  # it comes again
             self._ddls[ddl.key] = first, lowest([before, since])
