@@ -84,7 +84,7 @@ class DdlReader(StreamRole):
         self._wrong = WrongProtocol(source, context.source.place, say)
         self._spellings = Spellings.of(source, context.routes, say)
         self._unplanned = Unplanned(self._begin_ts, context.routes, self._spellings)
-        self._behind = BehindDrops(self._begin_ts, is_used=self._is_at_least_once)
+        self._behind = BehindDrops(self._begin_ts, self._is_at_least_once, context.concerns)
         self.since: Positions | None = None  # from there on the stream's reads are ours too
         self._is_caught_up = False  # what lies before has been read
         self._closing = threading.Event()
@@ -116,7 +116,7 @@ class DdlReader(StreamRole):
     def close(self) -> None:
         """Call it before it leaves the stream, which would wait for its own reads. Any thread."""
         self._closing.set()
-        for each in (self._far, self._awaited, self._wrong, self._spellings):
+        for each in (self._far, self._awaited, self._wrong, self._spellings, self._behind):
             each.close()
 
     @property

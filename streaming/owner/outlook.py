@@ -4,12 +4,63 @@ fail, and which event does it await?"""
 from __future__ import annotations
 
 import time
+from typing import Final
 
+from conf.sources.kafka_uri import KafkaSettings
+from conf.sources.recording_uri import RecordingSettings
+from coordination.model import Ts
 from sinks.spark.jvm_errors import line
 from streaming.changefeed.awaited import awaited
 from streaming.owner.control_rows import ControlRows
-from streaming.stream.lasting_warnings import OWNER
+from streaming.stream.lasting_warnings import OWNER, SAYS_AFTER_S
 from streaming.stream.role_context import RoleContext
+
+_WATERMARK: Final = "watermark"
+
+
+class AwaitedWatermark:
+    """The concern about messages that were read and wait, since no watermark comes behind them.
+    Where readers give the commit-ts, the watermarks are theirs and none is awaited."""
+
+    def __init__(self, context: RoleContext) -> None:
+        self._context = context
+        source = context.changefeed.source
+        self._is_used = (
+            isinstance(source, KafkaSettings | RecordingSettings) and not source.is_numbered
+        )
+        self._at: tuple[Ts, tuple[str, ...]] | None = None
+        self._since_s = 0.0
+
+    def look(self) -> None:
+        if not self._is_used:
+            return
+        stream = self._context.stream
+        marks, position = stream.marks(None), stream.position
+        waiting = tuple(
+            sorted(
+                part
+                for part, at in position.items()
+                if at > (marks[part].position + 1 if part in marks else 0)
+            )
+        )
+        at = (stream.resolved_ts(), waiting) if waiting and _has_read_all(self._context) else None
+        if at is None or self._at is None or at[0] != self._at[0]:
+            self._context.concerns.say(_WATERMARK, None)
+            self._at, self._since_s = at, time.monotonic()
+            return
+        if time.monotonic() - self._since_s >= SAYS_AFTER_S:
+            least = min((marks[part].ts if part in marks else 0 for part in position), default=0)
+            late = [p for p in sorted(position) if p not in marks or marks[p].ts == least]
+            self._context.concerns.say(
+                _WATERMARK,
+                f"messages of {', '.join(waiting)} were read and are not applied: every table "
+                f"waits for a watermark of {', '.join(late)} above {least}, and none has come for "
+                f"{SAYS_AFTER_S:g} s. Does TiCDC's changefeed run, and does it send watermarks to "
+                "all of these partitions (partition-num in --source-uri, docs/protocols.md)?",
+            )
+
+    def close(self) -> None:
+        self._context.concerns.withdraw(_WATERMARK)
 
 
 class OwnersOutlook:
@@ -19,6 +70,7 @@ class OwnersOutlook:
         self.is_caught_up = False
         self.awaits = ""
         self._context = context
+        self._awaited = AwaitedWatermark(context)
         self._failed_at_s: float | None = None  # monotonic: the last failure that is a concern
 
     def failed(self, error: BaseException, *, is_long: bool) -> None:
@@ -37,6 +89,7 @@ class OwnersOutlook:
             self._failed_at_s = None
             context.concerns.say(OWNER, None)
         self.awaits = awaited(rows.row)
+        self._awaited.look()
         self.is_caught_up = (
             concern is None
             and context.concerns.first is None
@@ -47,6 +100,7 @@ class OwnersOutlook:
             context.wake()
 
     def close(self) -> None:
+        self._awaited.close()
         self._context.concerns.withdraw(OWNER)
 
 

@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 SOURCE, ETCD, STREAM, RETENTION = "source", "etcd", "stream", "retention"
 OWNER, REPLICA = "owner", "replica"  # the work of these roles
 SOURCE_SILENT_S: Final = 10.0
+SAYS_AFTER_S: Final = 45.0  # of waiting for something that comes without an operator's help
 
 
 def etcd_concern(silent_s: float, ttl_s: float) -> str | None:

@@ -92,7 +92,7 @@ class SharedStream:
         run = self._run
         return run.taken_watermarks if run else NOTHING_READ
 
-    def marks(self, owner: StreamRole) -> Marks:
+    def marks(self, owner: StreamRole | None) -> Marks:
         """The watermarks that ``owner`` stores, as far as the roles have the reads; {} while
         idle."""
         run = self._run

@@ -144,7 +144,7 @@ class StreamRun:
     def taken_watermarks(self) -> Limits:
         return self._applying.watermarks
 
-    def marks(self, owner: StreamRole) -> Marks:
+    def marks(self, owner: StreamRole | None) -> Marks:
         """What ``owner`` may store: where readers give the commit-ts, none before it has a read
         that was numbered for it."""
         numbered_for, limits = self._applying.owner, self._applying.watermarks

@@ -13,6 +13,7 @@ number than it. And a sender may send rows again that it has sent before::
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -25,6 +26,7 @@ from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.ddl.due import statement_of
 from streaming.owner.ddl.steps import DdlEvent, dropped_names
 from streaming.protocols.contract import Block, Kind
+from streaming.stream.lasting_warnings import SAYS_AFTER_S, LastingWarnings
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +50,13 @@ class Behind:
 @dataclass(slots=True)
 class BehindDrops:
     """``checkpoint_ts``: the changefeed's at the start; the life before has decided about what lies
-    at or below."""
+    at or below. ``concerns``: where rows that wait are reported."""
 
     checkpoint_ts: Ts
     is_used: bool = True
+    concerns: LastingWarnings = field(default_factory=LastingWarnings)
     rows: dict[TableName, Behind] = field(default_factory=dict)
+    _since_s: dict[TableName, float] = field(default_factory=dict)  # for how long they wait
     _again: dict[TableName, Ts] = field(default_factory=dict)  # dropped once more
 
     def look(
@@ -112,7 +116,28 @@ class BehindDrops:
                     "changed before it, or have come again table=%s commit_ts=%d to=%d dropped=%d",
                     *(name, rows.first, rows.last, spans.ended[name]),
                 )
+        self._report({name for name, fate in fates.items() if fate is Fate.WAIT})
         return fates
+
+    def _report(self, waiting: set[TableName]) -> None:
+        """A concern about each that waits for a while, until it waits no more."""
+        for name in self._since_s.keys() - waiting:
+            del self._since_s[name]
+            self.concerns.say(_about(name), None)
+        for name in waiting:
+            since_s = self._since_s.setdefault(name, time.monotonic())
+            if time.monotonic() - since_s >= SAYS_AFTER_S:
+                self.concerns.say(
+                    _about(name),
+                    f"rows of table {name} lie behind its DROP TABLE, from commit-ts "
+                    f"{self.rows[name].first} on, and wait for a CREATE TABLE. Once changes of a "
+                    "minute later have come they are passed over; if the table is there, give its "
+                    "CREATE TABLE with --schema-file",
+                )
+
+    def close(self) -> None:
+        for name in self._since_s:
+            self.concerns.withdraw(_about(name))
 
     def fate(self, name: TableName, dropped_ts: Ts, limit: Ts) -> Fate:
         rows = self.rows.get(name)
@@ -122,6 +147,10 @@ class BehindDrops:
             return Fate.WAIT
         is_late = rows.last <= max(dropped_ts, self._again.get(name, 0)) + LATE
         return Fate.PASS if is_late else Fate.STOP
+
+
+def _about(name: TableName) -> str:
+    return f"rows behind the DROP TABLE of {name}"
 
 
 def is_renamed(state: TargetState | None) -> bool:

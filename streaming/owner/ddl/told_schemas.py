@@ -18,14 +18,13 @@ from coordination.model import TableName, Ts
 from streaming.changefeed.schema_from_rows import WholeRow
 from streaming.protocols.contract import ToldTable
 from streaming.source.positions import Positions
-from streaming.stream.lasting_warnings import LastingWarnings
+from streaming.stream.lasting_warnings import SAYS_AFTER_S, LastingWarnings
 from streaming.stream.role_context import RoleContext
 
-BOOTSTRAP_S: Final = 120  # TiCDC's send-bootstrap-interval-in-sec, if nobody sets it
-PATIENCE_S: Final = 3 * BOOTSTRAP_S
+PATIENCE_S: Final = SAYS_AFTER_S
 _WAY_OUT: Final = (
     "give its CREATE TABLE with --schema-file, or leave it out with [filter] rules. (TiCDC tells "
-    "schemas every send-bootstrap-interval-in-sec)"
+    "schemas every send-bootstrap-interval-in-sec, 120 s if nobody sets it)"
 )
 
 

@@ -49,6 +49,8 @@ _REFUSED: Final = frozenset(
 _DENIED: Final = ER.SPECIFIC_ACCESS_DENIED_ERROR
 _NAMES: Final = ("server_uuid", "server_uid", "hostname", "port", "server_id")
 RIGHTS: Final = "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user"
+_AS_MADE: Final = "2"  # lower_case_table_names: names are shown so, and compared in lower case
+_OF_THE_SERVER: Final = ("information_schema", "mysql", "performance_schema", "sys")
 # What a server must write into its binlog: (variable, value, the statement that sets it).
 _WANTED: Final = (
     ("log_bin", "ON", "start the server with --log-bin"),
@@ -68,7 +70,7 @@ class ServerFacts:
     server: str
     files: LogFiles
     charsets: Charsets
-    lower_names: bool  # of databases and tables: lower_case_table_names = 1
+    lower_names: bool  # of databases and tables: lower_case_table_names = 1 or 2
 
     @property
     def identity(self) -> str:
@@ -213,13 +215,14 @@ class Database:
                 server=server,
                 files=self._files,
                 charsets=self._charsets(is_mariadb=is_mariadb),
-                lower_names=told.get("lower_case_table_names") == "1",
+                lower_names=told.get("lower_case_table_names") in ("1", _AS_MADE),
             )
         return self._facts
 
     def check_binlog(self) -> None:
         """Raise one ConfigError for all settings with which the binlog does not tell whole rows."""
-        told = self.variables("version", *(name for name, _, _ in _WANTED))
+        names = ("version", "lower_case_table_names")
+        told = self.variables(*names, *(name for name, _, _ in _WANTED))
         if "-tidb-" in told.get("version", "").lower():
             raise ConfigError(
                 f"{self.address} is a TiDB, which has no binlog: let TiCDC send its changes to "
@@ -235,6 +238,24 @@ class Database:
             raise ConfigError(
                 f"the binlog of {self.address} does not tell whole rows. {'; '.join(wrong)}. What "
                 "was written before stays as it is: begin behind it"
+            )
+
+        if told.get("lower_case_table_names") == _AS_MADE:
+            self._refuse_capitals()
+
+    def _refuse_capitals(self) -> None:
+        """Such a server shows names as they were made, and its binlog has them in lower case."""
+        shown = self.ask("SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES")
+        found = [
+            f"{schema}.{table}"
+            for schema, table in sorted(shown)
+            if schema.lower() not in _OF_THE_SERVER and f"{schema}{table}".lower() != schema + table
+        ]
+        if found:
+            raise ConfigError(
+                f"lower_case_table_names of {self.address} is 2: its binlog names {found[0]} in "
+                f"lower case, and SHOW TABLES does not ({len(found)} tables). Rename them so that "
+                "no name has capitals (RENAME TABLE A TO b, then b TO a)"
             )
 
     def end(self) -> BinlogPosition:

@@ -13,6 +13,7 @@ from coordination.model import TableName, Ts
 from coordination.scheduler.messages import stored_table_id
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.owner.control_rows import EndedSpan
+from streaming.owner.ddl import behind_drops
 from streaming.owner.ddl.behind_drops import LATE, BehindDrops
 from streaming.protocols.contract import DDL_BODY, NO_TABLE, Block, Kind, ipc
 from streaming.source.resolved.watermarks import Watermarks
@@ -186,6 +187,20 @@ def test_rows_behind_a_drop_are_passed_over_when_no_create_table_comes(
     assert "rows that lie behind the DROP TABLE" in own_text(caplog)
     resolve(ground, 300 + LATE)
     assert ground.reader.low_water[PARTITIONS[1]] == 9
+
+
+def test_a_long_wait_behind_a_drop_is_a_concern_until_it_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(behind_drops, "SAYS_AFTER_S", -1.0)
+    ground = dropped_at(200)
+    concerns = ground.reader._behind.concerns
+    take_row(ground, 4, 201)
+    resolve(ground, 201 + LATE - 1)
+    assert "lie behind its DROP TABLE, from commit-ts 201 on, and wait" in (concerns.first or "")
+    assert "--schema-file" in (concerns.first or "")
+    resolve(ground, 201 + LATE)
+    assert concerns.first is None
 
 
 def test_rows_that_go_on_behind_a_drop_stop_the_changefeed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pytest
@@ -175,6 +176,23 @@ def test_a_tidb_is_told_to_have_no_binlog(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Database, "variables", lambda *_: told)
     with pytest.raises(ConfigError, match="db:4000 is a TiDB, which has no binlog: let TiCDC send"):
         Database(BinlogSettings(host="db", port=4000, user="root")).check_binlog()
+
+
+@pytest.mark.parametrize(("made", "is_refused"), [("orders", False), ("Orders", True)])
+def test_a_server_that_shows_other_names_than_it_logs_is_refused_where_it_matters(
+    monkeypatch: pytest.MonkeyPatch, made: str, is_refused: bool
+) -> None:
+    """lower_case_table_names = 2, which no server on Linux takes: its variables are told."""
+    settings = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
+    told = {"version": "9.7.0", **settings, "binlog_row_metadata": "FULL"}
+    told["lower_case_table_names"] = "2"
+    monkeypatch.setattr(Database, "variables", lambda *_: told)
+    shown = [("mysql", "User"), ("performance_schema", "Threads"), ("shop", made)]
+    monkeypatch.setattr(Database, "ask", lambda *_: shown)
+    database = Database(BinlogSettings(host="db", port=3306, user="root"))
+    refused = pytest.raises(ConfigError, match=r"is 2: its binlog names shop.Orders in lower case")
+    with refused if is_refused else nullcontext():
+        database.check_binlog()
 
 
 def test_a_login_that_is_refused_is_said_so(log: Log) -> None:
