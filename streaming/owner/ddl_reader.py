@@ -26,7 +26,6 @@ from conf.sources.source_uri import is_at_least_once
 from coordination.errors import Stop
 from coordination.model import TableName, Ts, lowest
 from coordination.trust.watchdog import Watched
-from sinks.ddl.text.shown import shown
 from streaming.apply.newest_whole_row import NewestWholeRow
 from streaming.changefeed.earlier_filters import left_out_tables
 from streaming.changefeed.refused.refused_tables import refuse_dropped
@@ -40,6 +39,7 @@ from streaming.owner.ddl.behind_drops import BehindDrops, Fate
 from streaming.owner.ddl.ddl_scan import DdlScanResult, NewTable
 from streaming.owner.ddl.known_tables import KnownTables, definition
 from streaming.owner.ddl.plan import DdlPlan, plan
+from streaming.owner.ddl.refusal import tell_of
 from streaming.owner.ddl.spellings import Spellings
 from streaming.owner.ddl.told_by_rows import told_by_rows, unlike_targets
 from streaming.owner.ddl.told_schemas import AwaitedSchemas, SchemaAwaited
@@ -187,8 +187,7 @@ class DdlReader(StreamRole):
             except SchemaAwaited as lacking:
                 for name, version in lacking.versions.items():
                     self._awaited.add(name, version, self._unplanned.first_ts(name))
-                position = self._awaited.below(position)
-                if position < self._position_ts:
+                if (position := self._awaited.below(position)) < self._position_ts:
                     break
         self._awaited.refuse_at_the_end(self._context, self._stream.position)
         self.low_water = self._unplanned.low_water(self._stream.position)
@@ -266,12 +265,13 @@ class DdlReader(StreamRole):
             )
         )
         self._unreported, self._removed, self._has_run = [], [], False
-        for untold in planned.untold:
-            logger.warning(
-                "the DDL does not tell for certain what the table is: its rows tell its columns "
-                "table=%s sql=%s",
-                *(untold.event.name, shown(untold.event.query)),
-            )
+        tell_of(
+            planned,
+            self._unplanned.ddls,
+            above=max(self._position_ts, self._begin_ts),
+            tables={n: ts for n, ts in self._spans.last_ddls().items() if n in self._spans},
+            say=self._context.concerns.say,
+        )
         self._unplanned.drop(planned)
         self._position_ts = position
 

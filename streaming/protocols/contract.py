@@ -126,6 +126,7 @@ LETTER_HEAD: Final = b"letter_head"  # what a dead letter has beside its row, as
 ORDER: Final = b"order"
 CELLS: Final = b"cells"
 
+SNAPSHOT: Final = "SNAPSHOT"  # the ``ddl_type`` of one with which a sender begins to copy a table
 DDL_BODY: Final = pa.schema(
     [
         ("commit_ts", pa.int64()),

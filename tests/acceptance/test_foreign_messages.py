@@ -13,6 +13,7 @@ from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.source.sources import open_source
 from tests.acceptance.debezium_lines import DebeziumLines
 from tests.acceptance.one_process import Lives
+from tests.own_lines import own_text
 from tests.services.delta_rows import read_rows
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.usefixtures("own_temporary_folder")]
@@ -121,3 +122,19 @@ def test_garbage_before_good_messages_is_a_letter(tmp_path: Path) -> None:
     lives = played(sent, tmp_path)
     assert ids(lives, "orders") == [1]
     assert len(lives.dead_letters()) == 6
+
+
+@pytest.mark.parametrize("is_second", [True, False])
+def test_a_second_snapshot_of_a_connector_is_told(
+    is_second: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was deleted in between stays, and nothing but a comparison finds it."""
+    sent = DebeziumLines()
+    for ids_there in ((1, 2), (1,))[: 1 + is_second]:
+        sent.ddl("DROP TABLE IF EXISTS `shop`.`orders`", "orders", snapshot="true")
+        sent.ddl(CREATE.format("orders"), "orders", snapshot="true")
+        for each in ids_there:
+            sent.row("orders", "r", None, {"id": each, "v": "a"})
+    assert ids(played(sent, tmp_path), "orders") == [1, 2]
+    told = "its connector has copied table shop.orders a second time: rows that were deleted"
+    assert (told in own_text(caplog)) == is_second

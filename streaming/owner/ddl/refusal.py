@@ -3,14 +3,20 @@ on."""
 
 from __future__ import annotations
 
+import logging
 import shlex
+from collections.abc import Callable, Iterable, Mapping
 
 from conf.settings import Changefeed
 from conf.sink_uri import sink_uri_of
 from coordination.errors import TidelakeError
-from coordination.model import tso_time
+from coordination.model import TableName, Ts, tso_time
 from sinks.ddl.text.shown import shown
+from streaming.owner.ddl.plan import DdlPlan
 from streaming.owner.ddl.steps import DdlEvent
+from streaming.protocols.contract import SNAPSHOT
+
+logger = logging.getLogger(__name__)
 
 
 class DdlNotSupported(TidelakeError):
@@ -51,3 +57,31 @@ def way_past(ddl: DdlEvent, changefeed: Changefeed) -> str:
         f"To go on: `tidelake ddl skip {at}` passes over it, and the target stays as it is; "
         f"`tidelake ddl apply {at} --sql 'ALTER TABLE …'` runs that statement in its place"
     )
+
+
+def tell_of(
+    planned: DdlPlan,
+    ddls: Iterable[DdlEvent],
+    *,
+    above: Ts,
+    tables: Mapping[TableName, Ts],
+    say: Callable[[str, str | None], None],
+) -> None:
+    """What of a plan an operator should know. ``ddls``: all that were read; those above ``above``
+    are planned now. ``tables``: that are there, with the last DDL of each. ``say``: reports a
+    concern about a subject."""
+    for untold in planned.untold:
+        logger.warning(
+            "the DDL does not tell for certain what the table is: its rows tell its columns "
+            "table=%s sql=%s",
+            *(untold.event.name, shown(untold.event.query)),
+        )
+    for event in ddls:
+        is_new = max(above, tables.get(event.name, above)) < event.commit_ts <= planned.limit
+        if event.ddl_type == SNAPSHOT and event.name in tables and is_new:
+            say(
+                f"snapshot of {event.name}",
+                f"its connector has copied table {event.name} a second time: rows that were "
+                "deleted since the copy before are still there. `tidelake diff` finds them; or "
+                "move the table away and load it anew. It is shown until the next start",
+            )

@@ -60,7 +60,6 @@ TOLD_APART_ANEW = (
     "lost key stay unique, pass over the DDL instead"
 )
 
-
 _OF_ONE_TABLE = frozenset({"ALTER", "CINDEX", "DINDEX", "TRUNCATE"})  # canal-json's types
 _OF_A_SECOND_TABLE = frozenset({"EXCHANGE", "RENAME"})
 _ABOUT_ONE = (

@@ -20,6 +20,7 @@ from streaming.protocols.contract import (
     OP_INSERT,
     OP_UPDATE,
     OTHER_SOURCE,
+    SNAPSHOT,
     Cells,
 )
 from streaming.protocols.debezium.columns import Cell, NotRead, cell_of, mysql_type, reader_of
@@ -236,8 +237,10 @@ def _ddl(payload: Fields, source: Fields, name: TableName, commit_ts: int) -> Ev
     if not query:
         return None  # a connector tells tables that it has recovered
     kind = statement_type(query)
-    if as_text(source.get("snapshot")) not in (None, "false") and kind != "CREATE":
-        return None  # before it copies tables, a connector writes how they would be made anew
+    if as_text(source.get("snapshot")) not in (None, "false"):
+        if kind != "CREATE":
+            return None  # before it copies tables, a connector writes how they would be made anew
+        kind = SNAPSHOT
     return Ddl(named, commit_ts, kind, _at_its_place(query, source))
 
 

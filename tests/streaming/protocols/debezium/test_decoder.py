@@ -203,7 +203,7 @@ def test_ddls_are_the_changes_of_schemas_but_for_those_of_a_snapshot() -> None:
     assert {block.kind for block in blocks} == {Kind.DDL}
     told = [(each["commit_ts"], each["ddl_type"], each["query"]) for each in ddls]
     assert told == [
-        (101, "CREATE", "/* tidelake sent binlog.000001:4 */ CREATE TABLE t (id INT)"),
+        (101, "SNAPSHOT", "/* tidelake sent binlog.000001:4 */ CREATE TABLE t (id INT)"),
         (102, "ALTER", "/* tidelake sent binlog.000001:4 */ ALTER TABLE t ADD c INT"),
         (103, "ALTER", "/* tidelake sent binlog.000001:4 */ ALTER TABLE t DROP INDEX c"),
     ]
