@@ -84,8 +84,9 @@ class Spellings:
                     self.is_lower = True
                     logger.warning(
                         "a DDL names %s, and rows have the name in lower case: from now on the "
-                        "names in DDLs are those in lower case. Otherwise, %s",
-                        *(name, _WAYS),
+                        "names in DDLs are taken for those in lower case. If these are two tables, "
+                        "set lower-case-names=false in --source-uri",
+                        name,
                     )
                     return True
                 self._warn(name, f"a DDL of {name} is not taken for one of {low}: {_WAYS}")
