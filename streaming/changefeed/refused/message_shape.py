@@ -70,7 +70,7 @@ def _is_framed(value: bytes) -> bool:
 
 
 def _object(text: str) -> Mapping[str, Any]:
-    """Of several objects, one behind the other, the first."""
+    """The first object of several, one behind the other."""
     told, _ = json.JSONDecoder().raw_decode(text.lstrip())
     return told if isinstance(told, dict) else {}
 

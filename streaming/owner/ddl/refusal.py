@@ -67,9 +67,10 @@ def tell_of(
     tables: Mapping[TableName, Ts],
     say: Callable[[str, str | None], None],
 ) -> None:
-    """What of a plan an operator should know. ``ddls``: all that were read; those above ``above``
-    are planned now. ``tables``: that are there, with the last DDL of each. ``say``: reports a
-    concern about a subject."""
+    """Log and report the facts of a plan that an operator should know.
+
+    ``ddls``: all that were read; those above ``above`` are planned now. ``tables``: that are there,
+    with the last DDL of each. ``say``: reports a concern about a subject."""
     for untold in planned.untold:
         logger.warning(
             "the DDL does not tell for certain what the table is: its rows tell its columns "
