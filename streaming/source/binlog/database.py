@@ -49,8 +49,8 @@ _REFUSED: Final = frozenset(
 _DENIED: Final = ER.SPECIFIC_ACCESS_DENIED_ERROR
 _NAMES: Final = ("server_uuid", "server_uid", "hostname", "port", "server_id")
 RIGHTS: Final = "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user"
+_ASKED: Final = ("version", "lower_case_table_names")
 _AS_MADE: Final = "2"  # lower_case_table_names: names are shown so, and compared in lower case
-_OF_THE_SERVER: Final = ("information_schema", "mysql", "performance_schema", "sys")
 # What a server must write into its binlog: (variable, value, the statement that sets it).
 _WANTED: Final = (
     ("log_bin", "ON", "start the server with --log-bin"),
@@ -221,8 +221,7 @@ class Database:
 
     def check_binlog(self) -> None:
         """Raise one ConfigError for all settings with which the binlog does not tell whole rows."""
-        names = ("version", "lower_case_table_names")
-        told = self.variables(*names, *(name for name, _, _ in _WANTED))
+        told = self.variables(*_ASKED, *(name for name, _, _ in _WANTED))
         if "-tidb-" in told.get("version", "").lower():
             raise ConfigError(
                 f"{self.address} is a TiDB, which has no binlog: let TiCDC send its changes to "
@@ -240,18 +239,15 @@ class Database:
                 "was written before stays as it is: begin behind it"
             )
 
-        if told.get("lower_case_table_names") == _AS_MADE:
+        if told.get(_ASKED[1]) == _AS_MADE:
             self._refuse_capitals()
 
     def _refuse_capitals(self) -> None:
-        """Such a server shows names as they were made, and its binlog has them in lower case."""
-        shown = self.ask("SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES")
-        found = [
-            f"{schema}.{table}"
-            for schema, table in sorted(shown)
-            if schema.lower() not in _OF_THE_SERVER and f"{schema}{table}".lower() != schema + table
-        ]
-        if found:
+        shown = self.ask(
+            "SELECT CONCAT(TABLE_SCHEMA, '.', TABLE_NAME) FROM information_schema.TABLES "
+            "WHERE TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')"
+        )
+        if found := sorted(name for (name,) in shown if name != name.lower()):
             raise ConfigError(
                 f"lower_case_table_names of {self.address} is 2: its binlog names {found[0]} in "
                 f"lower case, and SHOW TABLES does not ({len(found)} tables). Rename them so that "
