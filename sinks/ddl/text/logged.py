@@ -44,6 +44,7 @@ class Session:
     is_oracle: bool = False  # MariaDB's sql_mode = ORACLE: its types have other meanings
     lower_names: bool = False  # lower_case_table_names = 1
     failed: int = 0
+    garbled: str = ""  # the character set in which it is not written, behind its comments
 
     def logged(self, sql: str) -> str:
         """The statement with its session in a comment before it, as it is kept everywhere."""
@@ -103,11 +104,15 @@ def as_written(query: str) -> str:
 def in_session(found: Statement, session: Session) -> Statement:
     """The statement as its session meant it."""
     if session.failed:
-        reason = (
+        return _refused(
+            found,
             f"it failed with error {session.failed}, and what it did until then is not known: "
-            "compare the table with the database"
+            "compare the table with the database",
         )
-        return replace(found, effects=(Unsupported(reason=reason),))
+    if session.garbled:
+        return _refused(
+            found, f"it is not written in {session.garbled}, the character set of its session"
+        )
     if session.is_mariadb:
         stored = _stored_of_oracle if session.is_oracle else _stored
         found = replace(found, effects=tuple(_of_mariadb(each, stored) for each in found.effects))
@@ -117,6 +122,12 @@ def in_session(found: Statement, session: Session) -> Statement:
 def in_lower_case(found: Statement) -> Statement:
     """With the names of its tables and databases in lower case."""
     return replace(found, effects=tuple(map(_in_lower_case, found.effects)))
+
+
+def _refused(found: Statement, reason: str) -> Statement:
+    names = [getattr(each, "name", None) for each in found.effects]
+    (name,) = names if len(names) == 1 and isinstance(names[0], TableName) else (None,)
+    return replace(found, effects=(Unsupported(reason=reason, name=name),))
 
 
 def _of_mariadb(effect: Effect, stored_as: Callable[[Column], Column]) -> Effect:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from coordination.model import TableName
 from sinks.ddl.effects import DropDatabase, Effect, RenameTable, Statement
 from sinks.ddl.statements import read_ddl
-from sinks.ddl.text.logged import Session
+from sinks.ddl.text.logged import Session, as_written
 from sinks.ddl.text.other_statements import for_one_statement
-from sinks.ddl.text.plain_text import first_words
+from sinks.ddl.text.plain_text import first_words, plain_text
 from sinks.ddl.text.tokens import Words, read_words
 from streaming.source.binlog.format.control.statements import AlterPhase, Query
 
@@ -29,6 +29,7 @@ _TYPES: Final = {  # canal-json's types of DDLs that are about one table
     ("CREATE", "INDEX"): "CINDEX",
     ("DROP", "INDEX"): "DINDEX",
 }
+UNREADABLE: Final = "\ufffd"  # instead of bytes that are not of a statement's character set
 _MOST_WORDS: Final = 8  # up to a statement's object
 _ANSI_QUOTES: Final = 1 << 2
 _ORACLE: Final = 1 << 9
@@ -64,6 +65,8 @@ def ddl_of(query: Query, *, is_mariadb: bool, lower_names: bool) -> LoggedDdl | 
     text = session.logged(query.sql)
     if is_mariadb and (behind_settings := for_one_statement(text)) != text:
         text = session.logged(behind_settings)
+    if query.garbled and UNREADABLE in plain_text(text):
+        text = replace(session, garbled=query.garbled).logged(as_written(text))
     words = first_words(text, _MOST_WORDS)
     verb = words[0] if words else ""
     if verb in _ROWS or (verb == "WITH" and not query.sql.lstrip().startswith("#")):

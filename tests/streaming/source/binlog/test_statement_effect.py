@@ -25,6 +25,7 @@ def said(
     error_code: int = 0,
     sql_mode: int = 0,
     phase: AlterPhase | None = None,
+    garbled: str = "",
 ) -> LoggedDdl | None:
     query = Query(
         schema=schema,
@@ -34,6 +35,7 @@ def said(
         error_code=error_code,
         sql_mode=sql_mode,
         alter_phase=phase,
+        garbled=garbled,
     )
     return ddl_of(query, is_mariadb=is_mariadb, lower_names=lower_names)
 
@@ -192,6 +194,29 @@ def test_a_failed_statement_and_oracles_types() -> None:
     added = said("ALTER TABLE t ADD d DATE, ADD b BLOB, ADD i INT", sql_mode=ORACLE)
     assert effects(added) == "shop.t: add d datetime, add b longblob, add i int"
     assert "varchar2" in effects(said("ALTER TABLE t ADD v VARCHAR2(9)", sql_mode=ORACLE))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE PROCEDURE p() BEGIN SELECT 'caf\ufffd'; DROP TABLE t; END",
+        "CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO SELECT '\ufffd'",
+        "CREATE USER '\ufffd'",
+    ],
+)
+def test_what_is_about_no_table_may_have_any_bytes(sql: str) -> None:
+    assert said(sql, garbled="utf-8") is None
+
+
+def test_a_ddl_with_bytes_of_another_character_set_is_about_its_table() -> None:
+    in_comment = said("ALTER TABLE t /* caf\ufffd */ ADD x INT", garbled="utf-8")
+    assert effects(in_comment) == "shop.t: add x int"
+    found = said("ALTER TABLE t ADD x INT DEFAULT 1 COMMENT 'caf\ufffd'", garbled="utf-8")
+    assert "not written in utf-8, the character set of its session" in effects(found)
+    assert found is not None
+    assert found.name == TableName("shop", "t")
+    (effect,) = read_ddl(found.text, found.kind, "", "").effects
+    assert effect == Unsupported(reason=effect.reason, name=found.name)  # type: ignore[attr-defined]
 
 
 def test_a_table_with_system_versioning_is_told_by_its_rows() -> None:

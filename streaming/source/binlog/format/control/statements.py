@@ -10,7 +10,6 @@ from typing import Final
 from streaming.source.binlog.format.byte_reader import ByteReader
 from streaming.source.binlog.format.charsets import BINARY, UTF_8, Charsets, text_of
 from streaming.source.binlog.format.events import Event
-from streaming.source.binlog.format.faults import BadEvent
 from streaming.source.binlog.format.inflate import inflated
 from streaming.source.binlog.format.type_codes import EventType
 
@@ -47,11 +46,11 @@ class Query:
     time_zone: str | None = None
     client_collation: int | None = None  # in whose character set the statement was written
     alter_phase: AlterPhase | None = None
+    garbled: str = ""  # the character set in which it is not written, with U+FFFD where it is not
 
 
 def query(event: Event, charsets: Charsets) -> Query:
-    """A QUERY event, or MariaDB's compressed one. Raises BadEvent; also if the statement is not
-    written in its character set."""
+    """A QUERY event, or MariaDB's compressed one. Raises BadEvent."""
     body = ByteReader(event.body)
     thread_id, _, schema_size = body.number(4), body.number(4), body.number(1)
     error_code, status_size = body.number(2), body.number(2)
@@ -62,9 +61,11 @@ def query(event: Event, charsets: Charsets) -> Query:
     raw = body.rest()
     if event.kind == EventType.QUERY_COMPRESSED:
         raw = inflated(raw)
+    sql, garbled = _text(raw, status.client_collation, charsets)
     return Query(
         schema=schema,
-        sql=_text(raw, status.client_collation, charsets),
+        sql=sql,
+        garbled=garbled,
         time_s=event.time_s,
         thread_id=thread_id,
         error_code=error_code,
@@ -75,15 +76,15 @@ def query(event: Event, charsets: Charsets) -> Query:
     )
 
 
-def _text(raw: bytes, collation: int | None, charsets: Charsets) -> str:
+def _text(raw: bytes, collation: int | None, charsets: Charsets) -> tuple[str, str]:
+    """Clients may write anything in a comment, a routine or a text: the server looks at none of
+    them."""
     charset = charsets.get(collation) if collation is not None else None
     codec = UTF_8 if charset is None or charset.codec == BINARY else charset.codec
     try:
-        return text_of(raw, codec)
-    except UnicodeDecodeError as error:
-        raise BadEvent(
-            f"a statement is not written in {codec}, the character set of its session: {raw[:80]!r}"
-        ) from error
+        return text_of(raw, codec), ""
+    except UnicodeDecodeError:
+        return raw.decode(codec, "replace"), codec
 
 
 class _Status:
