@@ -251,6 +251,13 @@ class Changefeed:
         "a message with a column that its target lacks is a dead letter; with `drop` the other "
         "columns are written, and the rows counted",
     )
+    on_no_key: Literal["refuse", "leave-out"] = setting(
+        "on-no-key",
+        "refuse",
+        "a copy refuses a table that has no primary key and no NOT NULL unique key, and that no "
+        "rule says how to write; with `leave-out` it copies the others "
+        "(docs/mysql.md#tables-without-a-key)",
+    )
     integrity_check_level: Literal["none", "correctness"] = setting(
         "integrity-check-level",
         "none",

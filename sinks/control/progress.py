@@ -63,6 +63,9 @@ class ProgressRow:
     ] = field(default_factory=dict)
     error: Annotated[str | None, "why it does not go on, while it lasts; null: nothing"] = None
     identity_ts: Annotated[int | None, "TSO: the transaction identity its log was seen with"] = None
+    lacks: Annotated[
+        str | None, "rows of before that no copy has, so it is not replicated, and the ways on"
+    ] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checkpoint_time", tso_time(self.checkpoint_ts))
@@ -114,14 +117,15 @@ class Progress:
         def plan(view: TableView) -> Change:
             check_term(self._table, view, changefeed_id, term)
             stored = view.rows()
-            asked = ("changefeed_id", "schema_name", "table_name", "incarnation", "checkpoint_ts")
+            names = ("changefeed_id", "schema_name", "table_name", "lacks")
+            asked = (*names, "incarnation", "checkpoint_ts")
             is_kept = []
-            for owner, schema, table, *before in zip(
+            for owner, schema, table, lacks, *before in zip(
                 *(stored[name].to_pylist() for name in asked), strict=True
             ):
                 row = ours.get(TableName(schema, table)) if owner == changefeed_id else None
                 is_kept.append(row is None)
-                if row is not None:
+                if row is not None and lacks is None:  # else it has nothing, and is copied now
                     self._refuse_to_fall(tuple(before), row)
             stamp = datetime.now(UTC)
             stamped = (replace(row, updated_at=row.updated_at or stamp) for row in ours.values())

@@ -48,6 +48,7 @@ class ReplicatedTable:
     dropped: Mapping[str, int] = field(default_factory=dict)  # column that it lacks -> values
     null_dates: Mapping[str, int] = field(default_factory=dict)  # column -> written as NULL
     error: str = ""  # why it cannot be written now
+    lacks: str = ""  # why it has no rows, and gets none, until it is copied
 
     @property
     def schema_or_empty(self) -> TableSchema:
@@ -101,6 +102,8 @@ def where_it_goes_on(
     if row.state == DROPPED:
         return dropped
     begin = start_point(row, None, feed)
+    if row.lacks:
+        return lacking(row.name, Ts(max(begin, feed.checkpoint_ts)), row.lacks)
     unmade = ReplicatedTable(name=row.name, checkpoint=begin, state=unmade_state(row))
     if state is None or state.changefeed_id != feed.changefeed_id:
         return unmade if row.delta_version is None else None
@@ -111,6 +114,13 @@ def where_it_goes_on(
     if state.dropped_ts > row.checkpoint_ts:  # nobody had noted it yet
         return replace(dropped, checkpoint=state.dropped_ts)
     return unmade  # it was made again without a key
+
+
+def lacking(name: TableName, checkpoint: Ts, why: str) -> ReplicatedTable:
+    """A table whose rows of before no copy has: its later rows alone would be a part of it."""
+    return ReplicatedTable(
+        name=name, checkpoint=checkpoint, is_keyless=True, state=WARNING, lacks=why
+    )
 
 
 def start_point(row: ProgressRow, identity: int | None, feed: ChangefeedRow) -> Ts:

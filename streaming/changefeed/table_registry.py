@@ -139,11 +139,11 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
     def _resumed(
         self, name: TableName, row: ProgressRow, *, lengthens: bool = False
     ) -> ReplicatedTable:
-        state = None if row.state == DROPPED else self.at(name)
+        state = None if row.state == DROPPED or row.lacks else self.at(name)
         if state is not None and (held := self._blocked(name, row, state)) is not None:
             return held
         if (found := where_it_goes_on(row, state, self._row)) is not None:
-            is_late = not (found.is_dropped or is_rewinding(self._row))
+            is_late = not (found.is_dropped or found.lacks or is_rewinding(self._row))
             if is_late and self.forms.of(name).all_columns:
                 refuse_late(row, self._row)
             return found

@@ -49,6 +49,8 @@ def first_progress(
         capture_id=row.capture_id,
         epoch=row.epoch,
         fence=fence_number(row.term),
+        error=table.lacks or None,
+        lacks=table.lacks or None,
     )
 
 
@@ -84,7 +86,7 @@ def resumed_progress(
         delta_version=table.version if at_ts >= table.version_ts else before.delta_version,
         state=table.state if is_anew else before.state,
         dropped_columns=table.dropped,
-        error=table.error or None,
+        error=table.error or table.lacks or None,
         updated_at=None,
     )
     return with_letters(resumed, before.dead_letters)
@@ -99,6 +101,8 @@ def ended_progress(before: ProgressRow, at_ts: Ts, version: int | None) -> Progr
         checkpoint_ts=at_ts,
         resolved_ts=max(before.resolved_ts, at_ts),
         delta_version=version,
+        error=None if before.lacks else before.error,
+        lacks=None,
         updated_at=None,
     )
 
@@ -132,7 +136,7 @@ def reported_progress(
         source_positions=status.source_positions or row.source_positions,
         dropped_columns=_greater(before.dropped_columns, status.dropped_columns or {}),
         null_dates=_greater(before.null_dates, status.null_dates or {}),
-        error=status.error,
+        error=status.error or row.lacks,
         identity_ts=max(before.identity_ts or 0, status.identity_ts) or None,
     )
 

@@ -340,7 +340,7 @@ class SpanWriter(StreamRole):
 
     def _due_table(self, name: TableName, limit: Ts) -> DueTable | None:
         span = self._spans[name]
-        if not (blocks := self._carry.due(name, span.checkpoint, limit)):
+        if span.lacks or not (blocks := self._carry.due(name, span.checkpoint, limit)):
             return None
         filters = self._context.routes.filter.row_filters({of.upstream for of in blocks})
         # A filter is asked of the DELETE too: it may be half of an UPDATE.

@@ -16,7 +16,7 @@ from typing import Final
 from coordination.model import TableName
 from streaming.apply.table_errors import holding
 from streaming.changefeed.replicated_table import ReplicatedTable
-from streaming.stream.lasting_warnings import LastingWarnings
+from streaming.stream.lasting_warnings import LACKS, LastingWarnings
 
 OPEN_EVERY_S: Final = 5.0
 
@@ -26,19 +26,26 @@ class TroubledTables:
 
     def __init__(self, concerns: LastingWarnings) -> None:
         self._concerns = concerns
-        self._told: dict[TableName, str] = {}
+        self._told: dict[str, TableName] = {}  # by the subject of the concern
         self._open_at_s: dict[TableName, float] = {}
 
     def tell(self, tables: Iterable[ReplicatedTable], now_s: float) -> None:
         """Report troubles that began and troubles that are over."""
-        errors = {each.name: each.error for each in tables if each.error}
-        for name in self._told.keys() - errors.keys():
-            self._concerns.say(_subject(name), None)
-            del self._told[name], self._open_at_s[name]
-        for name, error in errors.items():
-            if name not in self._told:
-                self._concerns.say(_subject(name), error)
-                self._told[name], self._open_at_s[name] = error, now_s + OPEN_EVERY_S
+        now: dict[str, tuple[TableName, str]] = {}
+        for each in tables:
+            if each.error:
+                now[_subject(each.name)] = each.name, each.error
+            elif each.lacks:
+                now[f"{LACKS}{each.name}"] = each.name, each.lacks
+        for about in self._told.keys() - now.keys():
+            self._concerns.say(about, None)
+            self._open_at_s.pop(self._told.pop(about), None)
+        for about, (name, why) in now.items():
+            if about not in self._told:
+                self._concerns.say(about, why)
+                self._told[about] = name
+                if not about.startswith(LACKS):  # nothing but a copy mends that
+                    self._open_at_s[name] = now_s + OPEN_EVERY_S
 
     def due(self, now_s: float) -> list[TableName]:
         """The tables to open again now: their trouble may be mended, or somebody may have altered
@@ -49,8 +56,8 @@ class TroubledTables:
 
     def close(self) -> None:
         """Ends with the writer. The next writer of the tables reports its own troubles."""
-        for name in list(self._told):
-            self._concerns.withdraw(_subject(name))
+        for about in list(self._told):
+            self._concerns.withdraw(about)
 
 
 def opened_or_held(

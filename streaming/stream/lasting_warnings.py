@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 SOURCE, ETCD, STREAM, RETENTION = "source", "etcd", "stream", "retention"
 OWNER, REPLICA = "owner", "replica"  # the work of these roles
+LACKS: Final = "rows of "  # the table is not copied
 SOURCE_SILENT_S: Final = 10.0
 SAYS_AFTER_S: Final = 45.0  # of waiting for something that comes without an operator's help
 
@@ -42,9 +43,11 @@ class LastingWarnings:
 
     @property
     def first(self) -> str | None:
-        """The concern for the changefeed's row: the oldest one."""
+        """The concern for the changefeed's row: the oldest one, but no table that waits to be
+        copied where there is another one: it may wait for good."""
         with self._lock:
-            return next(iter(self._open.values()), None)
+            found = min(self._open, key=lambda about: about.startswith(LACKS), default=None)
+            return None if found is None else self._open[found]
 
     def say(self, about: str, what: str | None) -> None:
         """Report a concern about a subject, or with None that it is over. A further report about a

@@ -71,7 +71,7 @@ class DatabaseRows:
         self._chunks = []
         after: Bound | None = None
         while True:
-            upto = self._end(KeyRange(after, None)) if self._table.key else None
+            upto = self._end(KeyRange(after, None)) if self._table.has_chunks else None
             self._chunks.append(KeyRange(after, upto))
             yield from self.chunk(shape, len(self._chunks) - 1)
             if upto is None:
@@ -109,8 +109,9 @@ class DatabaseRows:
             self._pause(len(some))
 
     def _read(self, shape: Shape, statement: str, place: int) -> Iterable[Batch]:
-        """A table without a key is one chunk, which may be too large to be held and read again."""
-        if not self._table.key:
+        """A table without an order is one chunk, which may be too large to be held, and to be read
+        again."""
+        if not self._table.has_chunks:
             return self._batches(self._session.open(), shape, statement, place)
         return self._session.asked(lambda each: list(self._batches(each, shape, statement, place)))
 

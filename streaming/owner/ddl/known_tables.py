@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from coordination.model import TableName, Ts
-from sinks.ddl.effects import CreateTable, CreateTableLike
+from sinks.ddl.effects import CreateTable, CreateTableLike, DropTable, Statement
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.routes import Shards
 from streaming.changefeed.schema_file import Definitions
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.changefeed.target_forms import WriteModes
-from streaming.owner.ddl.steps import DdlEvent
+from streaming.owner.ddl.steps import DdlEvent, is_about_one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,8 @@ class KnownTables:
     ``defined``: the schema file's definitions of tables that do not exist yet. ``unmade``: where
     the rows begin of tables that nobody has defined. ``forms``: how each is written. ``reached``:
     up to where each is. ``shards``: the upstream tables of targets, and ``unlike``: how one of them
-    differs from its target. ``comes_again``: a DDL may come once more, with another commit-ts."""
+    differs from its target. ``comes_again``: a DDL may come once more, with another commit-ts.
+    ``lacking``: tables whose rows of before nobody has: their shape is no matter."""
 
     schemas: Mapping[TableName, TableSchema | None]
     last_ddls: Mapping[TableName, Ts]
@@ -41,6 +42,7 @@ class KnownTables:
     shards: Mapping[TableName, Shards] = field(default_factory=dict)
     unlike: Mapping[TableName, str] = field(default_factory=dict)
     comes_again: bool = False
+    lacking: frozenset[TableName] = frozenset()
 
     @classmethod
     def of(
@@ -66,7 +68,14 @@ class KnownTables:
             shards={n: each.shards for n, each in spans.items()} if has_routes else {},
             unlike=unlike,
             comes_again=comes_again,
+            lacking=frozenset(name for name, table in spans.items() if table.lacks),
         )
+
+    def passes(self, event: DdlEvent, statement: Statement) -> bool:
+        """Whether it changes nothing but the shape of a table that lacks its rows: one that has got
+        a key lacks them as before."""
+        drops = any(isinstance(each, DropTable) for each in statement.effects)
+        return event.name in self.lacking and not drops and is_about_one(event, statement)
 
 
 def with_defined(

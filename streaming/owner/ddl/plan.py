@@ -200,7 +200,8 @@ class _Planning:
             upstream, statement = self._routed(statement)
         if name in self.held:
             return None if is_about_one(event, statement) else self._wall(event)
-        if not is_rename(statement) and self._is_over(event):
+        is_passed = self._is_over(event) or self.tables.passes(event, statement)
+        if is_passed and not is_rename(statement):
             return None
         shards: Mapping[TableName, Shards] = {}
         if self.routes:

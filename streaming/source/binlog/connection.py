@@ -38,6 +38,7 @@ WANTED: Final[Mapping[str, str]] = {
     "sql_quote_show_create": "ON",
     "show_create_table_verbosity": "OFF",
     "show_old_temporals": "OFF",
+    "show_gipk_in_create_table_and_information_schema": "ON",  # MySQL's generated keys
     "information_schema_stats_expiry": "0",  # MySQL's estimates are a day old unless told
     # Transactions that read one snapshot, for as long as a table takes.
     "transaction_isolation": "REPEATABLE-READ",

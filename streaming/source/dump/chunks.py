@@ -132,7 +132,7 @@ def chunk_rows(table: SourceTable) -> int:
 
 
 def whole_table() -> ChunkPlan:
-    """One chunk: a table without a key, or one that must be read in one moment."""
+    """One chunk: a table without an order, or one that must be read in one moment."""
     return ChunkPlan(chunk_rows=0, limit=None, todo=(ALL_ROWS,))
 
 

@@ -235,7 +235,7 @@ class _Copy:
     ) -> StepDone | ChunkPlan:
         reader = TableReader(self._session(), self._settings.connect, copy.staged.table)
         if step is None:
-            is_whole = copy.is_at_once or not copy.staged.table.key
+            is_whole = copy.is_at_once or not copy.staged.table.has_chunks
             return reader.begin(self._settings.rows_per_chunk, is_whole=is_whole)
         if isinstance(step, Measure):
             return reader.measure(step)

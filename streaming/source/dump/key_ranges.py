@@ -64,7 +64,7 @@ def is_integer_key(table: SourceTable) -> bool:
 
 
 def _statement(table: SourceTable, what: str, of: KeyRange, limit: str) -> str:
-    if not table.key:
+    if not table.has_chunks:
         return f"SELECT {what} {_from(table)}{limit}"
     order = ", ".join(map(quoted, table.key))
     return f"SELECT {what} {_from(table)}{_where(table, of)} ORDER BY {order}{limit}"
@@ -73,7 +73,7 @@ def _statement(table: SourceTable, what: str, of: KeyRange, limit: str) -> str:
 def _from(table: SourceTable) -> str:
     """By the key's own index: an optimizer that sorts would read the whole table for each chunk."""
     name = f"{quoted(table.name.schema)}.{quoted(table.name.table)}"
-    return f"FROM {name}" + (f" FORCE INDEX ({quoted(table.index)})" if table.key else "")
+    return f"FROM {name}" + (f" FORCE INDEX ({quoted(table.index)})" if table.has_chunks else "")
 
 
 def _where(table: SourceTable, of: KeyRange) -> str:

@@ -32,8 +32,10 @@ class SourceTable:
     """A table, with all columns that its row images have: invisible and generated ones too.
 
     ``key``: the columns of the primary key, or of the first unique one without NULLs; empty: there
-    is none that orders all rows. ``index`` is its name. ``rows`` and ``bytes`` are the server's
-    estimates. ``refusal``: why it cannot be copied, as a sentence; empty where it can.
+    is none. ``index`` is its name. ``is_of_prefixes``: it has parts of columns alone: these tell
+    rows apart, so whole columns do, but the index has no order by which chunks could be cut.
+    ``rows`` and ``bytes`` are the server's estimates. ``refusal``: why it cannot be copied, as a
+    sentence; empty where it can.
     ``has_snapshots``: its engine shows a transaction the table as it was when that began.
     """
 
@@ -45,6 +47,7 @@ class SourceTable:
     bytes: int
     refusal: str = ""
     has_snapshots: bool = True
+    is_of_prefixes: bool = False
 
     def chosen(self, choice: ColumnChoice) -> SourceTable:
         """Without the columns of which the target has no value."""
@@ -54,6 +57,10 @@ class SourceTable:
 
         columns = tuple(column for column in self.columns if is_read(column.name))
         return self if choice.is_all else replace(self, columns=columns)
+
+    @property
+    def has_chunks(self) -> bool:
+        return bool(self.key) and not self.is_of_prefixes
 
     @property
     def key_columns(self) -> tuple[SourceColumn, ...]:
@@ -111,6 +118,7 @@ def read_tables(
                 columns=tuple(columns[name]),
                 key=key,
                 index=index,
+                is_of_prefixes=any(each == index and cut for each, _, cut in indexes[name]),
                 rows=int(rows),
                 bytes=int(size),
                 refusal=_refusal(name, kind == _VERSIONED, columns[name], has_vectors=has_vectors),
@@ -126,19 +134,17 @@ def key_of(
     """The index by which rows are told apart, and its columns; ("", ()): there is none.
 
     ``indexes``: (index, column, bytes of a prefix) of unique ones, the primary key first. One
-    with NULLs, with an expression or with a part of a column does not tell all rows apart in an
-    order that a WHERE can name. An expression has no column: MySQL tells NULL then, and TiDB the
+    with NULLs or with an expression does not tell all rows apart. Where parts of columns are
+    unique, whole ones are. An expression has no column: MySQL tells NULL then, and TiDB the
     text "NULL".
     """
     nullable = {column.name: column.nullable for column in columns}
-    parts: dict[str, list[tuple[str | None, int | None]]] = defaultdict(list)
-    for index, name, prefix in indexes:
-        parts[index].append((name, prefix))
+    parts: dict[str, list[str | None]] = defaultdict(list)
+    for index, name, _ in indexes:
+        parts[index].append(name)
     for index, named in parts.items():
         names = tuple(
-            name
-            for name, prefix in named
-            if name in nullable and prefix is None and (name != "NULL" or index == "PRIMARY")
+            name for name in named if name in nullable and (name != "NULL" or index == "PRIMARY")
         )
         if len(names) == len(named) and not any(nullable[name] for name in names):
             return index, names

@@ -15,7 +15,7 @@ A pin says which commit-ts each position has: what lies before it is at or below
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +37,8 @@ from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.resolved.commit_clock import from_token, to_token, with_pins
 from streaming.spans.copies.copied_server import is_there
-from streaming.spans.copies.joining import new_tables, refuse_beside_an_owner
+from streaming.spans.copies.joining import lacking_targets, new_tables, refuse_beside_an_owner
+from streaming.spans.copies.left_out import may_be_copied
 from streaming.spans.copies.load_all import load_all
 from streaming.spans.copies.settled_copy import (
     SettledCopy,
@@ -184,7 +185,7 @@ class FirstCopy:
         self._refuse_to_join(row)
         refuse_beside_an_owner(self._changefeed)
         logger.info(
-            "copies the tables that an earlier [filter] has left out: %s",
+            "copies the tables that an earlier [filter] or copy has left out: %s",
             ", ".join(map(str, sorted(names))),
         )
         self._source.check_identities(row.source_identities, self._source.shape())
@@ -215,12 +216,20 @@ class FirstCopy:
             self.clean_up()
 
     def _new(self, row: ChangefeedRow) -> Iterable[SourceTable]:
-        if not left_out_any(row, self._changefeed.filter):
+        lacking = lacking_targets(self._changefeed)
+        if not lacking and not left_out_any(row, self._changefeed.filter):
             return ()
         rows = self._database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
         schemas = [name for (name,) in rows if self._routes.filter.selects(TableName(name, ""))]
         is_new = new_tables(self._changefeed, row)
-        return read_tables(self._database.ask, schemas, is_new) if schemas else ()
+        tables = read_tables(self._database.ask, schemas, is_new) if schemas else ()
+        return [each for each in tables if self._may_join(each, lacking)]
+
+    def _may_join(self, table: SourceTable, lacking: Collection[TableName]) -> bool:
+        """A table that a copy has left out may, once it can be copied."""
+        target = self._routes.of(table.name).target
+        is_fit = self._settings.task_mode == "all" and may_be_copied(table, self._forms.of(target))
+        return is_fit or target not in lacking
 
     def _refuse_to_join(self, row: ChangefeedRow) -> None:
         if self._settings.task_mode != "all":
@@ -263,6 +272,7 @@ class FirstCopy:
             routes=self._routes,
             forms=self._forms,
             chosen=chosen,
+            leaves_out=self._changefeed.on_no_key == "leave-out",
             joins=joins,
             progress=self._progress,
             is_stopped=self._is_stopped,

@@ -16,16 +16,21 @@ from streaming.spans.copies.leftover import was_never_followed
 
 
 def new_tables(changefeed: Changefeed, row: ChangefeedRow) -> Callable[[TableName], bool]:
-    """Whether a table that is there now is to be copied, and to join. It raises ConfigError for one
-    whose target has rows already."""
+    """Whether a table that is there now is to be copied, and to join: an earlier filter has left it
+    out, or a copy. It raises ConfigError for one whose target has rows already."""
     routes, was_left_out = changefeed_routes(changefeed), left_out(row)
     progress = ControlTables.of(changefeed.sink).progress.read(row.changefeed_id)
-    known = {name for name, each in progress.items() if not was_never_followed(each, row)}
+    lacking = {name for name, each in progress.items() if each.lacks}
+    known = {name for name, each in progress.items() if not was_never_followed(each, row)} - lacking
 
     def is_new(name: TableName) -> bool:
-        if name in known or not routes.filter.selects(name) or not was_left_out(name):
+        if name in known or not routes.filter.selects(name):
             return False
         target = routes.of(name).target
+        if target in lacking:
+            return True
+        if not was_left_out(name):
+            return False
         if target in known and name in shards_of(changefeed.sink, target):
             return False  # it has joined
         if target in known:
@@ -37,6 +42,12 @@ def new_tables(changefeed: Changefeed, row: ChangefeedRow) -> Callable[[TableNam
         return True
 
     return is_new
+
+
+def lacking_targets(changefeed: Changefeed) -> set[TableName]:
+    """The targets of tables that a copy has left out."""
+    rows = ControlTables.of(changefeed.sink).progress.read(changefeed.id)
+    return {name for name, each in rows.items() if each.lacks}
 
 
 def refuse_beside_an_owner(changefeed: Changefeed) -> None:

@@ -6,23 +6,24 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from conf.settings import Changefeed
 from coordination.errors import Stop
 from coordination.failpoint import Failpoint, failpoint
-from coordination.model import TableName
+from coordination.model import TableName, Ts
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow
+from sinks.control.progress import ProgressRow
 from sinks.control.warehouse import ControlTables
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.target.table_properties import DdlIdentity
 from streaming.apply.applier import with_null_dates
 from streaming.apply.table_task import change_rules
-from streaming.changefeed.replicated_table import NO_DDL, ReplicatedTable
-from streaming.changefeed.routes import Shards, changefeed_routes
+from streaming.changefeed.replicated_table import NO_DDL, ReplicatedTable, lacking
+from streaming.changefeed.routes import Routes, Shards, changefeed_routes
 from streaming.changefeed.schema_file import read_definitions, routed_definitions
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.changefeed.target_forms import write_modes
@@ -30,6 +31,7 @@ from streaming.owner.progress_rows import first_progress
 from streaming.owner.start_point import row_rules
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.manifest import described
+from streaming.spans.copies.left_out import LeftOut, what_it_lacks
 from streaming.spans.copies.leftover import delete_leftover
 from streaming.spans.copies.load_table import load_table, loading
 from streaming.spans.copies.moments import Moment
@@ -74,6 +76,7 @@ def load_all(
             positions = {part: begin.position} if part in row.source_positions else {}
             loaded.append(load.registry[target])
             rows.append(first_progress(loaded[-1], row, positions))
+        rows += left_out_rows(settled.left_out, load.routes, row)
     finally:
         load.engine.close()
     failpoint(Failpoint.BEFORE_FIRST_ROWS)
@@ -81,6 +84,18 @@ def load_all(
     tables.progress.claim(row.changefeed_id, row.term)
     tables.progress.advance(rows, row.term)
     return loaded
+
+
+def left_out_rows(
+    left_out: Iterable[LeftOut], routes: Routes, row: ChangefeedRow
+) -> Iterator[ProgressRow]:
+    """The progress rows of tables that were not copied."""
+    tables = {each.name: each for each in left_out}
+    for target, origins in routes.by_target(tables).items():
+        why = what_it_lacks(target, [tables[each] for each in origins])
+        logger.warning("%s", why)
+        table = lacking(target, Ts(row.checkpoint_ts), why)
+        yield first_progress(table, row, row.source_positions)
 
 
 class _Load:
@@ -126,7 +141,9 @@ class _Load:
         )
         registry.create(name, schema, _NOT_BY_A_DDL, begin.ts, shape_ts=last_ts, also=also)
         target = registry[name].target
-        if target is None:
+        if target is None:  # by its definition it has no key
+            told = [LeftOut(name=each.name, rows=each.copied.rows) for each in copies]
+            registry.put(lacking(name, begin.ts, what_it_lacks(name, told)))
             return
         began_s = time.monotonic()
         loaded = load_table(

@@ -22,6 +22,7 @@ from streaming.source.dump.copy_tables import CopiedTable, copied_table
 from streaming.source.dump.manifest import described, table_from_json
 from streaming.source.dump.staging import is_of_a_table
 from streaming.source.resolved.commit_clock import Pin, from_token, to_token
+from streaming.spans.copies.left_out import LeftOut
 from streaming.spans.copies.moments import Moment
 
 SETTLED: Final = "settled.json"
@@ -54,6 +55,7 @@ class SettledCopy:
     pins: tuple[Pin, ...]
     definitions: str
     tables: tuple[CopiedFrom, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -71,6 +73,7 @@ class SettledCopy:
             "tables": [
                 {"table": described(each.copied.table), "begin": each.begin} for each in self.tables
             ],
+            "left_out": [[*asdict(each.name).values(), each.rows] for each in self.left_out],
         }
         part = folder / f"{SETTLED}.part"
         with part.open("w", encoding="utf-8") as file:
@@ -100,6 +103,10 @@ class SettledCopy:
                 )
                 for each in fields["tables"]
             ),
+            left_out=tuple(
+                LeftOut(name=TableName(schema, table), rows=rows)
+                for schema, table, rows in fields["left_out"]
+            ),
         )
 
 
@@ -110,6 +117,7 @@ def chosen_by(changefeed: Changefeed) -> str:
         "rules": list(given.rules),
         "case-sensitive": given.case_sensitive,
         "tables": [asdict(rule) for rule in changefeed.sink.tables],
+        "on-no-key": changefeed.on_no_key,
     }
     routes = [asdict(rule) for rule in changefeed.sink.routes]
     columns = columns_told(replace(changefeed.sink, mask_salt=None))

@@ -48,6 +48,7 @@ from streaming.source.dump.staging import StagedTable
 from streaming.source.resolved.commit_clock import Pin, pin_at, with_pins
 from streaming.source.resolved.gtid_sets import Trail
 from streaming.spans.copies.copied_server import connection_to, is_there
+from streaming.spans.copies.left_out import LeftOut, sorted_out
 from streaming.spans.copies.moments import Begins, Moment
 from streaming.spans.copies.settled_copy import BEGINS, CopiedFrom, SettledCopy, forget_copy
 
@@ -100,6 +101,7 @@ class TableCopies:
         routes: Routes,
         forms: WriteModes,
         chosen: str,
+        leaves_out: bool,
         joins: Standing | None,
         progress: Callable[[CopyProgress], None],
         is_stopped: Callable[[], bool],
@@ -115,7 +117,8 @@ class TableCopies:
         self._folder = folder
         self._progress = progress
         self._is_stopped = is_stopped
-        self._left_out: set[TableName] = set()
+        self._leaves_out = leaves_out
+        self._left_out: tuple[LeftOut, ...] = ()  # as they were seen last
 
     def run(self) -> SettledCopy:
         """Raises SourceAway and other TryAgains, after which the same call goes on; Stop; and
@@ -180,14 +183,10 @@ class TableCopies:
         schemas = [name for (name,) in rows if self._selects(TableName(name, ""))]
         if not schemas:
             return []
-        found = []
-        for whole in read_tables(self._database.ask, schemas, self._selects):
-            form = self._form(whole.name)
-            table = whole.chosen(form.choice)
-            if may_be_copied(table, form, is_told=table.name in self._left_out):
-                found.append(table)
-            else:
-                self._left_out.add(table.name)
+        tables = read_tables(self._database.ask, schemas, self._selects)
+        leaves_out = self._leaves_out
+        both = sorted_out(tables, self._form, self._routes, leaves_out=leaves_out)
+        found, self._left_out = both.copied, tuple(both.left_out)
         for target, origins in self._routes.by_target(each.name for each in found).items():
             if len(origins) > 1 and self._form(origins[0]).needs_one_moment:
                 raise ConfigError(
@@ -270,6 +269,7 @@ class TableCopies:
                 CopiedFrom(copied=each.copied, begin=self._placed(each.begin.position, scanned))
                 for each in found.values()
             ),
+            left_out=self._left_out,
         )
 
     def _first_pin(self, begin: Moment) -> Pin:
@@ -313,20 +313,6 @@ class TableCopies:
             return self._joins.begin
         position = self._shown()
         return Moment(position, Ts(int(time.time() * 1e3) << TSO_LOGICAL_BITS))
-
-
-def may_be_copied(table: SourceTable, form: WriteMode, *, is_told: bool = False) -> bool:
-    """Whether its target can be written. If not, that is logged, unless it ``is_told`` already."""
-    if table.key or form.is_log or form.all_columns:
-        return True
-    if not is_told:
-        logger.warning(
-            "the table has no primary key and no NOT NULL unique key: it is not copied, "
-            "and its rows go to dead_letters, unless [[sink.tables]] has write-mode append "
-            "or key all-columns for it table=%s",
-            table.name,
-        )
-    return False
 
 
 def create_statement(query: Query, name: TableName) -> str:

@@ -29,6 +29,7 @@ from coordination.model import TableName, Ts, tso_time
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.earlier_owner import ChangefeedState
 from sinks.control.warehouse import ControlTables
+from sinks.target.write_mode import WriteMode
 from streaming.changefeed.earlier_filters import left_out_any
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.target_forms import write_modes
@@ -38,7 +39,8 @@ from streaming.source.dump.copy_tables import CopyProgress, copy_tables
 from streaming.source.dump.session import Session, SnapshotGone, TableChanged
 from streaming.source.dump.source_table import SourceTable, read_tables
 from streaming.source.dump.tidb import KEEPS_LONGER, Tidb, nearing
-from streaming.spans.copies.joining import new_tables, refuse_beside_an_owner
+from streaming.spans.copies.joining import lacking_targets, new_tables, refuse_beside_an_owner
+from streaming.spans.copies.left_out import Sorted, sorted_out
 from streaming.spans.copies.load_all import load_all
 from streaming.spans.copies.moments import Begins, Moment
 from streaming.spans.copies.settled_copy import (
@@ -51,10 +53,7 @@ from streaming.spans.copies.settled_copy import (
     only_one,
 )
 from streaming.spans.copies.shown_row import show_in_row
-from streaming.spans.copies.table_copies import (
-    create_statement,
-    may_be_copied,
-)
+from streaming.spans.copies.table_copies import create_statement
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +135,11 @@ class TidbCopy:
     # Tables that a wider filter takes in.
 
     def _is_wider_than(self, row: ChangefeedRow) -> bool:
-        return left_out_any(row, self._changefeed.filter)
+        return bool(self._lacking) or left_out_any(row, self._changefeed.filter)
+
+    @property
+    def _lacking(self) -> set[TableName]:
+        return lacking_targets(self._changefeed)
 
     def _join(self, row: ChangefeedRow) -> None:
         """Copy and load tables that an earlier filter has left out. What was read of them is lost,
@@ -151,7 +154,7 @@ class TidbCopy:
         # If the stream goes on meanwhile, it may have read what is above the TSO.
         self._place = f" {row.checkpoint_ts} {sorted(row.source_positions.items())}"
         settled = self._settled()
-        if not settled.tables:
+        if not settled.tables and not settled.left_out:
             logger.info(
                 "nothing is copied: the TiDB has no table that [filter] takes, and that an earlier "
                 "[filter] of the changefeed left out"
@@ -206,7 +209,7 @@ class TidbCopy:
             return settled
         with closing(self._tidb.session(begin.ts)) as session:
             tables = self._selected(session)
-            copied = self._copies(tables, begin.ts)
+            copied = self._copies(tables.copied, begin.ts)
             definitions = "".join(create_statement(session.query, each.name) for each in copied)
         settled = SettledCopy(
             server=cluster,
@@ -216,6 +219,7 @@ class TidbCopy:
             pins=(),
             definitions=definitions,
             tables=tuple(replace(each, begin=begin) for each in copied),
+            left_out=tuple(tables.left_out),
         )
         settled.save(self._folder)
         return settled
@@ -245,20 +249,28 @@ class TidbCopy:
         )
         return begin
 
-    def _selected(self, session: Session) -> list[SourceTable]:
+    def _selected(self, session: Session) -> Sorted:
         selects = self._routes.filter.selects
         rows = session.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
         schemas = [name for (name,) in rows if selects(TableName(name, ""))]
         if not schemas:
-            return []
-        forms, found = write_modes(self._changefeed), []
-        for table in read_tables(session.query, schemas, self._is_wanted, has_vectors=True):
-            target = self._routes.of(table.name).target
-            forms.refuse_origin(table.name, target)
-            form = forms.of(target)
-            if may_be_copied(table, form):
-                found.append(table.chosen(form.choice))
-        return found
+            return Sorted()
+        forms, targets = write_modes(self._changefeed), self._routes
+
+        def form_of(name: TableName) -> WriteMode:
+            target = targets.of(name).target
+            forms.refuse_origin(name, target)
+            return forms.of(target)
+
+        tables = read_tables(session.query, schemas, self._is_wanted, has_vectors=True)
+        lacking = self._lacking
+        return sorted_out(
+            tables,
+            form_of,
+            targets,
+            leaves_out=self._changefeed.on_no_key == "leave-out",
+            known={each.name for each in tables if targets.of(each.name).target in lacking},
+        )
 
     def _copies(self, tables: Iterable[SourceTable], ts: Ts) -> list[CopiedFrom]:
         settings, begin = self._settings, Moment(0, ts)

@@ -1,0 +1,245 @@
+"""Tables that a copy cannot tell row by row: they wait where everybody sees it, and what becomes of
+them later is whole, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from conf.settings import DeltaSink, TableRule
+from coordination.errors import ConfigError
+from streaming.changefeed.freshness import Freshness
+from streaming.operations.check import Finding, verdict
+from streaming.operations.progress_report import read_progress
+from streaming.spans.copies.first_copy import FirstCopy
+from tests.acceptance.followed_database import FollowedDatabase
+from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
+from tests.services.database_server import DatabaseServer, needs
+from tests.services.delta_rows import read_rows
+
+pytestmark = pytest.mark.mariadb
+
+ACCOUNT = "reader"  # with the rights that docs/mysql.md asks for, and no others
+
+
+@pytest.fixture(scope="module", params=[MARIADB_10_11, MYSQL_9_7], ids=str)
+def own_server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
+    needs(request.param)
+    with DatabaseServer(request.param) as server:
+        monitor = "BINLOG MONITOR" if request.param.is_mariadb else "REPLICATION CLIENT"
+        server.execute(
+            f"CREATE USER {ACCOUNT}@'%'",
+            f"GRANT SELECT, REPLICATION SLAVE, {monitor} ON *.* TO {ACCOUNT}@'%'",
+        )
+        yield server
+
+
+@pytest.fixture
+def server(own_server: DatabaseServer) -> Iterator[DatabaseServer]:
+    with own_server.database("c"):
+        yield own_server
+
+
+class Copied(FollowedDatabase):
+    def __init__(self, server: DatabaseServer, folder: Path, **given: Any) -> None:
+        super().__init__(server, folder, rules=("c.*",), **given)
+        self._staging = folder / "staging"
+        changefeed = self._settings.changefeed
+        source = replace(
+            changefeed.source, user=ACCOUNT, task_mode="all", binlog_name=None, binlog_pos=None
+        )
+        self._settings = replace(self._settings, changefeed=replace(changefeed, source=source))
+
+    def copy(self, **changes: Any) -> None:
+        """The copy of a start: the first one, or that of tables which join."""
+        changefeed = replace(self._settings.changefeed, **changes)
+        with closing(FirstCopy(changefeed, self._staging)) as copy:
+            if copy.is_done:
+                copy.join()
+            else:
+                copy.run()
+
+    @property
+    def sink(self) -> DeltaSink:
+        return self._settings.changefeed.sink
+
+    def snapshots(self) -> set[str]:
+        path = self.warehouse / "_tidelake" / "snapshots"
+        rows = read_rows(path) if DeltaTable.is_deltatable(str(path)) else []
+        return {name for row in rows for name, _ in row["tables"]}
+
+    def wait_beside(self, life: Any, table: str = "c.beside") -> None:
+        """Until all that is in the log now is applied."""
+        self.server.execute(f"INSERT INTO {table} VALUES (NULL)")
+        life.wait_until(self.is_same(table))
+
+
+BEFORE = (
+    "CREATE TABLE c.beside (id INT PRIMARY KEY AUTO_INCREMENT)",
+    "CREATE TABLE c.p (id INT NOT NULL, v INT)",
+    "CREATE TABLE c.u (id INT NOT NULL, v INT)",
+    "CREATE TABLE c.m (id INT NULL, v INT, UNIQUE KEY(id))",
+    "CREATE TABLE c.auto (id INT NOT NULL, v INT)",
+    *(f"INSERT INTO c.{table} VALUES (1,1),(2,2),(3,3)" for table in ("p", "u", "m", "auto")),
+)
+DURING = (
+    "ALTER TABLE c.p ADD PRIMARY KEY (id)",
+    "INSERT INTO c.p VALUES (4,4)",
+    "UPDATE c.p SET v=20 WHERE id=2",
+    "ALTER TABLE c.u ADD UNIQUE KEY k (id)",
+    "INSERT INTO c.u VALUES (4,4)",
+    "ALTER TABLE c.m MODIFY id INT NOT NULL",
+    "INSERT INTO c.m VALUES (4,4)",
+    "ALTER TABLE c.auto ADD COLUMN k BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY FIRST",
+    "INSERT INTO c.auto (id,v) VALUES (10,10)",
+)
+WITHOUT_KEY = ("c.p", "c.u", "c.m", "c.auto")
+
+
+def assert_waiting(database: Copied, *tables: str) -> None:
+    progress = database.progress()
+    for table in tables:
+        assert progress[table].state in ("warning", "stopped")
+        assert progress[table].lacks == progress[table].error
+        assert f"table {table} is not replicated" in (progress[table].lacks or "")
+        assert progress[table].dead_letters == 0
+        assert database.delta_rows(table) == []
+    assert not set(tables) & database.snapshots()
+
+
+def test_a_start_refuses_them_until_it_is_said_what_they_shall_be(
+    server: DatabaseServer, tmp_path: Path
+) -> None:
+    server.execute(*BEFORE)
+    database = Copied(server, tmp_path)
+    with pytest.raises(ConfigError, match=r"c\.auto, c\.m, c\.p, c\.u\. .*on-no-key"):
+        database.copy()
+    assert database.progress() == {}
+
+
+def test_they_wait_whatever_key_they_get_and_join_by_a_copy(
+    server: DatabaseServer, tmp_path: Path
+) -> None:
+    server.execute(*BEFORE)
+    database = Copied(server, tmp_path, on_no_key="leave-out")
+    database.copy()
+    assert_waiting(database, *WITHOUT_KEY)
+    with database.followed() as life:
+        server.execute(*DURING)
+        database.wait_beside(life)
+        life.wait_until(lambda: database.progress()["c.p"].state == "warning")
+        assert_waiting(database, *WITHOUT_KEY)
+        found = verdict(read_progress(database.sink, None, Freshness()), 60.0)
+        assert (found.finding, "is not replicated" in found.why) == (Finding.FAILED, True)
+    with database.followed() as life:  # nothing is forgotten
+        server.execute("INSERT INTO c.p VALUES (5,5)", "DELETE FROM c.u WHERE id = 1")
+        database.wait_beside(life)
+        assert_waiting(database, *WITHOUT_KEY)
+    database.copy()
+    with database.followed() as life:
+        server.execute("INSERT INTO c.p VALUES (6,6)", "UPDATE c.m SET v = 7 WHERE id = 3")
+        for table in WITHOUT_KEY:
+            life.wait_until(database.is_same(table))
+        life.wait_until(lambda: database.progress()["c.p"].state == "replicating")
+        assert {each.lacks for each in database.progress().values()} == {None}
+        assert len(database.delta_rows("c.p")) == 6
+
+
+def test_a_rule_lets_them_join(server: DatabaseServer, tmp_path: Path) -> None:
+    server.execute(*BEFORE)
+    database = Copied(server, tmp_path, on_no_key="leave-out")
+    database.copy()
+    with database.followed() as life:
+        server.execute("INSERT INTO c.p VALUES (4,4)")
+        database.wait_beside(life)
+    rule = TableRule(matcher=("c.p",), key="all-columns")
+    sink = replace(database.sink, tables=(rule,))
+    with database.followed(sink=sink) as life:  # not copied yet: it waits on
+        server.execute("INSERT INTO c.p VALUES (5,5)")
+        database.wait_beside(life)
+        assert_waiting(database, *WITHOUT_KEY)
+    database.copy(sink=sink)
+    with database.followed(sink=sink) as life:
+        server.execute("DELETE FROM c.p WHERE id = 1")
+        life.wait_until(database.is_same("c.p"))
+        assert len(database.delta_rows("c.p")) == 4
+        assert_waiting(database, "c.u", "c.m", "c.auto")
+
+
+def test_one_that_is_renamed_waits_on_and_one_that_is_made_again_is_whole(
+    server: DatabaseServer, tmp_path: Path
+) -> None:
+    server.execute(*BEFORE)
+    database = Copied(server, tmp_path, on_no_key="leave-out")
+    database.copy()
+    with database.followed() as life:
+        server.execute(
+            "RENAME TABLE c.p TO c.q",
+            "ALTER TABLE c.q ADD PRIMARY KEY (id)",
+            "INSERT INTO c.q VALUES (9,9)",
+            "TRUNCATE TABLE c.u",
+            "ALTER TABLE c.u ADD PRIMARY KEY (id)",
+            "INSERT INTO c.u VALUES (9,9)",
+            "DROP TABLE c.m",
+            "CREATE TABLE c.m (id INT PRIMARY KEY, v INT)",
+            "INSERT INTO c.m VALUES (9,9)",
+        )
+        database.wait_beside(life)
+        life.wait_until(database.is_same("c.m"))
+    with database.followed() as life:
+        server.execute(*(f"INSERT INTO c.{table} VALUES (10,10)" for table in "qum"))
+        life.wait_until(database.is_same("c.m"))
+        database.wait_beside(life)
+        assert_waiting(database, "c.q", "c.u", "c.auto")
+        assert "c.q" in database.progress()
+        life.wait_until(lambda: database.progress()["c.m"].state == "replicating")
+
+
+def test_a_key_over_a_prefix_is_a_key(server: DatabaseServer, tmp_path: Path) -> None:
+    server.execute(
+        "CREATE TABLE c.t (u TEXT NOT NULL, v INT, PRIMARY KEY(u(20)))",
+        "INSERT INTO c.t VALUES ('http://a',1),('http://b',2),('http://d',4)",
+    )
+    database = Copied(server, tmp_path)
+    database.copy()
+    with database.followed() as life:
+        server.execute(
+            "INSERT INTO c.t VALUES ('http://c',3)", "UPDATE c.t SET v=9 WHERE u='http://a'"
+        )
+        life.wait_until(database.is_same("c.t"))
+        assert len(database.delta_rows("c.t")) == 4
+
+
+def test_a_key_that_the_server_hides_is_a_key(server: DatabaseServer, tmp_path: Path) -> None:
+    if server.edition.is_mariadb:
+        pytest.skip("MariaDB generates no keys")
+    columns = "my_row_id, v"
+    hides = "show_gipk_in_create_table_and_information_schema"
+    server.execute(
+        "SET GLOBAL sql_generate_invisible_primary_key = ON",
+        f"SET GLOBAL {hides} = OFF",
+    )
+    try:
+        server.execute("CREATE TABLE c.t (v INT)", "INSERT INTO c.t VALUES (1), (1), (2)")
+        database = Copied(server, tmp_path)
+        database.copy()
+        with database.followed() as life:
+            server.execute(
+                "CREATE TABLE c.later (v INT)",
+                "INSERT INTO c.later VALUES (1), (1)",
+                "INSERT INTO c.t VALUES (2)",
+                "DELETE FROM c.t WHERE v = 1 LIMIT 1",
+            )
+            for table in ("c.t", "c.later"):
+                life.wait_until(database.is_same(table, columns))
+            assert len(database.delta_rows("c.t")) == 3
+    finally:
+        server.execute(
+            "SET GLOBAL sql_generate_invisible_primary_key = OFF", f"SET GLOBAL {hides} = ON"
+        )
