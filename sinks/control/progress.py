@@ -64,7 +64,7 @@ class ProgressRow:
     error: Annotated[str | None, "why it does not go on, while it lasts; null: nothing"] = None
     identity_ts: Annotated[int | None, "TSO: the transaction identity its log was seen with"] = None
     lacks: Annotated[
-        str | None, "rows of before that no copy has, so it is not replicated, and the ways on"
+        str | None, "rows of before that no copy has: it is not replicated, error says the ways on"
     ] = None
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import Span, stored_table_id
@@ -20,6 +21,8 @@ REPLICATING = "replicating"
 WARNING = "warning"
 PAUSED = "paused"  # by an operator, for work of his own on the table
 NO_DDL = NOTHING_SHOWN = Ts(0)
+NO_KEY: Final = "no primary key and no NOT NULL unique key"
+RULES: Final = '[[sink.tables]] with write-mode = "append" or key = "all-columns"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,12 @@ class ReplicatedTable:
     dropped: Mapping[str, int] = field(default_factory=dict)  # column that it lacks -> values
     null_dates: Mapping[str, int] = field(default_factory=dict)  # column -> written as NULL
     error: str = ""  # why it cannot be written now
-    lacks: str = ""  # why it has no rows, and gets none, until it is copied
+    lacks: str = ""  # rows of before, so it has none, and gets none, until it is copied
+
+    @property
+    def why_not(self) -> str:
+        """Why it is not replicated, for an operator; empty: it is."""
+        return not_replicated(self.name, self.lacks) if self.lacks else ""
 
     @property
     def schema_or_empty(self) -> TableSchema:
@@ -116,10 +124,19 @@ def where_it_goes_on(
     return unmade  # it was made again without a key
 
 
-def lacking(name: TableName, checkpoint: Ts, why: str) -> ReplicatedTable:
+def lacking(name: TableName, checkpoint: Ts, what: str) -> ReplicatedTable:
     """A table whose rows of before no copy has: its later rows alone would be a part of it."""
     return ReplicatedTable(
-        name=name, checkpoint=checkpoint, is_keyless=True, state=WARNING, lacks=why
+        name=name, checkpoint=checkpoint, is_keyless=True, state=WARNING, lacks=what
+    )
+
+
+def not_replicated(name: TableName, what: str) -> str:
+    return (
+        f"table {name} is not replicated: it had {NO_KEY} when the tables were copied, so it lacks "
+        f"{what}, and all later ones. Give it a key in the database, or {RULES}, and start the "
+        "copy again (tidelake run with task-mode=all, or the tidb:// URI): it is copied then, and "
+        "joins. Or leave it out with [filter] rules"
     )
 
 

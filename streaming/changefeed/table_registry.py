@@ -289,7 +289,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         """The table under its new name, as the DDL has made it. Not put yet."""
         before = self[name]
         if before.target is None:
-            return replace(before, name=new_name, checkpoint=at_ts, created_ts=at_ts)
+            return replace(before, name=new_name, checkpoint=at_ts, created_ts=NO_DDL)
         come = self.come(new_name, at_ts)
         counted, nulled = before.dropped, before.null_dates
         return replace(come, state=before.state, dropped=counted, null_dates=nulled)

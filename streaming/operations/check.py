@@ -91,7 +91,7 @@ def _of_table(found: ProgressReport, span: ProgressRow, max_lag_s: float) -> Ver
         why = f"{name} is blocked and waits for an operator{told}"
         return Verdict(finding=Finding.FAILED, why=why)
     if span.lacks:
-        return Verdict(finding=Finding.FAILED, why=f"{span.changefeed_id}: {span.lacks}")
+        return Verdict(finding=Finding.FAILED, why=f"{span.changefeed_id}: {span.error}")
     return _of_lag(found, name, span.checkpoint_ts, max_lag_s, "")
 
 

@@ -20,6 +20,7 @@ from streaming.changefeed.replicated_table import (
     REPLICATING,
     WARNING,
     ReplicatedTable,
+    not_replicated,
     span_of,
 )
 from streaming.source.resolved.commit_clock import from_token, pin_at
@@ -49,7 +50,7 @@ def first_progress(
         capture_id=row.capture_id,
         epoch=row.epoch,
         fence=fence_number(row.term),
-        error=table.lacks or None,
+        error=table.why_not or None,
         lacks=table.lacks or None,
     )
 
@@ -86,7 +87,7 @@ def resumed_progress(
         delta_version=table.version if at_ts >= table.version_ts else before.delta_version,
         state=table.state if is_anew else before.state,
         dropped_columns=table.dropped,
-        error=table.error or table.lacks or None,
+        error=table.error or table.why_not or None,
         updated_at=None,
     )
     return with_letters(resumed, before.dead_letters)
@@ -136,9 +137,13 @@ def reported_progress(
         source_positions=status.source_positions or row.source_positions,
         dropped_columns=_greater(before.dropped_columns, status.dropped_columns or {}),
         null_dates=_greater(before.null_dates, status.null_dates or {}),
-        error=status.error or row.lacks,
+        error=status.error or _why_not(row),
         identity_ts=max(before.identity_ts or 0, status.identity_ts) or None,
     )
+
+
+def _why_not(row: ProgressRow) -> str | None:
+    return not_replicated(row.name, row.lacks) if row.lacks else None
 
 
 def counted(row: ProgressRow, null_dates: Mapping[str, int]) -> ProgressRow:

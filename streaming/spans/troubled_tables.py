@@ -36,7 +36,7 @@ class TroubledTables:
             if each.error:
                 now[_subject(each.name)] = each.name, each.error
             elif each.lacks:
-                now[f"{LACKS}{each.name}"] = each.name, each.lacks
+                now[f"{LACKS}{each.name}"] = each.name, each.why_not
         for about in self._told.keys() - now.keys():
             self._concerns.say(about, None)
             self._open_at_s.pop(self._told.pop(about), None)

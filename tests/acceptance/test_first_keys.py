@@ -32,7 +32,7 @@ ACCOUNT = "reader"  # with the rights that docs/mysql.md asks for, and no others
 def own_server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     needs(request.param)
     with DatabaseServer(request.param) as server:
-        monitor = "BINLOG MONITOR" if request.param.is_mariadb else "REPLICATION CLIENT"
+        monitor = "BINLOG MONITOR" if request.param.is_mariadb else "REPLICATION CLIENT, LOCK TABLES"
         server.execute(
             f"CREATE USER {ACCOUNT}@'%'",
             f"GRANT SELECT, REPLICATION SLAVE, {monitor} ON *.* TO {ACCOUNT}@'%'",
@@ -106,8 +106,12 @@ def assert_waiting(database: Copied, *tables: str) -> None:
     progress = database.progress()
     for table in tables:
         assert progress[table].state in ("warning", "stopped")
-        assert progress[table].lacks == progress[table].error
-        assert f"table {table} is not replicated" in (progress[table].lacks or "")
+        lacks, error = progress[table].lacks, progress[table].error
+        assert lacks is not None
+        assert error is not None
+        assert "rows of before" in lacks
+        assert lacks in error
+        assert f"table {table} is not replicated" in error
         assert progress[table].dead_letters == 0
         assert database.delta_rows(table) == []
     assert not set(tables) & database.snapshots()

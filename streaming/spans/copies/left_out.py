@@ -7,21 +7,16 @@ what it lacks, and no target until it is copied.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
 from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.target.write_mode import WriteMode
+from streaming.changefeed.replicated_table import NO_KEY, RULES
 from streaming.changefeed.routes import Routes
 from streaming.source.dump.source_table import SourceTable
 
-logger = logging.getLogger(__name__)
-
-NO_KEY: Final = "no primary key and no NOT NULL unique key"
-RULES: Final = '[[sink.tables]] with write-mode = "append" or key = "all-columns"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,20 +76,12 @@ def may_be_copied(table: SourceTable, form: WriteMode) -> bool:
 
 
 def what_it_lacks(target: TableName, tables: Iterable[LeftOut]) -> str:
-    """The sentence for an operator. ``tables``: those that go into ``target``."""
+    """Which rows, for `not_replicated`. ``tables``: those that go into ``target``."""
     told = list(tables)
     rows = sum(each.rows for each in told)
-    named = (
-        f"table {target}"
-        if [target] == [each.name for each in told]
-        else (f"target {target} of {_list(each.name for each in told)}")
-    )
-    return (
-        f"{named} is not replicated: it had {NO_KEY} when the tables were copied, so it lacks its "
-        f"rows of before (about {rows}) and all later ones. Give it a key in the database, or "
-        f"{RULES}, and start the copy again (tidelake run with task-mode=all, or the tidb:// URI): "
-        "it is copied then, and joins. Or leave it out with [filter] rules"
-    )
+    count = f"about {rows}" if rows else "an unknown number of"  # some engines estimate nothing
+    names = [each.name for each in told]
+    return f"{count} rows of before" + (f", of {_list(names)}" if [target] != names else "")
 
 
 def _list(names: Iterable[TableName]) -> str:

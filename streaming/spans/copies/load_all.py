@@ -92,9 +92,9 @@ def left_out_rows(
     """The progress rows of tables that were not copied."""
     tables = {each.name: each for each in left_out}
     for target, origins in routes.by_target(tables).items():
-        why = what_it_lacks(target, [tables[each] for each in origins])
-        logger.warning("%s", why)
-        table = lacking(target, Ts(row.checkpoint_ts), why)
+        lacks = what_it_lacks(target, [tables[each] for each in origins])
+        table = lacking(target, Ts(row.checkpoint_ts), lacks)
+        logger.warning("%s", table.why_not)
         yield first_progress(table, row, row.source_positions)
 
 
