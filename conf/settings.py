@@ -201,8 +201,7 @@ class BatchSettings:
     quiet_s: SecondsOrNone = setting(
         "quiet-s",
         10.0,
-        "with all watermarks at the target-ts, the feed has ended when so many seconds brought no "
-        "message",
+        "with all watermarks at the target-ts, the feed has ended when so many seconds brought none",
     )
 
 
@@ -224,8 +223,7 @@ class Changefeed:
     )
     overwrite_checkpoint_ts: int | None = setting(
         "overwrite-checkpoint-ts",
-        says="for `run`: go back to this TSO, and apply everything above it once more "
-        "(docs/starts.md)",
+        says="for `run`: go back to this TSO, and apply all above once more (docs/starts.md)",
     )
     filter: FilterSettings = FilterSettings()
     zero_date: Literal["null", "fail"] = setting(
@@ -237,8 +235,7 @@ class Changefeed:
     on_error: Literal["dead-letter", "fail"] = setting(
         "on-error",
         "dead-letter",
-        "a message that cannot be applied is a dead letter; with `fail` the first one stops the "
-        "changefeed",
+        "a message that cannot be applied is a dead letter; with `fail` it stops the changefeed",
     )
     max_dead_letters: NotNegative | None = setting(
         "max-dead-letters",
@@ -254,9 +251,8 @@ class Changefeed:
     on_no_key: Literal["refuse", "leave-out"] = setting(
         "on-no-key",
         "refuse",
-        "a copy refuses a table that has no primary key and no NOT NULL unique key, and that no "
-        "rule says how to write; with `leave-out` it copies the others "
-        "(docs/mysql.md#tables-without-a-key)",
+        "a copy refuses tables without a key that no rule says how to write; `leave-out`: it goes "
+        "on without them (docs/mysql.md#tables-without-a-key)",
     )
     integrity_check_level: Literal["none", "correctness"] = setting(
         "integrity-check-level",

@@ -32,7 +32,9 @@ ACCOUNT = "reader"  # with the rights that docs/mysql.md asks for, and no others
 def own_server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     needs(request.param)
     with DatabaseServer(request.param) as server:
-        monitor = "BINLOG MONITOR" if request.param.is_mariadb else "REPLICATION CLIENT, LOCK TABLES"
+        monitor = (
+            "BINLOG MONITOR" if request.param.is_mariadb else "REPLICATION CLIENT, LOCK TABLES"
+        )
         server.execute(
             f"CREATE USER {ACCOUNT}@'%'",
             f"GRANT SELECT, REPLICATION SLAVE, {monitor} ON *.* TO {ACCOUNT}@'%'",

@@ -18,7 +18,6 @@ from streaming.changefeed.routes import Routes
 from streaming.source.dump.source_table import SourceTable
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
     """``rows``: about how many it has."""

@@ -377,7 +377,7 @@ def test_rows_below_the_start_are_not_held_against_the_schema_file() -> None:
 def test_a_table_that_its_writer_has_made_since_gets_its_ddls() -> None:
     """It was registered when only DELETEs of it had come: what it is nobody knew."""
     ground = Altered([NEW], ADD)
-    rest = {"checkpoint": Ts(0), "created_ts": 0, "last_ddl_ts": 0, "shape_ts": 0}
+    rest = {"checkpoint": Ts(0), "created_ts": 0, "last_ddl_ts": 0, "shape_ts": 0, "lacks": ""}
     ground.spans[A] = SimpleNamespace(name=A, target=None, is_settled=False, **rest)
     schema, _ = schema_from_mysql_types({"id": "bigint"}, ["id"])
     made = SimpleNamespace(name=A, target=schema, is_settled=True, **rest)

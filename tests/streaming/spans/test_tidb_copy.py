@@ -62,6 +62,7 @@ def tidb(server: DatabaseServer) -> Iterator[TidbFront]:
 def changefeed_of(tidb: TidbFront, tmp_path: Path, **parameters: object) -> Changefeed:
     file = tmp_path / "changefeed.toml"
     file.write_text(
+        "on-no-key = 'leave-out'\n"
         f"[filter]\nrules = ['{NAME}.*']\n[sink]\nprotocol = 'canal-json'\n"
         f"[[sink.tables]]\nmatcher = ['{NAME}.events']\nwrite-mode = 'append'\n"
         "[sink.kafka-config]\npartition-num = 3\n"
@@ -107,6 +108,9 @@ def test_all_tables_of_the_filter_are_there_as_of_one_tso(tidb: TidbFront, tmp_p
     assert (row.term, row.source_positions, row.has_begun) == (0, {}, True)
     progress = tables.progress.read("shop")
     names = {TableName(NAME, each) for each in ("orders", "events", "pairs")}
+    keyless = progress.pop(TableName(NAME, "keyless"))
+    assert (keyless.state, keyless.delta_version) == ("warning", None)
+    assert "rows of before" in (keyless.lacks or "")
     assert progress.keys() == names
     assert {(each.checkpoint_ts, each.identity_ts) for each in progress.values()} == {(ts, ts)}
     snapshot = tables.snapshots.latest("shop")
@@ -246,6 +250,7 @@ def test_tables_of_a_wider_filter_join_as_of_the_present(
     checkpoints = {
         each.table: of.checkpoint_ts for each, of in tables.progress.read("shop").items()
     }
+    assert checkpoints.pop("keyless") == row.checkpoint_ts  # it is not copied
     assert checkpoints == {"pairs": first_ts, "orders": joined_ts, "events": joined_ts}
     tidb.reads.clear()
     assert copied(wide, tmp_path) == joined_ts  # nothing is left to join
