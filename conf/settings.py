@@ -201,7 +201,7 @@ class BatchSettings:
     quiet_s: SecondsOrNone = setting(
         "quiet-s",
         10.0,
-        "with all watermarks at the target-ts, the feed has ended when so many seconds brought none",
+        "once all watermarks are at the target-ts, so many seconds without a message end the feed",
     )
 
 
