@@ -152,6 +152,10 @@ class Routes:
             there.append(origin)
         return found
 
+    def taken(self, origins: Iterable[TableName]) -> set[TableName]:
+        """The targets of those of these tables that the filter takes."""
+        return {self.of(each).target for each in origins if self.filter.selects(each)}
+
     def may_make(self, target: TableName) -> bool:
         """Whether a target of this name may be of this changefeed."""
         if self.filter.selects(target) and self.found(target) in (None, Route(target=target)):

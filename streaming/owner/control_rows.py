@@ -40,6 +40,7 @@ from streaming.owner.progress_rows import (
     there_at,
     with_blocked,
     with_letters,
+    with_unlogged,
 )
 from streaming.protocols.rows.losses import in_words
 from streaming.source.resolved.limits import Marks
@@ -234,11 +235,13 @@ class ControlRows:
         marks: Marks,
         backlog: Backlog,
         source_left_s: float | None,
+        unlogged: Collection[TableName] = (),
         blocked: Mapping[TableName, str] = MappingProxyType({}),
     ) -> bool:
         """Write the captures' reports, and how far the owner has read. Returns whether its sync
         point is in the ledger now. ``reading``: the low water of the owner's own reading;
-        ``blocked``: the tables that wait for an operator, and why."""
+        ``unlogged``: tables that lack changes which the source does not tell; ``blocked``: tables
+        that wait for an operator, and why."""
         with self._lock:
             self._save_schemas()
             reported = [each for each in advance.spans if self._is_current(each.span)]
@@ -252,7 +255,8 @@ class ControlRows:
             counts = self.dead_letters.counts
             if any(counts.get(name, 0) != count for name, count in told.items()):
                 self.dead_letters.refreshed()  # a capture has added some, or seen some handled
-            self._write_progress(with_blocked(self._with_letters(moved), self.progress, blocked))
+            written = with_unlogged(self._with_letters(moved), self.progress, unlogged)
+            self._write_progress(with_blocked(written, self.progress, blocked))
             failpoint(Failpoint.AFTER_PROGRESS)
             row = replace(
                 self._row_after(advance, reading, marks, backlog), source_left_s=source_left_s

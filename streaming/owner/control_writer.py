@@ -353,6 +353,7 @@ class DeltaControlWriter(RoleWorker):
             marks=term.reader.marks,
             backlog=self._meter.look(now_s),
             source_left_s=term.retention.left_s,
+            unlogged=self._context.routes.taken(term.retention.unlogged),
             blocked={each.name: brief(each.event, each.why) for each in self._held},
         )
         self._stream.stored(rows.row.watermarks, rows.row.source_positions)
@@ -395,6 +396,5 @@ class DeltaControlWriter(RoleWorker):
             self._context.trust.check()
             if self._advance is not None:
                 self._write(term, self._advance)
-            row = term.rows.row
-            if row.state != "finished":
+            if (row := term.rows.row).state != "finished":
                 term.rows.save(as_ended(row, self._shown_state))

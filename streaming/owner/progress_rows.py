@@ -5,7 +5,7 @@ Delta version and the fence of a row never fall (I2, I3): the greater of old and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from coordination.model import SEALED_TS, TableName, Ts, fence_number
@@ -102,7 +102,7 @@ def ended_progress(before: ProgressRow, at_ts: Ts, version: int | None) -> Progr
         checkpoint_ts=at_ts,
         resolved_ts=max(before.resolved_ts, at_ts),
         delta_version=version,
-        error=None if before.lacks else before.error,
+        error=None,
         lacks=None,
         updated_at=None,
     )
@@ -154,6 +154,30 @@ def counted(row: ProgressRow, null_dates: Mapping[str, int]) -> ProgressRow:
 def _greater(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
     """A count never falls: a report may be late."""
     return {c: max(before.get(c, 0), now.get(c, 0)) for c in {**before, **now}}
+
+
+def with_unlogged(
+    rows: Iterable[ProgressRow],
+    progress: Mapping[TableName, ProgressRow],
+    unlogged: Collection[TableName],
+) -> list[ProgressRow]:
+    """The rows to write, with those of tables that lack changes which the source does not tell, for
+    as long as that is so."""
+    written = {row.name: row for row in rows}
+    for name, row in {**progress, **written}.items():
+        why = (
+            f"foreign keys of the database delete or change rows of {name} by CASCADE or SET NULL, "
+            "and its server writes no such change to the binlog: they stay here as they were. Let "
+            "the application change them, and see `tidelake diff`"
+        )
+        is_silent = row.error in (None, why) and row.state not in (DROPPED, BLOCKED)
+        if name in unlogged and is_silent and (row.state, row.error) != (WARNING, why):
+            written[name] = replace(row, state=WARNING, error=why, updated_at=None)
+        elif name not in unlogged and row.error == why:
+            is_well = row.state == WARNING and not (row.dropped_columns or row.dead_letters)
+            state = REPLICATING if is_well else row.state
+            written[name] = replace(row, state=state, error=None, updated_at=None)
+    return list(written.values())
 
 
 def with_blocked(

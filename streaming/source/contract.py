@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 
 from coordination.errors import SOURCE_MOVED, TidelakeError, TryAgain
-from coordination.model import Ts
+from coordination.model import TableName, Ts
 from streaming.protocols.contract import Block, Wanted
 from streaming.source.positions import Positions
 from streaming.source.resolved.limits import Limits, Marks, Stored
@@ -220,6 +220,9 @@ class Source(Protocol):
 
     def place(self, part: str, position: int) -> str:
         """The name of a message's place in a sentence. Does not ask."""
+
+    def unlogged(self) -> Sequence[TableName]:
+        """Upstream tables of which some changes are not in it, by a rule of theirs."""
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:
         """Logs facts about the shape when a stream begins."""

@@ -1,17 +1,21 @@
-"""A thread that watches how long the source will keep the messages that are still needed.
+"""A thread that watches how long the source will keep the messages that are still needed, and which
+tables it does not tell all changes of.
 
 every minute: what is needed ─► `Source.kept` ─► one warning where little time is left, until
                                                  there is more again
+every ten seconds: `Source.unlogged` ─► ``unlogged``, which the owner shows in these tables' rows
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from typing import Final
 
 from coordination.errors import TidelakeError
+from coordination.model import TableName
 from streaming.source.contract import Source
 from streaming.source.positions import Positions
 from streaming.stream.lasting_warnings import RETENTION, LastingWarnings
@@ -19,6 +23,8 @@ from streaming.stream.lasting_warnings import RETENTION, LastingWarnings
 logger = logging.getLogger(__name__)
 
 ASK_EVERY_S: Final = 60.0
+UNLOGGED_EVERY_S: Final = 10.0
+AT_MOST: Final = 0.01  # of the time, where the database has so many tables that to ask takes long
 
 
 class RetentionWatch:
@@ -36,6 +42,7 @@ class RetentionWatch:
         self._concerns = concerns
         self._closing = threading.Event()
         self.left_s: float | None = None  # None: not known, or nothing is needed
+        self.unlogged: Collection[TableName] = ()
 
     def begin(self) -> None:
         threading.Thread(target=self._run, name="retention", daemon=True).start()
@@ -46,14 +53,19 @@ class RetentionWatch:
         self._concerns.withdraw(RETENTION)
 
     def _run(self) -> None:
-        source = self._connect()
+        source, look_at_s = self._connect(), 0.0
         while not self._closing.is_set():
+            began_s = time.monotonic()
             try:
-                self.look(source)
+                if began_s >= look_at_s:
+                    look_at_s = began_s + ASK_EVERY_S
+                    self.look(source)
+                    began_s = time.monotonic()
+                self._tell(source.unlogged())
             except TidelakeError as error:  # the reading thread meets it too, and reports it
                 self.left_s = None  # the last answer is out of date
-                logger.debug("how long the source keeps it is not known now: %s", error)
-            self._closing.wait(ASK_EVERY_S)
+                logger.debug("what the source keeps and tells is not known now: %s", error)
+            self._closing.wait(max(UNLOGGED_EVERY_S, (time.monotonic() - began_s) / AT_MOST))
         source.close()
 
     def look(self, source: Source) -> None:
@@ -62,3 +74,13 @@ class RetentionWatch:
         self.left_s = found.left_s if found is not None else None
         if not self._closing.is_set():
             self._concerns.say(RETENTION, found.concern if found is not None else None)
+
+    def _tell(self, unlogged: Collection[TableName]) -> None:
+        if new := set(unlogged).difference(self.unlogged):
+            logger.warning(
+                "foreign keys change rows of %s by CASCADE or SET NULL, and the server writes no "
+                "such change to its binlog: the targets keep those rows as they were. Let the "
+                "application change them, and see `tidelake diff`",
+                ", ".join(map(str, sorted(new))),
+            )
+        self.unlogged = unlogged

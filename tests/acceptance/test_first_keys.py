@@ -4,41 +4,28 @@ them later is whole, or nothing."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 
-from conf.settings import DeltaSink, TableRule
+from conf.settings import TableRule
 from coordination.errors import ConfigError
 from streaming.changefeed.freshness import Freshness
 from streaming.operations.check import Finding, verdict
 from streaming.operations.progress_report import read_progress
-from streaming.spans.copies.first_copy import FirstCopy
-from tests.acceptance.followed_database import FollowedDatabase
+from tests.acceptance.copied_database import CopiedDatabase, make_account
 from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
 from tests.services.database_server import DatabaseServer, needs
-from tests.services.delta_rows import read_rows
 
 pytestmark = pytest.mark.mariadb
-
-ACCOUNT = "reader"  # with the rights that docs/mysql.md asks for, and no others
 
 
 @pytest.fixture(scope="module", params=[MARIADB_10_11, MYSQL_9_7], ids=str)
 def own_server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     needs(request.param)
     with DatabaseServer(request.param) as server:
-        monitor = (
-            "BINLOG MONITOR" if request.param.is_mariadb else "REPLICATION CLIENT, LOCK TABLES"
-        )
-        server.execute(
-            f"CREATE USER {ACCOUNT}@'%'",
-            f"GRANT SELECT, REPLICATION SLAVE, {monitor} ON *.* TO {ACCOUNT}@'%'",
-        )
+        make_account(server)
         yield server
 
 
@@ -46,40 +33,6 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
 def server(own_server: DatabaseServer) -> Iterator[DatabaseServer]:
     with own_server.database("c"):
         yield own_server
-
-
-class Copied(FollowedDatabase):
-    def __init__(self, server: DatabaseServer, folder: Path, **given: Any) -> None:
-        super().__init__(server, folder, rules=("c.*",), **given)
-        self._staging = folder / "staging"
-        changefeed = self._settings.changefeed
-        source = replace(
-            changefeed.source, user=ACCOUNT, task_mode="all", binlog_name=None, binlog_pos=None
-        )
-        self._settings = replace(self._settings, changefeed=replace(changefeed, source=source))
-
-    def copy(self, **changes: Any) -> None:
-        """The copy of a start: the first one, or that of tables which join."""
-        changefeed = replace(self._settings.changefeed, **changes)
-        with closing(FirstCopy(changefeed, self._staging)) as copy:
-            if copy.is_done:
-                copy.join()
-            else:
-                copy.run()
-
-    @property
-    def sink(self) -> DeltaSink:
-        return self._settings.changefeed.sink
-
-    def snapshots(self) -> set[str]:
-        path = self.warehouse / "_tidelake" / "snapshots"
-        rows = read_rows(path) if DeltaTable.is_deltatable(str(path)) else []
-        return {name for row in rows for name, _ in row["tables"]}
-
-    def wait_beside(self, life: Any, table: str = "c.beside") -> None:
-        """Until all that is in the log now is applied."""
-        self.server.execute(f"INSERT INTO {table} VALUES (NULL)")
-        life.wait_until(self.is_same(table))
 
 
 BEFORE = (
@@ -104,7 +57,7 @@ DURING = (
 WITHOUT_KEY = ("c.p", "c.u", "c.m", "c.auto")
 
 
-def assert_waiting(database: Copied, *tables: str) -> None:
+def assert_waiting(database: CopiedDatabase, *tables: str) -> None:
     progress = database.progress()
     for table in tables:
         assert progress[table].state in ("warning", "stopped")
@@ -123,7 +76,7 @@ def test_a_start_refuses_them_until_it_is_said_what_they_shall_be(
     server: DatabaseServer, tmp_path: Path
 ) -> None:
     server.execute(*BEFORE)
-    database = Copied(server, tmp_path)
+    database = CopiedDatabase(server, tmp_path)
     with pytest.raises(ConfigError, match=r"c\.auto, c\.m, c\.p, c\.u\. .*on-no-key"):
         database.copy()
     assert database.progress() == {}
@@ -133,7 +86,7 @@ def test_they_wait_whatever_key_they_get_and_join_by_a_copy(
     server: DatabaseServer, tmp_path: Path
 ) -> None:
     server.execute(*BEFORE)
-    database = Copied(server, tmp_path, on_no_key="leave-out")
+    database = CopiedDatabase(server, tmp_path, on_no_key="leave-out")
     database.copy()
     assert_waiting(database, *WITHOUT_KEY)
     with database.followed() as life:
@@ -159,7 +112,7 @@ def test_they_wait_whatever_key_they_get_and_join_by_a_copy(
 
 def test_a_rule_lets_them_join(server: DatabaseServer, tmp_path: Path) -> None:
     server.execute(*BEFORE)
-    database = Copied(server, tmp_path, on_no_key="leave-out")
+    database = CopiedDatabase(server, tmp_path, on_no_key="leave-out")
     database.copy()
     with database.followed() as life:
         server.execute("INSERT INTO c.p VALUES (4,4)")
@@ -182,7 +135,7 @@ def test_one_that_is_renamed_waits_on_and_one_that_is_made_again_is_whole(
     server: DatabaseServer, tmp_path: Path
 ) -> None:
     server.execute(*BEFORE)
-    database = Copied(server, tmp_path, on_no_key="leave-out")
+    database = CopiedDatabase(server, tmp_path, on_no_key="leave-out")
     database.copy()
     with database.followed() as life:
         server.execute(
@@ -212,7 +165,7 @@ def test_a_key_over_a_prefix_is_a_key(server: DatabaseServer, tmp_path: Path) ->
         "CREATE TABLE c.t (u TEXT NOT NULL, v INT, PRIMARY KEY(u(20)))",
         "INSERT INTO c.t VALUES ('http://a',1),('http://b',2),('http://d',4)",
     )
-    database = Copied(server, tmp_path)
+    database = CopiedDatabase(server, tmp_path)
     database.copy()
     with database.followed() as life:
         server.execute(
@@ -233,7 +186,7 @@ def test_a_key_that_the_server_hides_is_a_key(server: DatabaseServer, tmp_path: 
     )
     try:
         server.execute("CREATE TABLE c.t (v INT)", "INSERT INTO c.t VALUES (1), (1), (2)")
-        database = Copied(server, tmp_path)
+        database = CopiedDatabase(server, tmp_path)
         database.copy()
         with database.followed() as life:
             server.execute(

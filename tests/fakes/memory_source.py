@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordination.model import Ts
+from coordination.model import TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
 from streaming.protocols.decoders import decoder_of
@@ -119,6 +119,9 @@ class MemorySource:
 
     def place(self, part: str, position: int) -> str:
         return f"{part} position {position}"
+
+    def unlogged(self) -> tuple[TableName, ...]:
+        return ()
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None: ...
 

@@ -281,15 +281,6 @@ class Database:
             raise SourceLost(f"{self.address} has no binlog file")
         return self.position(files[0][0], FIRST_OFFSET)
 
-    def cascades(self) -> list[str]:
-        """The tables whose rows a foreign key may delete or change, as ``schema.table``."""
-        rows = self.ask(
-            "SELECT DISTINCT CONSTRAINT_SCHEMA, TABLE_NAME "
-            "FROM information_schema.REFERENTIAL_CONSTRAINTS "
-            "WHERE DELETE_RULE IN ('CASCADE', 'SET NULL') OR UPDATE_RULE IN ('CASCADE', 'SET NULL')"
-        )
-        return sorted(f"{schema}.{table}" for schema, table in rows)
-
     def identifiers(self) -> list[str]:
         """The columns of types that no binlog tells from BINARY, as ``schema.table.column``."""
         names = ", ".join(f"'{name}'" for name in IDENTIFIER_TYPES)

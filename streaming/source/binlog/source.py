@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from conf.sources.binlog_uri import BinlogSettings
-from coordination.model import TSO_LOGICAL_BITS, Ts
+from coordination.model import TSO_LOGICAL_BITS, TableName, Ts
+from streaming.source.binlog.cascades import cascading
 from streaming.source.binlog.database import Database, moved
 from streaming.source.binlog.failover.decision import shown
 from streaming.source.binlog.failover.switch import first_fit, place_of_gtids, switched
@@ -270,13 +271,9 @@ class BinlogSource:
                 "not read, the bytes are shown. Give it with --schema-file. The columns: %s",
                 ", ".join(older),
             )
-        if cascading := self._database.cascades():
-            logger.warning(
-                "foreign keys change rows of %s by CASCADE or SET NULL, and MariaDB and MySQL "
-                "before 9 write no such change to their binlog: the targets keep those rows as "
-                "they were. Let the application change them, and see `tidelake diff`",
-                ", ".join(cascading),
-            )
+
+    def unlogged(self) -> Sequence[TableName]:
+        return cascading(self._database)
 
     def end_ts(self) -> None:
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.source_parameters import UPDATES_AS_INSERTS
 from coordination.errors import TidelakeError, TopicMissing
+from coordination.model import TableName
 from streaming.protocols.clocks import beyond_ts
 from streaming.protocols.decoders import decoder_of
 from streaming.source.contract import (
@@ -196,6 +197,9 @@ class KafkaSource:
     def place(self, part: str, position: int) -> str:
         partition = TopicPartition.parse(part)
         return f"topic {partition.topic} partition {partition.partition} offset {position}"
+
+    def unlogged(self) -> Sequence[TableName]:
+        return ()
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:
         of_default = (p for p in shape.strays if TopicPartition.parse(p).topic == self._topic)

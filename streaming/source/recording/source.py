@@ -7,7 +7,7 @@ a run without a target-ts goes to there (`end_ts`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 from conf.sources.recording_uri import RecordingSettings
 from conf.sources.source_parameters import UPDATES_AS_INSERTS
 from coordination.errors import ConfigError
-from coordination.model import Ts
+from coordination.model import TableName, Ts
 from streaming.protocols.contract import Kind
 from streaming.protocols.decoders import ProtocolDecoder, decoder_of
 from streaming.source.contract import (
@@ -168,6 +168,9 @@ class RecordingSource:
 
     def place(self, part: str, position: int) -> str:
         return f"{self._settings.path} line {position + 1} ({part})"
+
+    def unlogged(self) -> Sequence[TableName]:
+        return ()
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:  # noqa: ARG002
         tell_of_cut_rows(self._settings.large)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from conf.sources.storage_uri import StorageSettings
 from coordination.errors import ConfigError
-from coordination.model import TSO_LOGICAL_BITS, Ts
+from coordination.model import TSO_LOGICAL_BITS, TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.clocks import latest_ts, shown_ts
 from streaming.source.contract import (
@@ -256,6 +256,9 @@ class StorageSource:
             path = None if log is None else log.path_of(place)
         name = path or f"{part} file {place.index}"
         return f"{self._settings.folder}/{name} byte {offset}"
+
+    def unlogged(self) -> Sequence[TableName]:
+        return ()
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None: ...
 

@@ -11,6 +11,7 @@ import pytest
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import ConfigError
 from streaming.source.binlog import dump, log_tail
+from streaming.source.binlog.cascades import cascading
 from streaming.source.binlog.database import Database
 from streaming.source.binlog.log_tail import LogTail, event_bytes
 from streaming.source.binlog.position import BinlogPosition
@@ -218,9 +219,10 @@ def test_foreign_keys_that_change_rows_are_named(log: Log) -> None:
         "CREATE TABLE shop.child (id INT PRIMARY KEY, p INT, "
         "FOREIGN KEY (p) REFERENCES shop.parent (id) ON DELETE CASCADE)",
     )
-    assert log.database.cascades() == ["shop.child"]
+    is_told = log.server.edition.is_mariadb  # MySQL writes those changes to its log
+    assert list(map(str, cascading(log.database))) == (["shop.child"] if is_told else [])
     log.server.execute("DROP TABLE shop.child", "DROP TABLE shop.parent")
-    assert log.database.cascades() == []
+    assert cascading(log.database) == []
 
 
 def test_columns_that_no_binlog_tells_from_bytes_are_named(log: Log) -> None:
