@@ -15,6 +15,7 @@ from typing import Any
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
 from streaming.changefeed.freshness import why_not_running
+from streaming.changefeed.replicated_table import not_replicated
 from streaming.operations import progress_report
 from streaming.operations.progress_report import ProgressReport
 
@@ -63,7 +64,10 @@ def _verdicts(found: ProgressReport, max_lag_s: float) -> Iterator[Verdict]:
         if of_row.finding < Finding.NOBODY_THERE and progress_report.is_moving(row):
             moving.add(row.changefeed_id)
     for span in found.spans:
-        if span.changefeed_id in moving and span.state != DROPPED:
+        if span.lacks and span.state != DROPPED:
+            why = not_replicated(span.name, span.lacks)
+            yield Verdict(finding=Finding.FAILED, why=f"{span.changefeed_id}: {why}")
+        elif span.changefeed_id in moving and span.state != DROPPED:
             yield _of_table(found, span, max_lag_s)
 
 
@@ -90,8 +94,6 @@ def _of_table(found: ProgressReport, span: ProgressRow, max_lag_s: float) -> Ver
         told = f": {' '.join(span.error.split())}" if span.error else ""
         why = f"{name} is blocked and waits for an operator{told}"
         return Verdict(finding=Finding.FAILED, why=why)
-    if span.lacks:
-        return Verdict(finding=Finding.FAILED, why=f"{span.changefeed_id}: {span.error}")
     return _of_lag(found, name, span.checkpoint_ts, max_lag_s, "")
 
 

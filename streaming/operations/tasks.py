@@ -27,8 +27,9 @@ from coordination.jobmaster.jobs_state import JobReactorState, read_jobs
 from coordination.jobmaster.records import Job, Task, TaskCfg, UnitState
 from coordination.jobmaster.stages import TaskStage
 from coordination.jobmaster.units import unit_sequence
+from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.errors import OwnerNotFound
-from coordination.metadata.lookup import find_changefeed
+from coordination.metadata.lookup import find_changefeed, read_changefeeds
 from coordination.metadata.records import ChangefeedInfo
 from coordination.model import ChangefeedID, JobID, TaskID, Ts, tso_time
 from coordination.transport.grpc_calls import CallRefused
@@ -119,7 +120,9 @@ class TaskOperations:
             for row in _rows(each)
         ]
         told = self._told(None) if rows else _Told()
-        return [{**row, **told.of(row)} for row in rows]
+        feeds = {each.name: each for each in read_changefeeds(self._client, self._cluster_id)}
+        found = [{**row, **told.of(row)} for row in rows]
+        return [{**row, "error": row["error"] or _error_of(feeds.get(_feed(row)))} for row in found]
 
     def query(self, name: str) -> list[ShownRow] | ShownRow:
         """A task in full, with what its unit reports: how far it is, and what holds it."""
@@ -190,14 +193,13 @@ class TaskOperations:
         now = {**row, **told.of(row)}
         if task is None:
             return now
-        name = ChangefeedName(ChangefeedID(f"{found.id}-{row['source']}"))
+        name = _feed(row)
         synced = find_changefeed(self._client, self._cluster_id, name)
         info = synced.known_info if synced is not None else None
-        error = (info.error or info.warning) if info is not None else None
         checkpoint = synced.status.checkpoint_ts if synced and synced.status else None
         return {
             **now,
-            "error": now["error"] or (f"{error.code}: {error.message}" if error else None),
+            "error": now["error"] or _error_of(synced),
             **told.progress_of(row),
             "changefeed": name.id if synced is not None else None,
             "changefeed_state": info.state.value if info is not None else None,
@@ -206,6 +208,17 @@ class TaskOperations:
             "lag_s": _lag_s(checkpoint) if checkpoint else None,
             **_shown(task.cfg.config),
         }
+
+
+def _feed(row: ShownRow) -> ChangefeedName:
+    """Of the changefeed that follows what a task has copied."""
+    return ChangefeedName(ChangefeedID(f"{row['task']}-{row['source']}"))
+
+
+def _error_of(feed: ChangefeedReactorState | None) -> str | None:
+    info = feed.known_info if feed is not None else None
+    error = (info.error or info.warning) if info is not None else None
+    return f"{error.code}: {error.message}" if error else None
 
 
 @dataclass(frozen=True, slots=True)

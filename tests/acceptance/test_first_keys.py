@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from conf.settings import TableRule
+from conf.settings import DeltaSink, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from streaming.changefeed.freshness import Freshness
 from streaming.operations.check import Finding, verdict
 from streaming.operations.progress_report import read_progress
-from tests.acceptance.copied_database import CopiedDatabase, make_account
+from tests.acceptance.binlog_stage import BinlogStage
+from tests.acceptance.copied_database import ACCOUNT, CopiedDatabase, make_account
 from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
 from tests.services.database_server import DatabaseServer, needs
 
@@ -82,6 +83,23 @@ def test_a_start_refuses_them_until_it_is_said_what_they_shall_be(
     assert database.progress() == {}
 
 
+@pytest.mark.acceptance
+def test_run_ends_with_2_and_names_all_of_them(server: DatabaseServer, tmp_path: Path) -> None:
+    server.execute(*BEFORE)
+    rules = "[filter]\nrules = ['c.*']\n"
+    with BinlogStage(server, tmp_path, mode="full", rules=rules) as stage:
+        refused = stage.start(user=ACCOUNT)
+        assert refused.await_exit() == 2, refused.tail()
+        assert all(table in refused.tail() for table in (*WITHOUT_KEY, "on-no-key"))
+        stage.write_rules(f"on-no-key = 'leave-out'\n{rules}")
+        life = stage.start(user=ACCOUNT)
+        assert life.await_exit() == 0, life.tail()
+        found = verdict(
+            read_progress(DeltaSink(warehouse=str(stage.warehouse)), None, Freshness()), 60.0
+        )
+        assert (found.finding, "is not replicated" in found.why) == (Finding.FAILED, True)
+
+
 def test_they_wait_whatever_key_they_get_and_join_by_a_copy(
     server: DatabaseServer, tmp_path: Path
 ) -> None:
@@ -129,6 +147,58 @@ def test_a_rule_lets_them_join(server: DatabaseServer, tmp_path: Path) -> None:
         life.wait_until(database.is_same("c.p"))
         assert len(database.delta_rows("c.p")) == 4
         assert_waiting(database, "c.u", "c.m", "c.auto")
+
+
+def test_no_rewind_makes_a_part_of_one(server: DatabaseServer, tmp_path: Path) -> None:
+    server.execute(*BEFORE)
+    database = CopiedDatabase(server, tmp_path, on_no_key="leave-out")
+    database.copy()
+    begun_ts = database.progress()["c.beside"].checkpoint_ts
+    rule = TableRule(matcher=("c.*",), key="all-columns")
+    sink = replace(database.sink, tables=(rule,))
+    with database.followed() as life:
+        server.execute("INSERT INTO c.p VALUES (4,4)")
+        database.wait_beside(life)
+    with database.followed(sink=sink, overwrite_checkpoint_ts=begun_ts) as life:
+        server.execute("INSERT INTO c.p VALUES (5,5)", *DURING[3:])
+        database.wait_beside(life)
+        assert_waiting(database, *WITHOUT_KEY)
+    assert_waiting(database, *WITHOUT_KEY)
+
+
+def test_one_that_a_filter_leaves_out_is_no_trouble(server: DatabaseServer, tmp_path: Path) -> None:
+    server.execute(*BEFORE)
+    database = CopiedDatabase(server, tmp_path, on_no_key="leave-out")
+    database.copy()
+    with database.followed() as life:
+        database.wait_beside(life)
+        assert_waiting(database, *WITHOUT_KEY)
+    with database.followed(filter=FilterSettings(rules=("c.beside",))) as life:
+        server.execute("INSERT INTO c.p VALUES (4,4)")
+        database.wait_beside(life)
+        found = verdict(read_progress(database.sink, None, Freshness()), 60.0)
+        assert (found.finding, found.why) == (Finding.FRESH, found.why)
+
+
+def test_one_that_is_made_without_a_key_in_the_stream_is_whole(
+    server: DatabaseServer, tmp_path: Path
+) -> None:
+    """Its whole life is in the log."""
+    server.execute(BEFORE[0])
+    rule = TableRule(matcher=("c.late",), key="all-columns")
+    database = CopiedDatabase(server, tmp_path, tables=(rule,))
+    database.copy()
+    with database.followed() as life:
+        server.execute(
+            "CREATE TABLE c.late (id INT NOT NULL, v INT)",
+            "INSERT INTO c.late VALUES (1,1), (2,2)",
+            "CREATE TABLE c.keyed (id INT NOT NULL, v INT)",
+            "ALTER TABLE c.keyed ADD PRIMARY KEY (id)",
+            "INSERT INTO c.keyed VALUES (1,1), (2,2)",
+        )
+        for table in ("c.late", "c.keyed"):
+            life.wait_until(database.is_same(table))
+        assert {each.lacks for each in database.progress().values()} == {None}
 
 
 def test_one_that_is_renamed_waits_on_and_one_that_is_made_again_is_whole(

@@ -105,7 +105,7 @@ class SettledCopy:
             ),
             left_out=tuple(
                 LeftOut(name=TableName(schema, table), rows=rows)
-                for schema, table, rows in fields["left_out"]
+                for schema, table, rows in fields.get("left_out", ())
             ),
         )
 
