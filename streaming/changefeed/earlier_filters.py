@@ -66,6 +66,14 @@ def stored_routes(row: ChangefeedRow) -> Routes | None:
     return routes_of(told_routes(filters[-1][ROUTES]), _settings(filters[-1]))
 
 
+def may_be_written(row: ChangefeedRow) -> Callable[[TableName], bool]:
+    """Whether a target may be one of the changefeed, by the filter and routes that it has now."""
+    *_, last = json.loads(row.filters) or [{}]
+    if not last:
+        return lambda _: True
+    return routes_of(told_routes(last.get(ROUTES, [])), _settings(last)).may_make
+
+
 def filters_after(stored: ChangefeedRow, changefeed: Changefeed) -> str:
     """The filters (JSON) of a changefeed that goes on from the stored row with these settings. A
     filter that differs from the last one is added."""
