@@ -47,7 +47,13 @@ RowsPerS = Annotated[
         "connection gives them.",
     ),
 ]
-_STYLES = {"equal": "green", "differs": "red", "not settled": "yellow", "not compared": "yellow"}
+_STYLES = {
+    "equal": "green",
+    "equal as a set": "yellow",
+    "differs": "red",
+    "not settled": "yellow",
+    "not compared": "yellow",
+}
 
 
 def diff(
@@ -133,6 +139,9 @@ def _lines(found: DiffReport) -> list[str]:
         if each.other_rows:
             dropped = f"{each.other_rows} rows of upstream tables that were dropped"
             lines.append(f"{each.name}: {dropped} were not compared")
+        if each.repeats:
+            held = "the target is a set, and holds each row once"
+            lines.append(f"{each.name}: the database has {each.repeats} repeats: {held}")
         lines += [f"{each.name}: {_row(row)}" for row in each.rows]
         if (more := _more(each)) is not None:
             lines.append(f"{each.name}: {more}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from conf.settings import DeltaSink
+from conf.settings import DeltaSink, SourceSettings
 from streaming.spans.copies.first_copy import FirstCopy
 from tests.acceptance.followed_database import FollowedDatabase
 from tests.services.database_server import DatabaseServer
@@ -50,6 +50,10 @@ class CopiedDatabase(FollowedDatabase):
     @property
     def sink(self) -> DeltaSink:
         return self._settings.changefeed.sink
+
+    @property
+    def source(self) -> SourceSettings:
+        return self._settings.changefeed.source
 
     def snapshots(self) -> set[str]:
         path = self.warehouse / "_tidelake" / "snapshots"

@@ -13,6 +13,9 @@ from conf.settings import DeltaSink, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from streaming.changefeed.freshness import Freshness
 from streaming.operations.check import Finding, verdict
+from streaming.operations.diff.comparison import DiffLimits
+from streaming.operations.diff.databases import compare_with_database
+from streaming.operations.diff.findings import DiffReport
 from streaming.operations.progress_report import read_progress
 from tests.acceptance.binlog_stage import BinlogStage
 from tests.acceptance.copied_database import ACCOUNT, CopiedDatabase, make_account
@@ -71,6 +74,12 @@ def assert_waiting(database: CopiedDatabase, *tables: str) -> None:
         assert progress[table].dead_letters == 0
         assert database.delta_rows(table) == []
     assert not set(tables) & database.snapshots()
+
+
+def diff(database: CopiedDatabase) -> DiffReport:
+    return compare_with_database(
+        database.sink, None, (), database.source, limits=DiffLimits(), told=lambda *_: None
+    )
 
 
 def assert_failed(sink: DeltaSink) -> None:
@@ -145,12 +154,16 @@ def test_a_rule_lets_them_join(server: DatabaseServer, tmp_path: Path) -> None:
         server.execute("INSERT INTO c.p VALUES (5,5)")
         database.wait_beside(life)
         assert_waiting(database, *WITHOUT_KEY)
+    server.execute("INSERT INTO c.p VALUES (4,4), (4,4)")
     database.copy(sink=sink)
     with database.followed(sink=sink) as life:
         server.execute("DELETE FROM c.p WHERE id = 1")
-        life.wait_until(database.is_same("c.p"))
-        assert len(database.delta_rows("c.p")) == 4
+        life.wait_until(lambda: len(database.delta_rows("c.p")) == 4)
         assert_waiting(database, "c.u", "c.m", "c.auto")
+        found = {str(each.name): each for each in diff(database).tables}
+        assert (found["c.p"].result, found["c.p"].repeats) == ("equal as a set", 2)
+        assert "not replicated" in (found["c.u"].problem or "")
+        assert found["c.beside"].result == "equal"
 
 
 def test_no_rewind_makes_a_part_of_one(server: DatabaseServer, tmp_path: Path) -> None:
@@ -248,6 +261,7 @@ def test_a_key_over_a_prefix_is_a_key(server: DatabaseServer, tmp_path: Path) ->
         )
         life.wait_until(database.is_same("c.t"))
         assert len(database.delta_rows("c.t")) == 4
+        assert {each.result for each in diff(database).tables} == {"equal"}
 
 
 def test_a_key_that_the_server_hides_is_a_key(server: DatabaseServer, tmp_path: Path) -> None:
@@ -273,6 +287,7 @@ def test_a_key_that_the_server_hides_is_a_key(server: DatabaseServer, tmp_path: 
             for table in ("c.t", "c.later"):
                 life.wait_until(database.is_same(table, columns))
             assert len(database.delta_rows("c.t")) == 3
+            assert {each.result for each in diff(database).tables} == {"equal"}
     finally:
         server.execute(
             "SET GLOBAL sql_generate_invisible_primary_key = OFF", f"SET GLOBAL {hides} = ON"

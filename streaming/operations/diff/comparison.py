@@ -19,6 +19,7 @@ from sinks.control.snapshots import SnapshotRow
 from sinks.control.warehouse import ControlTables
 from sinks.types.text_arrays import CastRules
 from streaming.changefeed.earlier_filters import stored_routes
+from streaming.changefeed.replicated_table import not_replicated
 from streaming.changefeed.routes import Shards, shards_of
 from streaming.changefeed.target_forms import mask_salt
 from streaming.operations.diff.database_rows import DatabaseRows
@@ -105,7 +106,8 @@ def compare_tables(
     if isinstance(source, SnapshotRow) and not names:  # those that were there then
         progress = {name: each for name, each in progress.items() if str(name) in source.tables}
     wanted = _chosen(progress, names)
-    tables = _Tables(sink, row, session, source, limits)
+    lacking = {name: each.lacks for name, each in progress.items() if each.lacks}
+    tables = _Tables(sink, row, session, source, limits, lacking=lacking)
     progressed = _Progressed(told, 2 * tables.rows_of(wanted))
     return DiffReport(tables=tuple(tables.compare(name, progressed.more) for name in wanted))
 
@@ -120,7 +122,10 @@ class _Tables:
         session: KeptSession,
         source: Source | SnapshotRow,
         limits: DiffLimits,
+        *,
+        lacking: Mapping[TableName, str],
     ) -> None:
+        self._lacking = lacking
         self._sink = sink
         self._row = row
         self._session = session
@@ -141,6 +146,8 @@ class _Tables:
         return sum(found[each].rows for each in origins if each in found)
 
     def compare(self, name: TableName, told: Callable[[int], None]) -> TableFinding:
+        if name in self._lacking:
+            return TableFinding(name=name, problem=not_replicated(name, self._lacking[name]))
         try:
             shards = self._shards(name)
             upstream = upstream_of(name, shards, self._routes)

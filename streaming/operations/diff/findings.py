@@ -29,7 +29,8 @@ class RowFinding:
 class TableFinding:
     """One table. ``differing`` rows are not equal for certain. ``open_rows``: they differ too, but
     may be changes on their way: the table has not passed their reading, or they change again and
-    again. ``not_asked``: differing rows beyond those that are asked again. ``rows`` are the first
+    again. ``repeats``: rows of the database that equal another one, where the target is a set.
+    ``not_asked``: differing rows beyond those that are asked again. ``rows`` are the first
     of all these. ``other_rows`` of the target are of upstream tables that it has no more: they were
     not compared. ``problem``: why the table cannot be compared; then nothing else is known."""
 
@@ -38,6 +39,7 @@ class TableFinding:
     lake_rows: int = 0
     database_rows: int = 0
     other_rows: int = 0
+    repeats: int = 0
     differing: int = 0
     open_rows: int = 0
     not_asked: int = 0
@@ -53,11 +55,11 @@ class TableFinding:
 
     @property
     def result(self) -> str:
-        """One or two words."""
+        """A few words."""
         if self.problem is not None:
             return "not compared"
         if self.is_equal:
-            return "equal"
+            return "equal as a set" if self.repeats else "equal"
         return "differs" if self.differing or self.columns else "not settled"
 
 
@@ -91,6 +93,7 @@ def _as_json(table: TableFinding) -> dict[str, Any]:
         "lake_rows": table.lake_rows,
         "database_rows": table.database_rows,
         "rows_of_dropped_tables": table.other_rows,
+        "repeats": table.repeats,
         "differing": table.differing,
         "not_settled": table.open_rows,
         "not_asked_again": table.not_asked,

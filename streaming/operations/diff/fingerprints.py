@@ -164,6 +164,12 @@ class Fingerprints:
         self._held_bytes = 0
 
 
+def repeats(rows: Fingerprints) -> int:
+    """How many rows equal another one: of a table without a key."""
+    parts = (rows.part(number)[["key", "cells"]] for number in range(rows.parts))
+    return rows.rows - sum(len(np.unique(part)) for part in parts)
+
+
 def differing(lake: Fingerprints, database: Fingerprints, most: int) -> tuple[list[Differing], int]:
     """Keys whose rows differ, up to ``most`` of them, and how many there are in all."""
     assert lake.parts == database.parts

@@ -34,6 +34,7 @@ from streaming.operations.diff.fingerprints import (
     key_hashes,
     key_set,
     parts_for,
+    repeats,
 )
 from streaming.operations.diff.lake_rows import LakeVersion
 from streaming.operations.diff.merged_rows import UNROUTED, Upstream
@@ -136,6 +137,7 @@ class _Comparison:
                 lake_rows=lake.rows,
                 database_rows=database.rows,
                 other_rows=self._of_others,
+                repeats=repeats(database) if self._version.schema.key_is_row else 0,
                 differing=settled,
                 open_rows=still_open,
                 not_asked=total - len(found),
