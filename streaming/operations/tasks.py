@@ -211,7 +211,7 @@ class TaskOperations:
 
 
 def _feed(row: ShownRow) -> ChangefeedName:
-    """Of the changefeed that follows what a task has copied."""
+    """The name of the changefeed that follows what a task has copied."""
     return ChangefeedName(ChangefeedID(f"{row['task']}-{row['source']}"))
 
 

@@ -7,17 +7,18 @@ it goes on by GTID, which stand in the tokens (`failover/`).
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from pymysql.constants import ER
 
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.model import TSO_LOGICAL_BITS, TableName, Ts
-from streaming.source.binlog.cascades import cascading
-from streaming.source.binlog.database import Database, moved
+from streaming.source.binlog.database import Database, ServerSays, moved
 from streaming.source.binlog.failover.decision import shown
 from streaming.source.binlog.failover.switch import first_fit, place_of_gtids, switched
 from streaming.source.binlog.kept_files import PreparedWatch, kept, refuse_a_hole
@@ -51,6 +52,11 @@ EVENT_BYTES: Final = 100  # about: for a count of what lies between two position
 IDLE_MS: Final = 5_000  # between two steps of an idle log's checkpoint
 OWN_TIME_MS: Final = 1_000  # MariaDB's own times are whole seconds
 FAILOVER_S: Final = 10.0  # a server is away for so long before another one is looked for
+_OF_INNODB: Final = "innodb_native_foreign_keys"  # MySQL from 9.6 on; OFF: its log has the rows
+_NAMED: Final = re.compile(r"`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"")
+_CHANGES: Final = re.compile(
+    r"\s*CONSTRAINT  FOREIGN KEY .*\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL)\b"
+)
 
 
 class BinlogSource:
@@ -292,3 +298,44 @@ class BinlogSource:
 
     def _named(self, position: int) -> str:
         return self._database.name_of(position)
+
+
+def cascading(database: Database) -> list[TableName]:
+    """The tables whose rows a foreign key may delete or change, where the server writes no such
+    change to its binlog. Raises as ``ask`` does.
+
+    MariaDB shows the rules in REFERENTIAL_CONSTRAINTS only to an account that may write the table,
+    and in INNODB_SYS_FOREIGN to one with PROCESS. One that may read it sees the names of foreign
+    keys, and the table's definition."""
+    if database.variables(_OF_INNODB).get(_OF_INNODB, "ON").upper() == "OFF":
+        return []
+    return sorted(_defined_so(database) if database.facts().is_mariadb else _told(database))
+
+
+def _told(database: Database) -> Iterator[TableName]:
+    for schema, table in database.ask(
+        "SELECT DISTINCT CONSTRAINT_SCHEMA, TABLE_NAME "
+        "FROM information_schema.REFERENTIAL_CONSTRAINTS "
+        "WHERE DELETE_RULE IN ('CASCADE', 'SET NULL') OR UPDATE_RULE IN ('CASCADE', 'SET NULL')"
+    ):
+        yield TableName(str(schema), str(table))
+
+
+def _defined_so(database: Database) -> Iterator[TableName]:
+    for schema, table in database.ask(
+        "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME FROM information_schema.KEY_COLUMN_USAGE "
+        "WHERE REFERENCED_TABLE_NAME IS NOT NULL"
+    ):
+        name = TableName(str(schema), str(table))
+        try:
+            rows = database.ask(f"SHOW CREATE TABLE {_quoted(name.schema)}.{_quoted(name.table)}")
+        except ServerSays as error:
+            if error.errno != ER.NO_SUCH_TABLE:  # it was dropped meanwhile
+                raise
+            continue
+        if any(_CHANGES.match(_NAMED.sub("", line)) for line in str(rows[0][1]).splitlines()):
+            yield name
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

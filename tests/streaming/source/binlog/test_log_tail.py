@@ -11,10 +11,10 @@ import pytest
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import ConfigError
 from streaming.source.binlog import dump, log_tail
-from streaming.source.binlog.cascades import cascading
 from streaming.source.binlog.database import Database
 from streaming.source.binlog.log_tail import LogTail, event_bytes
 from streaming.source.binlog.position import BinlogPosition
+from streaming.source.binlog.source import cascading
 from streaming.source.binlog.walk.log_walk import Walked
 from streaming.source.contract import SourceAway, SourceLost
 from streaming.source.resolved.commit_clock import Pin
