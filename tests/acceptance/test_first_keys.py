@@ -292,3 +292,33 @@ def test_a_key_that_the_server_hides_is_a_key(server: DatabaseServer, tmp_path: 
         server.execute(
             "SET GLOBAL sql_generate_invisible_primary_key = OFF", f"SET GLOBAL {hides} = ON"
         )
+
+
+def test_a_whole_table_that_is_put_in_its_place_is_replicated(
+    server: DatabaseServer, tmp_path: Path
+) -> None:
+    """As gh-ost and pt-online-schema-change do."""
+    server.execute(*BEFORE)
+    database = CopiedDatabase(server, tmp_path, on_no_key="leave-out")
+    database.copy()
+    with database.followed() as life:
+        server.execute(
+            "CREATE TABLE c.n (id INT PRIMARY KEY, v INT)",
+            "INSERT INTO c.n SELECT * FROM c.p",
+            "RENAME TABLE c.p TO c.old, c.n TO c.p",
+            "CREATE TABLE c.k LIKE c.u",
+            "ALTER TABLE c.k ADD PRIMARY KEY (id)",
+            "INSERT INTO c.k SELECT * FROM c.u",
+            "RENAME TABLE c.u TO c.older, c.k TO c.u",
+            "INSERT INTO c.u VALUES (7,7)",
+            "INSERT INTO c.p VALUES (7,7)",
+        )
+        for table in ("c.p", "c.u"):
+            life.wait_until(database.is_same(table))
+    with database.followed() as life:
+        server.execute("INSERT INTO c.p VALUES (8,8)", "INSERT INTO c.old VALUES (8,8)")
+        life.wait_until(database.is_same("c.p"))
+        database.wait_beside(life)
+        assert_waiting(database, "c.old", "c.older", "c.m", "c.auto")
+        progress = database.progress()
+        assert {progress[table].lacks for table in ("c.p", "c.u")} == {None}
