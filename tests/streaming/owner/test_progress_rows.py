@@ -27,6 +27,7 @@ from streaming.owner.progress_rows import (
     resumed_progress,
     risen,
     with_blocked,
+    with_unlogged,
 )
 from streaming.source.resolved.commit_clock import Pin, to_token
 
@@ -217,6 +218,31 @@ def test_a_table_that_waits_for_an_operator_says_so_until_it_is_written_again():
         replace(moved, state="blocked", error=why[NAME])
     ]
     assert with_blocked([moved], {NAME: row}, {}) == [moved]
+
+
+def test_a_table_that_lacks_changes_which_the_source_does_not_tell_warns_while_that_lasts():
+    sound = replace(BEFORE, state="replicating", error=None, dead_letters=0)
+    (row,) = with_unlogged([], {NAME: sound}, [NAME, TableName("shop", "not_ours")])
+    assert (row.state, "CASCADE or SET NULL" in (row.error or "")) == ("warning", True)
+    assert with_unlogged([], {NAME: row}, [NAME]) == []
+    moved = replace(row, state="replicating", checkpoint_ts=row.checkpoint_ts + 1)
+    (again,) = with_unlogged([moved], {NAME: row}, [NAME])
+    assert (again.state, again.error) == ("warning", row.error)
+    (over,) = with_unlogged([], {NAME: row}, [])
+    assert (over.state, over.error) == ("replicating", None)
+    (over,) = with_unlogged([], {NAME: replace(row, dead_letters=1)}, [])
+    assert (over.state, over.error) == ("warning", None)
+    for other in (replace(sound, error="it waits"), replace(sound, state="dropped")):
+        assert with_unlogged([], {NAME: other}, [NAME]) == []
+
+
+def test_a_table_that_lacks_its_rows_says_so_in_every_report():
+    lacking = replace(BEFORE, state="warning", lacks="about 3 rows of before", delta_version=None)
+    row = reported_progress(lacking, told(30), {})
+    assert (row.state, row.lacks) == ("warning", lacking.lacks)
+    assert "about 3 rows of before" in (row.error or "")
+    ended = ended_progress(row, Ts(40), None)
+    assert (ended.state, ended.lacks, ended.error) == ("dropped", None, None)
 
 
 def test_a_table_that_its_writer_cannot_write_says_why_while_that_lasts():
