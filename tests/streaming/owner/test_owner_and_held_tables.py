@@ -207,6 +207,7 @@ def owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         goes_on=lambda place, *_: place,
         refuse_a_hole=lambda *_, **__: None,
         kept=lambda _: None,
+        unlogged=lambda: (),
         distance=counted,
         place="{} position {}".format,
         close=lambda: None,

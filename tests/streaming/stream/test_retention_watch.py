@@ -77,7 +77,7 @@ def test_what_was_left_before_the_broker_went_is_not_shown_any_more():
     def away(_topics: object) -> Any:
         raise SourceAway("no answer")
 
-    source: Any = SimpleNamespace(kept=away, close=lambda: None)
+    source: Any = SimpleNamespace(kept=away, unlogged=lambda: (), close=lambda: None)
     watch = RetentionWatch(lambda: source, lambda: {"a/0": 5}, LastingWarnings())
     watch.left_s = 3600.0
     watch.begin()
