@@ -30,6 +30,13 @@ class Column:
     dimension: int | None = None  # how many numbers a VECTOR has
 
     @property
+    def is_hidden(self) -> bool:
+        """MariaDB's own, of a UNIQUE over a TEXT or BLOB: the last ones of a row, and of no table
+        that its server shows."""
+        is_number = self.type == ColumnType.LONGLONG and self.is_unsigned and self.is_nullable
+        return is_number and self.name.startswith("DB_ROW_HASH_")
+
+    @property
     def precision(self) -> int:
         """The digits of a DECIMAL; ``scale`` of them stand behind the point."""
         return self.meta >> 8

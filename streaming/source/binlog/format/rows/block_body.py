@@ -56,7 +56,7 @@ def row_body(
         pa.array(commit_ts),
         pa.array(position),
         pa.array(rows.index),
-        _struct(cells),
+        _struct(cells, table.columns),
     ]
     fields = [*ROW_FIELDS, pa.field(DATA, columns[-1].type)]
     errors = reading.faults
@@ -76,7 +76,7 @@ def row_body(
         index = np.zeros(len(rows.op), np.int64)
         is_null = np.ones(len(rows.op), np.bool_)
         index[updates], is_null[updates] = np.arange(len(updates)), False
-        columns.append(_struct(old).take(pa.array(index, mask=is_null)))
+        columns.append(_struct(old, table.columns).take(pa.array(index, mask=is_null)))
         fields.append(pa.field(OLD, columns[-1].type))
     if errors:
         columns += _error_columns(errors, len(rows.op))
@@ -97,15 +97,18 @@ def _metadata(
         for collation, charset in zip(table.collations, sets, strict=True)
         if charset is not None
     }
-    types = [(column.name, str(mysql_type(column, known))) for column in table.columns]
+    shown = [column for column in table.columns if not column.is_hidden]
+    types = [(column.name, str(mysql_type(column, known))) for column in shown]
     head = LetterHead(shape, known, is_mariadb, checksum)
     return wire_metadata(
         types, table.key, order=Order.PLACE, cells=Cells.TYPED, letter_head=head.to_json()
     )
 
 
-def _struct(cells: Mapping[str, pa.Array]) -> pa.StructArray:
-    return pa.StructArray.from_arrays([*cells.values()], [*cells])
+def _struct(cells: Mapping[str, pa.Array], columns: Sequence[Column]) -> pa.StructArray:
+    hidden = {column.name for column in columns if column.is_hidden}
+    names = [name for name in cells if name not in hidden]
+    return pa.StructArray.from_arrays([cells[name] for name in names], names)
 
 
 def _differ(

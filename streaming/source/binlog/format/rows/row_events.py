@@ -186,7 +186,8 @@ def _refuse_partial(
                 f"the binlog has rows of {table.name} without all of their columns: "
                 "SET GLOBAL binlog_row_image = 'FULL' on the server, let its sessions connect "
                 "again, and copy the table again. If it is FULL, this is a MariaDB from 11 on, "
-                "which leaves out generated columns: leave the table out with [filter] rules"
+                "which leaves out generated columns, and the hidden one of a UNIQUE over a TEXT "
+                "or BLOB: leave the table out with [filter] rules"
             )
 
 

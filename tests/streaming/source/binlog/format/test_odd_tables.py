@@ -63,6 +63,16 @@ def test_generated_and_invisible_columns_are_columns(server: DatabaseServer):
     assert key_names(schema) == ("id",)
 
 
+@on(MARIADB_10_11)
+def test_the_hidden_column_of_a_unique_text_is_no_column(server: DatabaseServer):
+    created = "CREATE TABLE d.t (id INT PRIMARY KEY, b TEXT, c BLOB, UNIQUE KEY (b), UNIQUE (c))"
+    insert = "INSERT INTO d.t VALUES (1, 'x', 'y'), (2, NULL, NULL)"
+    rows, schema = rows_of(server, created, insert, "UPDATE d.t SET b = 'z' WHERE id = 1")
+    first = {"id": 1, "b": "x", "c": b"y"}
+    assert rows == [first, {"id": 2, "b": None, "c": None}, {**first, "b": "z"}]
+    assert [*wire_types(schema)] == ["id", "b", "c"]
+
+
 @on(*EDITIONS)
 @pytest.mark.parametrize(
     ("columns", "key"),
