@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
@@ -88,11 +89,11 @@ class Demo:
                 "is too large by that"
             )
         time.sleep(max(0.0, ahead_s))
-        with (self._folder / "feed.log").open("wb") as log:
+        with _uninterrupted(), (self._folder / "feed.log").open("wb") as log:
             feed = start_child(
                 command(broker.bootstrap, TOPIC, self._settings), output=log, cwd=str(REPOSITORY)
             )
-        stack.callback(end_child, feed)
+            stack.callback(end_child, feed)
 
     def _start_job(
         self, stack: ExitStack, broker: KafkaBroker, etcd: EmbeddedEtcd
@@ -113,14 +114,14 @@ class Demo:
             *("--target-ts", str(self._target_ts), "--etcd", etcd.endpoint),
         ]
         self._say("$ " + " ".join(f"'{word}'" if "?" in word else word for word in run))
-        with (self._folder / "job.log").open("wb") as log:
+        with _uninterrupted(), (self._folder / "job.log").open("wb") as log:
             job = start_child(
                 [sys.executable, "-m", "streaming.cli.main", *run[1:]],
                 output=log,
                 cwd=str(REPOSITORY),
                 env=self._environment(),
             )
-        stack.callback(end_child, job, patience_s=JOB_STOP_PATIENCE_S)
+            stack.callback(end_child, job, patience_s=JOB_STOP_PATIENCE_S)
         return job
 
     def _environment(self) -> dict[str, str]:
@@ -231,6 +232,23 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     """Remembered too: what is raised while logging holds its lock for a fork, Python ignores."""
     _interrupted.set()
     raise KeyboardInterrupt
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Until what has been started is known to who ends it."""
+
+    def remember(_number: int, _frame: FrameType | None) -> None:
+        _interrupted.set()
+
+    before = {each: signal.signal(each, remember) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if _interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 def _exit_code(process: subprocess.Popen[bytes], within_s: float) -> int | None:

@@ -151,6 +151,15 @@ class DatabaseServer:
         with self.connect(database=database) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
+            own = connection.thread_id()  # type: ignore[no-untyped-call]
+        if any(statement.startswith("XA PREPARE") for statement in statements):
+            self._await_end_of(own)
+
+    def _await_end_of(self, connection_id: int) -> None:
+        """Until then nobody else can end what it has prepared."""
+        ask = f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {connection_id}"
+        while self.query(ask):
+            time.sleep(0.01)
 
     def query(self, statement: str, database: str | None = None) -> list[tuple[Any, ...]]:
         """The rows of one statement."""

@@ -85,7 +85,7 @@ class Spellings:
                     logger.warning(
                         "a DDL names %s, and rows have the name in lower case: from now on the "
                         "names in DDLs are taken for those in lower case. If these are two tables, "
-                        "set lower-case-names=false in --source-uri",
+                        "set lower-case-names to false in --source-uri",
                         name,
                     )
                     return True
