@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
-from coordination.errors import TidelakeError
+from coordination.errors import TidelakeError, TryAgain
 from coordination.model import TableName
 from streaming.source.contract import Source
 from streaming.source.positions import Positions
@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 ASK_EVERY_S: Final = 60.0
 UNLOGGED_EVERY_S: Final = 10.0
+_UNLOGGED: Final = "foreign keys"
 AT_MOST: Final = 0.01  # of the time, where the database has so many tables that to ask takes long
 
 
@@ -51,6 +52,7 @@ class RetentionWatch:
         """Stop watching. Does not wait for the thread, which may be asking the source still."""
         self._closing.set()
         self._concerns.withdraw(RETENTION)
+        self._concerns.withdraw(_UNLOGGED)
 
     def _run(self) -> None:
         source, look_at_s = self._connect(), 0.0
@@ -61,7 +63,7 @@ class RetentionWatch:
                     look_at_s = began_s + ASK_EVERY_S
                     self.look(source)
                     began_s = time.monotonic()
-                self._tell(source.unlogged())
+                self.look_at_tables(source)
             except TidelakeError as error:  # the reading thread meets it too, and reports it
                 self.left_s = None  # the last answer is out of date
                 logger.debug("what the source keeps and tells is not known now: %s", error)
@@ -74,6 +76,19 @@ class RetentionWatch:
         self.left_s = found.left_s if found is not None else None
         if not self._closing.is_set():
             self._concerns.say(RETENTION, found.concern if found is not None else None)
+
+    def look_at_tables(self, source: Source) -> None:
+        """Ask the source once. Blocks; raises SourceAway. What it refuses to tell is a concern."""
+        try:
+            self._tell(source.unlogged())
+        except TryAgain:
+            raise
+        except TidelakeError as error:
+            said: str | None = f"whether foreign keys change rows unseen cannot be known: {error}"
+        else:
+            said = None
+        if not self._closing.is_set():
+            self._concerns.say(_UNLOGGED, said)
 
     def _tell(self, unlogged: Collection[TableName]) -> None:
         if new := set(unlogged).difference(self.unlogged):

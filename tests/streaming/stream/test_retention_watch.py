@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from coordination.errors import TidelakeError
 from sinks.control.changefeeds import ChangefeedRow
 from streaming.operations.progress_report import ProgressReport
 from streaming.source.contract import SourceAway
@@ -86,6 +87,19 @@ def test_what_was_left_before_the_broker_went_is_not_shown_any_more():
         assert time.monotonic() < until
         time.sleep(0.01)
     watch.close()
+
+
+def test_what_a_server_refuses_to_tell_of_its_foreign_keys_is_a_concern():
+    def denied() -> Any:
+        raise TidelakeError("SHOW VIEW command denied")
+
+    concerns = LastingWarnings()
+    watch = RetentionWatch(lambda: None, dict, concerns)  # type: ignore[arg-type, return-value]
+    watch.look_at_tables(SimpleNamespace(unlogged=denied))  # type: ignore[arg-type]
+    assert concerns.first is not None
+    assert "cannot be known: SHOW VIEW command denied" in concerns.first
+    watch.look_at_tables(SimpleNamespace(unlogged=lambda: ()))  # type: ignore[arg-type]
+    assert concerns.first is None
 
 
 def test_what_is_left_goes_on_falling_while_nobody_looks():

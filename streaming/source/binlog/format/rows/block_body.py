@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -49,6 +49,7 @@ def row_body(
     it, with its old values; else every UPDATE, with its whole old row. ``commit_ts`` and
     ``position`` are the rows'. ``checksum``: their events end in a CRC32."""
     table = table_map(shape, is_mariadb=is_mariadb)
+    shown = {column.name for column in _shown(table.columns, is_mariadb=is_mariadb)}
     reading = Reading(data, charsets)
     cells = row_cells(reading, rows.at, table.columns)
     columns = [
@@ -56,7 +57,7 @@ def row_body(
         pa.array(commit_ts),
         pa.array(position),
         pa.array(rows.index),
-        _struct(cells, table.columns),
+        _struct(cells, shown),
     ]
     fields = [*ROW_FIELDS, pa.field(DATA, columns[-1].type)]
     errors = reading.faults
@@ -76,7 +77,7 @@ def row_body(
         index = np.zeros(len(rows.op), np.int64)
         is_null = np.ones(len(rows.op), np.bool_)
         index[updates], is_null[updates] = np.arange(len(updates)), False
-        columns.append(_struct(old, table.columns).take(pa.array(index, mask=is_null)))
+        columns.append(_struct(old, shown).take(pa.array(index, mask=is_null)))
         fields.append(pa.field(OLD, columns[-1].type))
     if errors:
         columns += _error_columns(errors, len(rows.op))
@@ -97,7 +98,7 @@ def _metadata(
         for collation, charset in zip(table.collations, sets, strict=True)
         if charset is not None
     }
-    shown = [column for column in table.columns if not column.is_hidden]
+    shown = _shown(table.columns, is_mariadb=is_mariadb)
     types = [(column.name, str(mysql_type(column, known))) for column in shown]
     head = LetterHead(shape, known, is_mariadb, checksum)
     return wire_metadata(
@@ -105,9 +106,16 @@ def _metadata(
     )
 
 
-def _struct(cells: Mapping[str, pa.Array], columns: Sequence[Column]) -> pa.StructArray:
-    hidden = {column.name for column in columns if column.is_hidden}
-    names = [name for name in cells if name not in hidden]
+def _shown(columns: Sequence[Column], *, is_mariadb: bool) -> Sequence[Column]:
+    """Without MariaDB's hidden ones, which are the last."""
+    count = len(columns)
+    while is_mariadb and count and columns[count - 1].is_hidden:
+        count -= 1
+    return columns[:count]
+
+
+def _struct(cells: Mapping[str, pa.Array], shown: Container[str]) -> pa.StructArray:
+    names = [name for name in cells if name in shown]
     return pa.StructArray.from_arrays([cells[name] for name in names], names)
 
 

@@ -74,6 +74,14 @@ def test_the_hidden_column_of_a_unique_text_is_no_column(server: DatabaseServer)
 
 
 @on(*EDITIONS)
+def test_a_column_that_only_has_such_a_name_is_one(server: DatabaseServer):
+    of_users = "DB_ROW_HASH_1 BIGINT UNSIGNED"
+    created = f"CREATE TABLE d.t (id INT PRIMARY KEY, {of_users}, v INT)"
+    rows, _ = rows_of(server, created, "INSERT INTO d.t VALUES (1, 2, 3)")
+    assert rows == [{"id": 1, "DB_ROW_HASH_1": 2, "v": 3}]
+
+
+@on(*EDITIONS)
 @pytest.mark.parametrize(
     ("columns", "key"),
     [
