@@ -315,7 +315,11 @@ REFUSALS: Final[Mapping[str, Ask]] = {
         _sent(c, f"{t}-small", b"x" * 1_001),
     ),
     "too large for the sender": lambda c, t: c.produce(t, [(0, None, b"x" * (16 << 20))]),
-    "a missing partition is sent to": lambda c, t: c.produce(t, [(9, None, b"x")]),
+    "a missing partition is sent to": lambda c, t: (
+        # A client that knows the topic refuses at once; before, with the report of the delivery.
+        c.produce(f"{t}-sent", [(0, None, b"x")]),
+        c.produce(f"{t}-sent", [(9, None, b"x")]),
+    ),
     "without a key to a compacted topic": lambda c, t: (
         _sent(c, f"{t}-keys", b"x", key=b"k"),
         _sent(c, f"{t}-keys", b"x"),
@@ -338,6 +342,7 @@ def small_topic(cluster: Cluster, topic: str) -> None:
     """And others beside it."""
     cluster.create_topic(topic, 2)
     cluster.create_topic(f"{topic}-empty")
+    cluster.create_topic(f"{topic}-sent")
     cluster.create_topic(f"{topic}-small", 1, **{"max.message.bytes": "1000"})
     cluster.create_topic(f"{topic}-keys", 1, **{"cleanup.policy": "compact"})
     producer = cluster.producer()
@@ -345,6 +350,6 @@ def small_topic(cluster: Cluster, topic: str) -> None:
         producer.produce(topic, b"%d" % each, partition=0, timestamp=FIRST_MS + each)
         producer.flush(PATIENCE_S)
     cluster.delete_records(topic, {0: 4})
-    for beside in ("empty", "small", "keys"):
+    for beside in ("empty", "sent", "small", "keys"):
         while not cluster.end_offsets(f"{topic}-{beside}"):
             time.sleep(0.02)

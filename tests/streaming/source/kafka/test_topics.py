@@ -62,9 +62,9 @@ def test_the_product_says_the_same(
 @pytest.mark.kafka
 def test_a_refusal_is_not_the_next_sender_s(broker: KafkaBroker):
     topic = f"refused-{uuid.uuid4().hex[:8]}"
-    broker.create_topic(topic, 1)
+    broker.create_topic(topic, 1, **{"max.message.bytes": "1000"})
     with pytest.raises(BrokerError):
-        broker.produce(topic, [(9, None, b"x")])
+        broker.produce(topic, [(0, None, b"x" * 2000)])
     broker.produce(topic, [(0, None, b"x")])
     assert broker.end_offsets(topic) == {0: 1}
 
