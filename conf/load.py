@@ -261,7 +261,7 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     with problems.noted():
         sink["warehouse"] = _warehouse(values, made.get("source"))
     with problems.noted():
-        sink["tables"] = _table_rules(document)
+        sink["tables"] = _table_rules(document, made.get("source"))
     with problems.noted():
         sink["routes"] = route_rules(document.get("sink", {}).get("routes", ()))
         sink |= columns_of_sink(document.get("sink", {}))
@@ -283,10 +283,16 @@ def check_ts(name: str, ts: int | None) -> None:
     require(other is None, f"{name}={other}")
 
 
-def _table_rules(document: Document) -> tuple[TableRule, ...]:
+def _table_rules(document: Document, source: SourceSettings | None) -> tuple[TableRule, ...]:
     rows = document.get("sink", {}).get("tables", ())
     rules = tuple(TableRule(**_given(TableRule, row)) for row in rows)
     require(all(rule.matcher for rule in rules), "sink.tables: one of them has no matcher")
+    require(
+        source is None or isinstance(source, BinlogSettings) or all(r.key != "rows" for r in rules),
+        "sink.tables: key = 'rows' counts rows, and messages of TiCDC and Debezium may come twice, "
+        "where nothing tells a second row from a second message: read the database's binlog, or "
+        "take key = 'all-columns' or write-mode = 'append'",
+    )
     require(
         not document.get("force-replicate")
         or any(rule.key or rule.write_mode == "append" for rule in rules),

@@ -27,7 +27,7 @@ MOST_TTL_S = 9_000_000_000  # etcd's
 # The table as it is; its change log; every version of its rows.
 WriteModeName = Literal["upsert", "append", "history"]
 ExtraColumn = Literal["_tidelake_commit_ts", "_tidelake_op"]  # of an upserted row's last change
-TableKey = Literal["all-columns"]
+TableKey = Literal["all-columns", "rows"]  # equal rows are one, or as many as they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class TableRule:
         "extra-columns", (), "columns that describe an upserted row's last change"
     )
     key: TableKey | None = setting(
-        "key", says="the key of tables that have none: all columns together"
+        "key", says="of tables that have none: all columns together, or each row as often as it is"
     )
 
     @property

@@ -58,6 +58,8 @@ class SchemaChange:
         """Whether rows that all columns tell apart may be one by the new columns or key. The target
         has such rows once, however often they are upstream. A table made anew has none."""
         before, after = self.before, self.after
+        if before.counts_rows and after.counts_rows:
+            return False
         if not (before.key_is_row or after.key_is_row) or not any(self.sources.values()):
             return False
         lost = set(before.key) - set(self.sources.values())

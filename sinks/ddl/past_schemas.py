@@ -155,7 +155,9 @@ def older_shapes(
         is_renamed = any(name != of for name, of in change.sources.items())
         if schema != choice.chosen(_schema(row)) or is_renamed:
             steps = (_step(change, row.commit_ts, on_add_default), *steps)
-            schema = replace(schema, key_is_row=present.key_is_row)  # no rewind goes below another
+            schema = replace(  # no rewind goes below another
+                schema, key_is_row=present.key_is_row, counts_rows=present.counts_rows
+            )
             found.append(PastSchema(last_ts=Ts(row.commit_ts - 1), schema=schema, steps=steps))
     # Where no CREATE TABLE was read, the first shape was told by rows, and is that of older ones.
     if first is None or first is not known[0] or (first.statement and first.commit_ts > made_ts):
@@ -225,7 +227,9 @@ def _change(before: TableSchema, row: SchemaRow, choice: ColumnChoice) -> Schema
     tries: list[tuple[bool, list[AlterSpec]]] = [(False, changes), (True, changes), (False, [])]
     for binary, tried in tries:
         try:
-            plain = replace(before, key=(), key_is_row=False, binary_charset=binary)
+            plain = replace(
+                before, key=(), key_is_row=False, counts_rows=False, binary_charset=binary
+            )
             change = evolved(plain, tried, choice)
         except ValueError:
             continue

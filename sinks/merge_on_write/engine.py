@@ -23,6 +23,7 @@ from coordination.errors import TableSealed, TidelakeError
 from coordination.model import SEALED_TS, Ts
 from sinks.merge_on_write.alter.ddl_commit import alter
 from sinks.merge_on_write.alter.table_ddl import TableDdl
+from sinks.merge_on_write.counted_rows import CountedChanges, held_until, holds_until
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.file_cache import IndexMemory
 from sinks.merge_on_write.files.key_index import SortedKeys, first_double, sort_keys
@@ -90,7 +91,8 @@ class MergeOnWriteEngine:
     def apply(self, write: TableWrite) -> Applied | Skipped:
         """Raises NotForThisEngine for a table that the Spark engine must write, TryAgain where
         other writers came first too often."""
-        kind = _WRITES[write.target.form.mode]
+        is_counted = write.target.schema.counts_rows
+        kind = _Counted if is_counted else _WRITES[write.target.form.mode]
         sorted_by = write.target.sorted_by
         return self._run(write.target, sorted_by, lambda table: kind(table, write).run())
 
@@ -347,6 +349,33 @@ class _History(_Append):
         table = self._table
         rows = self._batch.rows(table, self._closed)
         return write_sorted(table.storage, rows, self._key, table.shape)
+
+
+class _Counted(_Append):
+    """One write to a table that has equal rows as often as its upstream table. Changes that the
+    table holds, by its own log, are left out."""
+
+    operation = "MERGE"
+
+    def __init__(self, table: TableHandle, write: TableWrite) -> None:
+        super().__init__(table, write)
+        self._counted: CountedChanges | None = None
+
+    def _find(self) -> dict[str, Ordinals]:
+        assert self._reached is not None
+        above = max(self._reached, held_until(self._table.state))
+        self._counted = CountedChanges.above(self._changes, above, self._table)
+        return self._counted.find_gone(self._table, self._key, self._write.target.name)
+
+    def _write_rows(self) -> list[NewFile]:
+        assert self._counted is not None
+        table = self._table
+        rows = data_files.physical_rows(self._counted.changes, table.shape)
+        return write_sorted(table.storage, rows, self._key, table.shape, self._counted.come())
+
+    def _named(self) -> list[Json]:
+        until = max(self._write.limit, held_until(self._table.state))
+        return [*super()._named(), holds_until(until, int(time.time() * 1000)).to_json()]
 
 
 _WRITES: Mapping[WriteModeName, type[_Upsert]] = {

@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
+from sinks.merge_on_write.counted_rows import holds_until, without_marks
 from sinks.merge_on_write.files import data_files
 from sinks.merge_on_write.files.sorted_files import write_sorted
 from sinks.merge_on_write.log.actions import AppTransaction, Json
 from sinks.merge_on_write.table_handle import TableHandle
-from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, Target
+from sinks.target.engine_port import Applied, Skipped, Target
 
 WRITERS: Final = max(1, min(4, os.cpu_count() or 1))
 
@@ -27,8 +28,8 @@ WRITERS: Final = max(1, min(4, os.cpu_count() or 1))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLoad:
     """``pieces``: functions that make the rows, in the target's columns and Delta's types; no key
-    is there twice. Each is called once, on one of `WRITERS` threads, and its rows are written
-    before the thread takes another."""
+    is there twice, unless rows are counted. Each is called once, on one of `WRITERS` threads, and
+    its rows are written before the thread takes another."""
 
     target: Target
     limit: Ts
@@ -60,11 +61,13 @@ def load(table: TableHandle, order: TableLoad) -> Applied | Skipped:
             written = [action for some in _side_by_side(table, order) for action in some]
         order.before_commit()
         now_ms = int(time.time() * 1000)
-        named = AppTransaction(app_id=app_id, version=order.limit, last_updated_ms=now_ms).to_json()
+        named = [AppTransaction(app_id=app_id, version=order.limit, last_updated_ms=now_ms)]
+        if order.target.schema.counts_rows:
+            named.append(holds_until(order.limit, now_ms))
         return Applied(
             table.commit(
                 looked_at,
-                [named, *written],
+                [*(each.to_json() for each in named), *written],
                 operation="WRITE",
                 user_metadata=order.user_metadata,
             )
@@ -93,8 +96,6 @@ def _written(table: TableHandle, order: TableLoad, make: Callable[[], pa.Table])
     piece = make()
     if not piece.num_rows:
         return []
-    if OP_COLUMN in piece.column_names:
-        piece = piece.drop_columns([OP_COLUMN])
-    rows = data_files.physical_rows(piece, table.shape)
+    rows = data_files.physical_rows(without_marks(piece), table.shape)
     found = write_sorted(table.storage, rows, order.target.sorted_by, table.shape)
     return [each.file.add(data_change=True) for each in found]

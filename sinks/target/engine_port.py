@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OP_COLUMN = "_op "  # holds UPSERT or DELETE; no MySQL column's name ends with a space
+TS_COLUMN = "_commit_ts "  # of changes that are counted
 UPSERT = "U"
 DELETE = "D"
 GENERATION = 1  # of tables of one name: one that is dropped and made again goes on in its log
@@ -87,7 +88,8 @@ class TableWrite:
     ``changes`` has the target's columns (``TableSchema.delivered``, in Delta's types), those of its
     form, and `OP_COLUMN`. It has one row per key, and only the key columns of a DELETE count. For a
     change log it has no `OP_COLUMN`, and all events in commit order; for a history all versions of
-    each key, and of a DELETE the key and its commit-ts as VALID_FROM_TS. Spark gets a
+    each key, and of a DELETE the key and its commit-ts as VALID_FROM_TS; where rows are counted
+    (``TableSchema.counts_rows``) every change, in any order, with its `TS_COLUMN`. Spark gets a
     DataFrame, merge-on-write an Arrow table. ``before_commit`` checks the fence: the engine calls
     it as late as it can, and it raises when trust has lapsed."""
 

@@ -24,6 +24,7 @@ from sinks.target.retention_properties import (
 from sinks.target.table_properties import SHOWN, WRITER, TableProperties, retention
 from sinks.target.write_mode import WriteMode
 
+ROWS_REACHED = "tidelake/rows"  # its version: up to where a table of counted rows holds changes
 ONCE = CommitProperties(max_commit_retries=0)
 ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"
 ESCAPED_IN_URIS = ESCAPED_IN_PATHS | set("?#")  # where the path of a URI ends
@@ -48,7 +49,15 @@ class TargetState(TableProperties):
 
 def refuse_another_key(name: TableName, state: TargetState, back_to: int) -> None:
     """Refuses a rewind to below a DDL of the key: rows that the old key told apart may be one row
-    by the new one, and rows that EXCHANGE PARTITION moved would be moved once more."""
+    by the new one, and rows that EXCHANGE PARTITION moved would be moved once more. And one of
+    counted rows: its changes are relative."""
+    held = state.identity(ROWS_REACHED) or 0
+    if back_to < held:
+        raise TidelakeError(
+            f"table {name} cannot go back to {back_to}: it has each row as often as the database "
+            f"(key = 'rows') as of {held}, and none of its changes can be taken back. Rewind with "
+            f"--overwrite-checkpoint-ts {held} at least, or leave the table out with [filter] rules"
+        )
     if back_to < state.rekeyed_ts - 1:
         raise TidelakeError(
             f"table {name} cannot go back to {back_to}: a DDL at commit-ts {state.rekeyed_ts} gave "

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
-from conf.settings import TableRule, WriteModeName
+from conf.settings import TableKey, TableRule, WriteModeName
 from coordination.errors import ConfigError
 from coordination.model import TSO_LOGICAL_BITS, Ts
 from sinks.types.column_choice import ColumnChoice
@@ -57,7 +57,8 @@ _EXTRA: Final = {ROW_TS: "bigint", ROW_OP: "string"}  # with their types in Spar
 class WriteMode:
     """``extra_columns``: those of an upserted table, in the order of the table's columns.
     ``soft_delete``: its deleted rows stay, marked by ``ROW_DELETED``. ``all_columns``: they are the
-    key, as long as the table has none; a table may come to it, and go on without.
+    key, as long as the table has none; a table may come to it, and go on without. ``counts_rows``:
+    with equal rows as often as the table has them.
     ``asks_old_rows``: conditions of its event filter are about the rows before UPDATEs.
     ``choice``: which columns it has, and which are masked."""
 
@@ -65,6 +66,7 @@ class WriteMode:
     extra_columns: tuple[str, ...] = ()
     soft_delete: bool = False
     all_columns: bool = field(default=False, compare=False)
+    counts_rows: bool = field(default=False, compare=False)
     asks_old_rows: bool = field(default=False, compare=False)
     choice: ColumnChoice = field(default=ColumnChoice(), compare=False, repr=False)
 
@@ -75,7 +77,8 @@ class WriteMode:
             mode=rule.write_mode,
             extra_columns=tuple(extra),
             soft_delete=rule.soft_delete,
-            all_columns=rule.key == "all-columns",
+            all_columns=rule.key is not None,
+            counts_rows=rule.key == "rows",
         )
 
     @classmethod
@@ -111,20 +114,24 @@ class WriteMode:
     def keyed(self, schema: TableSchema) -> TableSchema:
         """The schema with what the target has of its columns, and the key by which the table's rows
         are told apart. Raises ConfigError where they could not be."""
-        own = replace(schema, key=(), key_is_row=False) if schema.key_is_row else schema
+        own = schema
+        if schema.key_is_row:
+            own = replace(schema, key=(), key_is_row=False, counts_rows=False)
         own = self.choice.chosen(own)
         if not self.all_columns or own.key:
             return own
         self.choice.refuse_by_all_columns(own)
-        return own.by_all_columns()
+        return own.by_all_columns(counts_rows=self.counts_rows)
 
     def refuse_without_key(self, name: object, schema: TableSchema) -> None:
         """Raises ConfigError for a table that was upserted by all columns, if the settings no
-        longer say so."""
-        if schema.key_is_row and not self.all_columns:
+        longer say so, or no longer how often equal rows are there."""
+        is_so = self.all_columns and self.counts_rows == schema.counts_rows
+        if schema.key_is_row and not is_so:
+            was = _key_setting(counts_rows=schema.counts_rows)
             raise ConfigError(
                 f"table {name} has no key and is upserted by all its columns, and [[sink.tables]] "
-                f"says {self} without key = 'all-columns': set it as it was, or move the table "
+                f"says {self} without key = {was!r}: set it as it was, or move the table "
                 "away and load it anew"
             )
 
@@ -186,9 +193,13 @@ class WriteMode:
         if self.soft_delete:
             told["soft-delete"] = True
         if self.all_columns:
-            told["key"] = "all-columns"
+            told["key"] = _key_setting(counts_rows=self.counts_rows)
         texts = {key: "true" if value is True else repr(value) for key, value in told.items()}
         return ", ".join(f"{key} = {text}" for key, text in texts.items())
+
+
+def _key_setting(*, counts_rows: bool) -> TableKey:
+    return "rows" if counts_rows else "all-columns"
 
 
 UPSERT: Final = WriteMode()

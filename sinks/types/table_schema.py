@@ -56,7 +56,8 @@ class TableSchema:
     """Columns in table order and the handle key (empty: a table without one, rule 8).
 
     ``key_is_row``: the table has no key, and the user wants its rows told apart by all columns,
-    which are ``key`` then. So NULL is a value in it, and equal rows are one.
+    which are ``key`` then. So NULL is a value in it, and equal rows are one; with ``counts_rows``
+    the target has each as often as the table does.
 
     ``indexes`` is empty, without even the key's, in a schema that comes from a row's
     ``mysqlType``.
@@ -66,6 +67,7 @@ class TableSchema:
     key: tuple[str, ...]
     key_index: str | None = None  # the unique index that is the handle key; None: the PRIMARY KEY
     key_is_row: bool = False
+    counts_rows: bool = False
     indexes: tuple[Index, ...] = ()  # all of them, in the order of TiDB's index IDs
     binary_charset: bool = False  # the table's CHARACTER SET is binary: text columns hold bytes
     mask_check: str = ""  # tells another salt of its sha256 masks; "": it has none
@@ -98,10 +100,10 @@ class TableSchema:
             and not (self.key_is_row or self.is_nonclustered)
         )
 
-    def by_all_columns(self) -> TableSchema:
+    def by_all_columns(self, *, counts_rows: bool = False) -> TableSchema:
         """With all columns as the key."""
         key = tuple(column.name for column in self.delivered)
-        return replace(self, key=key, key_index=None, key_is_row=True)
+        return replace(self, key=key, key_index=None, key_is_row=True, counts_rows=counts_rows)
 
     def completed(self, by: TableSchema) -> TableSchema:
         """With the digits, and the names of ENUMs and SETs, that ``by``, a definition of the table,
@@ -141,6 +143,7 @@ class TableSchema:
             "key": list(self.key),
             "key_index": self.key_index,
             **({"key_is_row": True} if self.key_is_row else {}),
+            **({"counts_rows": True} if self.counts_rows else {}),
             "indexes": [
                 {"name": index.name, "columns": list(index.columns), "kind": index.kind}
                 for index in self.indexes
@@ -177,6 +180,7 @@ class TableSchema:
             key=tuple(fields["key"]),
             key_index=fields["key_index"],
             key_is_row=fields.get("key_is_row", False),
+            counts_rows=fields.get("counts_rows", False),
             indexes=tuple(
                 Index(index["name"], tuple(index["columns"]), index["kind"])
                 for index in fields["indexes"]

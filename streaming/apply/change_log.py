@@ -45,7 +45,12 @@ from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.key_hash import Keys, keys_of
 from sinks.types.table_schema import MOMENTS, TableSchema
 from streaming.apply.changes import TableChanges
-from streaming.apply.last_change import last_changes, last_entries, order_of_pieces
+from streaming.apply.last_change import (
+    last_changes,
+    last_entries,
+    order_of_pieces,
+    places_of,
+)
 from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import Mask, Piece, RowNumbers
 from streaming.apply.table_task import ChangeRules, TableTask
@@ -211,9 +216,7 @@ class _PieceEvents:
 def event_identities(piece: Piece, key: TypedKeys | None) -> Keys:
     """For every row the values that make it one event. ``key``: None if the table has none."""
     if piece.order is Order.PLACE:
-        parts = pa.array([hash(part) for part in piece.parts], pa.int64())
-        at = map(pa.array, (piece.commit_ts, piece.position, piece.index))
-        return keys_of([*at, parts.take(pa.array(piece.origin))])
+        return keys_of(places_of(piece))
     stamps = [pa.array(piece.commit_ts), pa.array(piece.op == OP_DELETE)]
     if key is not None:
         return keys_of([*key.columns.values(), *_lost_keys(piece, key), *stamps])

@@ -9,7 +9,8 @@ an UPDATE is cast even if it is not the last change of its key. In a DELETE only
 unless the table's form keeps deleted rows: then its row is written like others.
 
 If all columns are the key, every UPDATE changes it. A row must be there as a whole, and so must the
-old row of an UPDATE: it finds the row in the table.
+old row of an UPDATE: it finds the row in the table. If such rows are counted, no change stands for
+another one: every change is one of the result, once, however often it was read.
 
 Each row that cannot be applied becomes an error, and its key keeps its last good change. There is
 one exception: as long as all rows that are written are good, the values of rows that a later row
@@ -33,7 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import Ts
-from sinks.target.engine_port import DELETE, OP_COLUMN, UPSERT
+from sinks.target.engine_port import DELETE, OP_COLUMN, TS_COLUMN, UPSERT
 from sinks.target.write_mode import (
     DELETED,
     INSERTED,
@@ -47,7 +48,13 @@ from sinks.target.write_mode import (
 from sinks.types.delta_types import arrow_of, arrow_type
 from sinks.types.key_hash import Keys, keys_of
 from sinks.types.table_schema import TableSchema
-from streaming.apply.last_change import LastChanges, last_changes, last_entries, versions
+from streaming.apply.last_change import (
+    LastChanges,
+    last_changes,
+    last_entries,
+    places_of,
+    versions,
+)
 from streaming.apply.row_block import RowBlock
 from streaming.apply.rows_to_apply import (
     NO_ROWS,
@@ -66,7 +73,7 @@ from streaming.apply.values.row_errors import (
     unknown_column_errors,
 )
 from streaming.apply.values.typed_rows import TypedValues, typed_keys, typed_values
-from streaming.protocols.contract import OLD, OP_DELETE, OP_INSERT, OP_UPDATE
+from streaming.protocols.contract import OLD, OP_DELETE, OP_INSERT, OP_UPDATE, Order
 
 _WRITTEN, _NOT_WRITTEN = pa.scalar(UPSERT), pa.scalar(DELETE)
 _ROW_OPS: Final = pa.array([DELETED, INSERTED, UPDATED])  # by OP_DELETE, OP_INSERT, OP_UPDATE
@@ -75,10 +82,10 @@ _ROW_OPS: Final = pa.array([DELETED, INSERTED, UPDATED])  # by OP_DELETE, OP_INS
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableChanges:
     """``rows``: the delivered columns in the table's types, those of its form, and ``OP_COLUMN``,
-    one row per key. ``errors``: of schema ``row_errors.ERRORS``. ``dropped``: for each column that
-    the table lacks, the number of rows that were written without its value. ``nulled``: by column,
-    dates that Delta does not have, and that are NULL in ``rows``. ``last``: if the task asks, or
-    there are errors."""
+    one row per key; where rows are counted, one row per change, and ``TS_COLUMN``. ``errors``: of
+    schema ``row_errors.ERRORS``. ``dropped``: for each column that the table lacks, the number of
+    rows that were written without its value. ``nulled``: by column, dates that Delta does not have,
+    and that are NULL in ``rows``. ``last``: if the task asks, or there are errors."""
 
     rows: pa.Table
     errors: pa.Table
@@ -140,7 +147,13 @@ class _PieceChanges:
         self._present_key = {name: present.columns[name] for name in schema.key}
         # Of a history the last change of each key and commit-ts counts: every version of a row.
         moments = [pa.array(piece.commit_ts)] if form.is_history else []
-        self.key_numbers = keys_of([*self._present_key.values(), *moments])
+        told_by = [*self._present_key.values(), *moments]
+        self._is_counted = schema.counts_rows
+        if schema.counts_rows:
+            assert piece.order is Order.PLACE, "changes that may come twice are not counted"
+            halves = pa.array(np.arange(len(piece.op)) >= piece.count)
+            told_by = [*places_of(piece), halves]
+        self.key_numbers = keys_of(told_by)
         self._has_no_place = present.has_lost  # in the present key, by entry
         self.is_told = None if told is None else told.is_valid().to_numpy(zero_copy_only=False)
         self.unknown = [field.name for field in piece.shape if field.name not in known]
@@ -200,6 +213,10 @@ class _PieceChanges:
     def candidates(self) -> RowNumbers:
         """The entries that can be the last change of their key."""
         able = self.is_good if self._has_no_place is None else self.is_good & ~self._has_no_place
+        if self._is_counted:  # an UPDATE that changes nothing is not one row more
+            is_same = self.piece.op == OP_UPDATE
+            is_same[self.piece.moved] = False
+            able = able & ~is_same
         return np.flatnonzero(able if self.is_passed is None else able & ~self.is_passed)
 
     def row_keys(self) -> Keys:
@@ -344,7 +361,11 @@ def _table(
         ops.append(pc.if_else(pa.array(is_written), _WRITTEN, _NOT_WRITTEN))
     found = [pa.chunked_array(here, types[name]) for name, here in chunks.items()]
     found.append(pa.chunked_array(ops, pa.string()))
-    return pa.Table.from_arrays(found, names=[*types, OP_COLUMN])
+    table = pa.Table.from_arrays(found, names=[*types, OP_COLUMN])
+    if not schema.counts_rows:
+        return table
+    moments = [pa.array(each.piece.commit_ts[each.last]) for each in pieces if len(each.last)]
+    return table.append_column(TS_COLUMN, pa.chunked_array(moments, pa.int64()))
 
 
 def _dropped(pieces: Sequence[_PieceChanges]) -> dict[str, int]:

@@ -71,6 +71,13 @@ def last_changes(pieces: Sequence[tuple[Piece, Keys, RowNumbers]]) -> LastChange
     )
 
 
+def places_of(piece: Piece) -> list[pa.Array]:
+    """The place of each of its entries, where the order is PLACE."""
+    parts = pa.array([hash(part) for part in piece.parts], pa.int64())
+    at = map(pa.array, (piece.commit_ts, piece.position, piece.index))
+    return [*at, parts.take(pa.array(piece.origin))]
+
+
 def order_of_pieces(pieces: Sequence[Piece]) -> Order:
     """The order of all of them: they come from one source."""
     orders = {piece.order for piece in pieces} or {Order.NET}

@@ -158,6 +158,7 @@ def _row(row: RowFinding) -> str:
         "missing": "is in the database alone",
         "extra": "is in the table alone",
         "several": "is there more than once",
+        "counted": "is there more often on one side",
         "unfit": "has a value in the database that the table's type cannot hold",
         "changed": cells,
     }[row.kind]

@@ -32,8 +32,8 @@ class MetLetters:
 
     def telling(self, task: TableTask) -> TableTask:
         """The tasks, with the last changes if open letters may be met. In a change log only rows
-        that a rewind brings again close letters."""
-        is_met = not task.is_log or self._writer.by.incarnation > 1
+        that a rewind brings again close letters; where rows are counted, none does."""
+        is_met = not (task.is_log or task.schema.counts_rows) or self._writer.by.incarnation > 1
         return replace(task, tells_last=is_met and bool(self._writer.counts.get(task.name)))
 
     def add_messages(self, blocks: Sequence[Block]) -> None:
@@ -47,7 +47,8 @@ class MetLetters:
 
         def added(letters: pa.Table) -> None:
             for name in {TableName(*each) for each in zip(*_names(letters), strict=True)}:
-                if tasks[name].schema.key and not tasks[name].is_log:
+                of = tasks[name]
+                if of.schema.key and not (of.is_log or of.schema.counts_rows):
                     is_schema = pc.equal(letters["schema_name"], name.schema)
                     is_table = pc.equal(letters["table_name"], name.table)
                     self._letters.add(name, letters.filter(pc.and_(is_schema, is_table)))

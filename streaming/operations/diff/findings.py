@@ -9,14 +9,15 @@ from typing import Any, Literal
 from coordination.model import TableName
 
 Cell = Any  # a value as Arrow gives it to Python
-Kind = Literal["missing", "extra", "changed", "unfit", "several"]
+Kind = Literal["missing", "extra", "changed", "unfit", "several", "counted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFinding:
     """A row that is not equal. ``missing``: the database alone has it; ``extra``: the table alone;
     ``unfit``: the database's row has a value that the table's type cannot hold; ``several``: one
-    side has more than one with this key. ``cells``: the columns that differ, with the value of the
+    side has more than one with this key; ``counted``: one side has it more often, where rows are
+    counted. ``cells``: the columns that differ, with the value of the
     table and of the database. ``is_settled``: it is no change on its way."""
 
     key: Mapping[str, Cell]

@@ -164,18 +164,32 @@ class Fingerprints:
         self._held_bytes = 0
 
 
+def counted(rows: Hashes) -> Hashes:
+    """Equal rows as one, whose cells tell how many they are: where rows are counted, the key is the
+    whole row."""
+    _, at, counts = np.unique(rows[["key", "cells"]], return_index=True, return_counts=True)
+    found = rows[at]
+    found["cells"][:, 1] = counts
+    return found
+
+
 def repeats(rows: Fingerprints) -> int:
     """How many rows equal another one: of a table without a key."""
     parts = (rows.part(number)[["key", "cells"]] for number in range(rows.parts))
     return rows.rows - sum(len(np.unique(part)) for part in parts)
 
 
-def differing(lake: Fingerprints, database: Fingerprints, most: int) -> tuple[list[Differing], int]:
-    """Keys whose rows differ, up to ``most`` of them, and how many there are in all."""
+def differing(
+    lake: Fingerprints, database: Fingerprints, most: int, *, counts_rows: bool = False
+) -> tuple[list[Differing], int]:
+    """Keys whose rows differ, up to ``most`` of them, and how many there are in all.
+    ``counts_rows``: also by how often they are there."""
     assert lake.parts == database.parts
     found, total = list[Differing](), 0
     for number in range(lake.parts):
-        some, count = _differing(lake.part(number), database.part(number), most - len(found))
+        sides = lake.part(number), database.part(number)
+        ours, theirs = map(counted, sides) if counts_rows else sides
+        some, count = _differing(ours, theirs, most - len(found))
         found += some
         total += count
     return found, total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from coordination.model import TableName
@@ -17,11 +17,13 @@ MOST_NAMES: Final = 3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """``key`` and ``cells``: the columns that both sides have, as the table defines them. Together
-    they are all that is compared. ``differences``: sentences on columns that cannot be."""
+    they are all that is compared, and with ``counts_rows`` how often each row is there.
+    ``differences``: sentences on columns that cannot be."""
 
     key: tuple[Column, ...]
     cells: tuple[Column, ...]
     differences: tuple[str, ...] = ()
+    counts_rows: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -72,7 +74,9 @@ def compared(
                 f"column {column.name} is {theirs[column.name.lower()]} in the database, and "
                 f"{column.type} ({ours}) in the table"
             )
-    return Shape(key=key, cells=cells, differences=tuple(differences))
+    return Shape(
+        key=key, cells=cells, differences=tuple(differences), counts_rows=schema.counts_rows
+    )
 
 
 def compared_together(
@@ -93,7 +97,7 @@ def compared_together(
         sentence if len(of) == len(shapes) else f"{sentence} (of {_some(of)})"
         for sentence, of in told.items()
     )
-    return Shape(key=first.key, cells=tuple(common), differences=differences)
+    return replace(first, cells=tuple(common), differences=differences)
 
 
 def _some(names: Sequence[TableName]) -> str:

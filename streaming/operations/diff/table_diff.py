@@ -28,6 +28,7 @@ from streaming.operations.diff.fingerprints import (
     Fingerprints,
     KeyHash,
     by_key,
+    counted,
     differing,
     hashed,
     is_among,
@@ -128,7 +129,8 @@ class _Comparison:
             is_passed = self._passing.wait(self._passing.end())
             self._look_again()
             self._gather(lake, self._of_lake())
-            found, total = differing(lake, database, MOST_ASKED)
+            is_counted = self._shape.counts_rows
+            found, total = differing(lake, database, MOST_ASKED, counts_rows=is_counted)
             found = _in_few_chunks(found)
             settled, still_open, rows = self._asked_again(found, is_passed=is_passed)
             return TableFinding(
@@ -137,13 +139,17 @@ class _Comparison:
                 lake_rows=lake.rows,
                 database_rows=database.rows,
                 other_rows=self._of_others,
-                repeats=repeats(database) if self._version.schema.key_is_row else 0,
+                repeats=repeats(database) if self._is_set else 0,
                 differing=settled,
                 open_rows=still_open,
                 not_asked=total - len(found),
                 rows=tuple(rows),
                 columns=self._shape.differences,
             )
+
+    @property
+    def _is_set(self) -> bool:
+        return self._version.schema.key_is_row and not self._shape.counts_rows
 
     def _gather(self, into: Fingerprints, batches: Iterable[Batch]) -> None:
         for batch in batches:
@@ -258,7 +264,8 @@ def _read(
                 arrays = zip(shape.columns, (*part.key, *part.cells), strict=True)
                 found.rows[key] = {column.name: array[at].as_py() for column, array in arrays}
     if hashes:
-        found.cells = by_key(np.concatenate(hashes))
+        rows = np.concatenate(hashes)
+        found.cells = by_key(counted(rows) if shape.counts_rows else rows)
     return found
 
 
@@ -304,7 +311,9 @@ class _Seen:
             return "several"
         if key in self.database.strange:
             return "unfit"
-        return "missing" if ours is None else "extra" if theirs is None else "changed"
+        if ours is not None and theirs is not None:
+            return "counted" if self.shape.counts_rows else "changed"
+        return "missing" if ours is None else "extra"
 
     def _cells(self, key: KeyHash) -> dict[str, tuple[Any, Any]]:
         if key not in self.lake.rows or key not in self.database.rows:
