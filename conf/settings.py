@@ -45,7 +45,7 @@ class TableRule:
         "extra-columns", (), "columns that describe an upserted row's last change"
     )
     key: TableKey | None = setting(
-        "key", says="of tables that have none: all columns together, or each row as often as it is"
+        "key", says="of tables without one: all columns, or each row as often as it is there"
     )
 
     @property

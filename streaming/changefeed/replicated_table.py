@@ -22,7 +22,9 @@ WARNING = "warning"
 PAUSED = "paused"  # by an operator, for work of his own on the table
 NO_DDL = NOTHING_SHOWN = Ts(0)
 NO_KEY: Final = "no primary key and no NOT NULL unique key"
-RULES: Final = '[[sink.tables]] with write-mode = "append" or key = "all-columns"'
+RULES: Final = (
+    '[[sink.tables]] with write-mode = "append", key = "all-columns" or, for a binlog, key = "rows"'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

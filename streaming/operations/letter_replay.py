@@ -351,15 +351,10 @@ def _opened(
         raise NotReplayed(span.error)
     if span.target is None:
         raise NotReplayed(f"there is no target of table {name}: its key or columns are not known")
-    if span.target.schema.counts_rows:
+    if (counts := span.target.schema.counts_rows) or span.target.form.mode != "upsert":
         raise NotReplayed(
-            f"table {name} has each row as often as the database (key = 'rows'): a change of "
-            "before would count twice or not at all. Load the table anew, which closes the letter"
-        )
-    if span.target.form.mode != "upsert":
-        raise NotReplayed(
-            f"table {name} is written with {span.target.form}: it has the events in the order of "
-            f"commits, and nothing is put in between. {REWIND}: that closes the letter"
+            f"table {name} is written with {span.target.form}: events count in order, and nothing "
+            f"is put in between. {'Load it anew' if counts else REWIND}: that closes the letter"
         )
     return span, span.target
 

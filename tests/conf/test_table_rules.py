@@ -29,6 +29,7 @@ from tests.conf.test_load import load
             "all else is written by merge-on-write alone",
         ),
         ("[[sink.tables]]\nmatcher=['*.*']\nkey='id'", "one of all-columns"),
+        ("[[sink.tables]]\nmatcher=['*.*']\nkey='rows'", "read the database's binlog"),
         (
             "[[sink.tables]]\nmatcher=['*.*']\nkey='all-columns'\nwrite-mode='history'",
             "key = 'all-columns' is of upserted tables, and write-mode is 'history'",

@@ -46,9 +46,7 @@ class Bag:
     def __init__(self, uri: Path, **types: str) -> None:
         columns = [Column(name=n, type=MySQLType.parse(kind)) for n, kind in types.items()]
         schema = TableSchema(columns=tuple(columns), key=()).by_all_columns(counts_rows=True)
-        self.target = Target(
-            name=NAME, uri=str(uri), schema=schema, app_id=app_id("shop", 1, NAME)
-        )
+        self.target = Target(name=NAME, uri=str(uri), schema=schema, app_id=app_id("shop", 1, NAME))
         made = DdlIdentity(commit_ts=Ts(1), order=0, query="CREATE TABLE …").to_json()
         create(self.target, properties={"tidelake.ddl": made})
         self.engine = MergeOnWriteEngine({}, keeps_up=False)
