@@ -92,6 +92,7 @@ def streamed(spark: SparkSession, uri: str) -> list[Any]:
     return spark.table(name).collect()
 
 
+@pytest.mark.more  # on threads: below
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_every_event_is_in_the_log_once(new_lives_on_spark: MakeLives, spark: SparkSession) -> None:

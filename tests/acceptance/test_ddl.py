@@ -93,6 +93,7 @@ def test_a_ddl_runs_once_whoever_dies_over_it(new_lives: MakeLives) -> None:
     assert ddls_run(lives) == len(history.ddls), "a DDL ran twice, or not at all"
 
 
+@pytest.mark.more  # in make test: tests/streaming/owner/test_rewrite_on_spark.py
 @pytest.mark.spark
 def test_executors_write_rows_anew_whoever_dies_over_it(
     new_lives_on_spark: MakeLives, monkeypatch: pytest.MonkeyPatch

@@ -164,6 +164,7 @@ ALTERED = {
 }
 
 
+@pytest.mark.more  # piece by piece: test_altered_by_hand, test_altered_tables
 def test_columns_that_are_altered_by_hand_hold_the_table_until_they_are_back(
     new_lives_on_spark: MakeLives, spark: SparkSession
 ) -> None:

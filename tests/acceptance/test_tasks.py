@@ -103,6 +103,7 @@ def test_a_job_copies_and_follows_through_the_death_of_its_capture(
         client.close()
 
 
+@pytest.mark.more  # in one process: test_task_modes
 def test_a_full_task_finishes_and_goes_on_when_its_mode_is_updated(
     mariadb: DatabaseServer, etcd: EmbeddedEtcd, tmp_path: Path
 ) -> None:
