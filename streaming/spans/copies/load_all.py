@@ -24,16 +24,14 @@ from sinks.merge_on_write.lifecycle.create import column_types, table_properties
 from sinks.target.engine_port import Target, app_id
 from sinks.target.table_properties import ALTERED, REKEYED, DdlIdentity
 from sinks.target.target_table import TargetState, refuse_unless_ours
-from sinks.target.write_mode import WriteMode
 from sinks.types.table_schema import TableSchema
 from streaming.apply.applier import with_null_dates
 from streaming.apply.table_task import change_rules
 from streaming.changefeed.replicated_table import (
     NO_DDL,
-    NO_KEY,
-    RULES,
     ReplicatedTable,
     lacking,
+    no_reload_of,
 )
 from streaming.changefeed.routes import Routes, Shards, changefeed_routes
 from streaming.changefeed.schema_file import read_definitions, routed_definitions
@@ -271,20 +269,3 @@ class _Load:
         tables = [(described(each.copied.table), each.copied.rows, each.begin) for each in copies]
         told = json.dumps([self._row_rules, tables], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()
-
-
-def no_reload_of(form: WriteMode, schema: TableSchema | None = None) -> str:
-    """Why a table of this form takes no copy in the place of what it has; empty: it does."""
-    if form.is_log or form.is_history:
-        kind = "events" if form.is_log else "versions of rows"
-        return (
-            f"it is written with {form}, and holds {kind} of before that no copy has. Its earlier "
-            "versions would be all that is left of them. Give it another target (a route, or a "
-            "changefeed of its own) if it shall begin anew"
-        )
-    if schema is not None and not schema.key:
-        return (
-            f"it has {NO_KEY} in the database, and {RULES} says what it shall be: give it one of "
-            "them, and order it again"
-        )
-    return ""

@@ -37,13 +37,14 @@ from sinks.control.progress import DROPPED
 from sinks.control.reloads import Reload, ReloadState
 from sinks.control.warehouse import ControlTables
 from sinks.target.engine_port import TableHeld
+from streaming.changefeed.replicated_table import no_reload_of
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.target_forms import write_modes
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import read_tables
 from streaming.spans.copies.joining import joined, refuse_beside_an_owner, standing
-from streaming.spans.copies.load_all import load_all, no_reload_of
+from streaming.spans.copies.load_all import load_all
 from streaming.spans.copies.settled_copy import SettledCopy, chosen_by, end_copy, only_one
 from streaming.spans.copies.table_copies import TableCopies
 
