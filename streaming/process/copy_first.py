@@ -35,7 +35,7 @@ from sinks.target.engine_choice import LOCAL, scheme_of
 from streaming.changefeed.preflight import has_finished, is_dump, to_its_end
 from streaming.process.signals import asking, handling
 from streaming.spans.copies.first_copy import FirstCopy, TableProgress
-from streaming.spans.copies.reload import TableReloads
+from streaming.spans.copies.reload import TableReloads, forget_folders
 from streaming.spans.copies.tidb_copy import TidbCopy
 from streaming.stream.retry import RetryBackoff
 
@@ -65,12 +65,11 @@ def copy_first(changefeed: Changefeed) -> Changefeed:
 def _load_anew(changefeed: Changefeed) -> None:
     """The tables for which an operator has ordered it. One that has finished reads nothing."""
     stop, shown = threading.Event(), _Shown()
-    reloads = ControlTables.of(changefeed.sink).reloads
+    staging, reloads = _own_staging(changefeed), ControlTables.of(changefeed.sink).reloads
     if reloads.next_open(changefeed.id) is None or has_finished(to_its_end(changefeed)):
+        forget_folders(staging)
         return
-    work = TableReloads(
-        changefeed, _own_staging(changefeed), progress=shown.look, is_stopped=stop.is_set
-    )
+    work = TableReloads(changefeed, staging, progress=shown.look, is_stopped=stop.is_set)
     with handling(asking(stop.set)), shown:
         _tried(work.run, stop)
     if stop.is_set():

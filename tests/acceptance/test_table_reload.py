@@ -3,12 +3,12 @@ cell is the server's afterwards."""
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from coordination.model import TableName
 from sinks.control.progress import Progress, ProgressRow
@@ -118,3 +118,43 @@ def test_a_table_that_a_ddl_holds_goes_on(stage: Reloaded) -> None:
     stage.server.execute(f"UPDATE {HELD} SET v = 1 WHERE id = 1000")
     stage.until_equal(life)
     stage.stop(life)
+
+
+CHUNKS = "&chunk-rows=50&connections=1"
+DEATHS = (
+    "after-chunk=kill:3",
+    "before-load=kill:1",
+    "after-load-one=kill:1",
+    "before-first-rows=kill:1",
+    "after-first-progress=kill:1",
+    "after-first-rows=kill:1",
+)
+
+
+def test_it_is_killed_at_each_step_and_nothing_is_lost_or_doubled(stage: Reloaded) -> None:
+    life = stage.start("first", parameters=CHUNKS)
+    life.await_line("copied and loaded")
+    hold(stage, life)
+    stage.stop(life)
+    stage.order()
+    others = version_of(stage, OTHER)
+    for nth, point in enumerate(DEATHS):
+        life = stage.start(parameters=CHUNKS, given={"TIDELAKE_FAILPOINTS": point})
+        assert life.await_exit() == -signal.SIGKILL, life.tail()
+        stage.server.execute(
+            f"UPDATE {HELD} SET v = v + 1 WHERE id BETWEEN 100 AND 200",
+            f"INSERT INTO {HELD} (id, v) VALUES ({1000 + nth}, 0)",
+            f"DELETE FROM {HELD} WHERE id = {nth}",
+        )
+    assert version_of(stage, OTHER) == others
+    assert stage.ordered().state == "done"
+    life = stage.start("last", parameters=CHUNKS)
+    stage.until_equal(life)
+    stage.await_state(HELD, "replicating", life)
+    assert not list((stage.stage.warehouse / "_tidelake" / "staging").glob("*"))
+    stage.diff()
+    stage.stop(life)
+
+
+def version_of(stage: Reloaded, name: TableName) -> int:
+    return DeltaTable(str(stage.stage.warehouse / NAME / name.table)).version()

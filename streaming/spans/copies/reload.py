@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from typing import Final
 
@@ -95,8 +96,9 @@ class TableReloads:
                 logger.warning("the table is not loaded anew: %s table=%s", error, order.name)
             else:
                 self.note(order, "done", rows=rows, of_rows=rows)
+                failpoint(Failpoint.AFTER_FIRST_ROWS)
                 logger.info("loaded the table anew table=%s rows=%d", order.name, rows)
-        self._clean_up()
+        forget_folders(self._staging)
 
     def note(
         self,
@@ -113,10 +115,11 @@ class TableReloads:
     def folder(self, order: Reload) -> Path:
         return self._staging.with_name(f"{self._staging.name}{_OF_A_RELOAD}{order.order_id}")
 
-    def _clean_up(self) -> None:
-        """The folders of orders that are over, however that came."""
-        for each in self._staging.parent.glob(f"{self._staging.name}{_OF_A_RELOAD}*"):
-            end_copy(each)
+
+def forget_folders(staging: Path) -> None:
+    """Delete those of a changefeed's orders, none of which is open any more."""
+    for each in staging.parent.glob(f"{escape(staging.name)}{_OF_A_RELOAD}*"):
+        end_copy(each)
 
 
 class _OneReload:
@@ -141,7 +144,8 @@ class _OneReload:
         if row is None or PART not in row.watermarks or PART not in row.source_positions:
             raise TidelakeError("the changefeed has read nothing yet: order it once it replicates")
         self._refuse(row)
-        refuse_beside_an_owner(self._changefeed)
+        if row.error != self._why_loading:  # else a reload that was killed has said so, no owner
+            refuse_beside_an_owner(self._changefeed)
         with only_one(self._all.folder(self._order)), self._shown():
             self._note("copying")
             settled = self._settled(row)
@@ -245,11 +249,15 @@ class _OneReload:
         of_rows = max(rows, sum(each.of_rows for each in seen))
         self._all.note(self._order, state, rows=rows, of_rows=of_rows)
 
+    @property
+    def _why_loading(self) -> str:
+        return f"table {self._order.name} is loaded anew, as ordered; the other tables wait for it"
+
     @contextmanager
     def _shown(self) -> Iterator[None]:
         """The changefeed's row says that it is loading, on a thread of its own."""
         over, table, id_ = threading.Event(), self._tables.changefeeds, self._changefeed.id
-        why = f"table {self._order.name} is loaded anew, as ordered; the other tables wait for it"
+        why = self._why_loading
 
         def show(state: ChangefeedState, error: str | None, fresh_for_s: float | None) -> None:
             with suppress(TidelakeError):  # the work meets it too, and says so
