@@ -55,8 +55,8 @@ def refuse_unless_there(
     if state is None:
         raise TidelakeError(
             f"table {row.name} is gone from {uri} though progress says that it is "
-            f"filled: restore it, or exclude it with [filter] rules, or {load_anew(row.name)} with "
-            "--overwrite-checkpoint-ts"
+            f"filled: restore it, or exclude it with [filter] rules, or "
+            f"{load_anew(row.name, 'rewind with --overwrite-checkpoint-ts')}"
         )
     ours, incarnation = feed.changefeed_id, feed.incarnation
     refuse_unless_ours(state, row.name, uri, changefeed_id=ours, incarnation=incarnation)
