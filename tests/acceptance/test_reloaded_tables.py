@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from conf.settings import FilterSettings
-from coordination.errors import TidelakeError
+from conf.route_rules import Extract, RouteRule
+from conf.settings import FilterSettings, TableRule
+from coordination.errors import ConfigError, TidelakeError
 from streaming.operations.diff.comparison import DiffLimits
 from streaming.operations.diff.databases import compare_with_database
+from streaming.operations.orders.reloads import order_reload
 from tests.acceptance.copied_database import CopiedDatabase, make_account
 from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
 from tests.services.database_server import DatabaseServer, needs
@@ -66,9 +68,9 @@ def refused(database: CopiedDatabase) -> str:
     return str(found.value)
 
 
-def assert_equal(database: CopiedDatabase) -> None:
+def assert_equal(database: CopiedDatabase, *tables: str) -> None:
     found = compare_with_database(
-        database.sink, None, (), database.source, limits=DiffLimits(), told=lambda *_: None
+        database.sink, None, tables, database.source, limits=DiffLimits(), told=lambda *_: None
     )
     assert found.is_equal, found
 
@@ -121,3 +123,108 @@ def test_tables_that_were_harmed_go_on(server: DatabaseServer, tmp_path: Path) -
         states = {name: row.state for name, row in database.progress().items()}
         assert states == dict.fromkeys((*TABLES, "c.beside"), "replicating")
         life.wait_until(lambda: set(TABLES) <= database.snapshots())
+
+
+def test_a_target_of_each_form_is_loaded_anew_or_refused(
+    server: DatabaseServer, tmp_path: Path
+) -> None:
+    tables = (
+        TableRule(matcher=("c.soft",), soft_delete=True, extra_columns=("_tidelake_commit_ts",)),
+        TableRule(matcher=("c.keyless",), key="all-columns"),
+        TableRule(matcher=("c.log",), write_mode="append"),
+        TableRule(matcher=("c.versions",), write_mode="history"),
+    )
+    told = Extract(regexp="s(.*)", target_column="t")
+    route = RouteRule(matcher=("c.s?",), target_schema="c", target_table="s", extract_table=told)
+    keyed = ("soft", "log", "versions", "s1", "s2", "letters")
+    for each in keyed:
+        server.execute(f"CREATE TABLE c.{each} (id INT PRIMARY KEY, at DATE)")
+    server.execute("CREATE TABLE c.keyless (id INT, at DATE)")
+    for each in (*keyed, "keyless"):
+        server.insert(f"c.{each}", [(number, "2020-01-01") for number in range(1, 40)])
+    database = CopiedDatabase(server, tmp_path, tables=tables, routes=[route], zero_date="fail")
+    database.copy()
+    with database.followed() as life:
+        server.execute(
+            "DELETE FROM c.soft WHERE id = 5",
+            "SET sql_mode = ''",
+            "INSERT INTO c.letters VALUES (50, '0000-00-00')",
+        )
+        database.wait_beside(life)
+        life.wait_until(lambda: database.progress()["c.letters"].dead_letters)
+    server.execute(
+        "UPDATE c.letters SET at = '2021-01-01' WHERE id = 50",
+        *(f"ALTER TABLE c.{each} ADD COLUMN y INT AS (id * 2) STORED" for each in ("s1", "s2")),
+        "ALTER TABLE c.soft ADD COLUMN y INT AS (id * 2) STORED",
+        "INSERT INTO c.keyless VALUES (100, NULL)",
+        "INSERT INTO c.s2 (id) VALUES (100)",
+    )
+    anew = ("c.soft", "c.s", "c.keyless", "c.letters")
+    assert len(database.delta_rows("c.soft")) == 39  # one is marked
+    database.load_anew(*anew)
+    assert [(each.state, each.error) for each in database.orders().values()] == [("done", None)] * 4
+    assert len(database.delta_rows("c.soft")) == 38
+    for each, kind in (("c.log", "events"), ("c.versions", "versions of rows")):
+        with pytest.raises(ConfigError, match=f"holds {kind} of before that no copy has"):
+            order_reload(database.sink, None, each, is_dry=True)
+    with database.followed() as life:
+        server.execute(*(f"DELETE FROM c.{each} WHERE id = 7" for each in (*keyed, "keyless")))
+        database.wait_beside(life)
+        life.wait_until(lambda: not database.progress()["c.letters"].dead_letters)
+        for each in anew:
+            life.wait_until(lambda each=each: database.progress()[each].state == "replicating")
+        columns = {"id", "at", "y"}
+        assert {*database.delta_rows("c.s")[0]} == {*columns, "t"}
+        found = database.delta_rows("c.soft")
+        assert {*found[0]} == {*columns, "_tidelake_commit_ts", "_tidelake_deleted"}
+        assert [row["id"] for row in found if row["_tidelake_deleted"]] == [7]
+        assert all(row["y"] == row["id"] * 2 for row in found)
+        assert_equal(database, "c.s", "c.keyless", "c.letters")
+
+
+def refusal(database: CopiedDatabase, table: str) -> str:
+    with pytest.raises(ConfigError) as found:
+        order_reload(database.sink, None, table, is_dry=False)
+    return str(found.value)
+
+
+def test_what_cannot_be_loaded_anew_is_refused_and_what_fails_is_given_up(
+    server: DatabaseServer, tmp_path: Path
+) -> None:
+    server.execute(
+        "CREATE TABLE c.gone (id INT PRIMARY KEY)",
+        "CREATE TABLE c.kept (id INT PRIMARY KEY)",
+        "CREATE TABLE c.keyless (id INT)",
+        "INSERT INTO c.keyless VALUES (1)",
+    )
+    database = CopiedDatabase(server, tmp_path, on_no_key="leave-out")
+    with pytest.raises(TidelakeError, match="no changefeed has run"):
+        order_reload(database.sink, None, "c.kept", is_dry=True)
+    database.copy()
+    assert "has no table c.nothing, but c.beside, c.gone" in refusal(database, "c.nothing")
+    assert "table c.keyless is not replicated: it had no primary key" in refusal(
+        database, "c.keyless"
+    )
+    with pytest.raises(ConfigError, match="has no changefeed 'other', but followed"):
+        order_reload(database.sink, "other", "c.kept", is_dry=True)
+    with database.followed() as life:
+        server.execute("CREATE TABLE c.late (id INT)", "INSERT INTO c.late VALUES (1)")
+        database.wait_beside(life)
+        life.wait_until(lambda: "c.late" in database.progress())
+    assert "table c.late has no target: it has no primary key" in refusal(database, "c.late")
+    server.execute("DROP TABLE c.gone")
+    told = order_reload(database.sink, None, "c.kept", source=database.source, is_dry=True)
+    assert told["becomes"] == "id int(11); key id" or told["becomes"] == "id int; key id"
+    assert told["now"] == "nothing holds it"
+    assert database.orders() == {}
+    database.load_anew("c.gone")
+    order = database.orders()["c.gone"]
+    assert order.state == "given up"
+    assert "the database has no table that goes into c.gone" in (order.error or "")
+    server.execute("ALTER TABLE c.kept DROP PRIMARY KEY")
+    database.load_anew("c.kept")
+    assert "cannot be told row by row" in (database.orders()["c.kept"].error or "")
+    with database.followed() as life:
+        database.wait_beside(life)
+        life.wait_until(lambda: database.progress()["c.gone"].state == "dropped")
+    assert "was dropped in the database" in refusal(database, "c.gone")

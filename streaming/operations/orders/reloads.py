@@ -25,7 +25,7 @@ from sinks.merge_on_write.log.pause import PAUSED
 from sinks.merge_on_write.version_reader import open_version
 from sinks.target.target_table import TargetState, inspect, table_uri
 from streaming.changefeed.earlier_filters import stored_routes
-from streaming.changefeed.replicated_table import NO_KEY, REPLICATING, RULES, WARNING, no_reload_of
+from streaming.changefeed.replicated_table import NO_KEY, RULES, WARNING, no_reload_of
 from streaming.changefeed.routes import Routes
 from streaming.operations.changed import CHANGED, between
 from streaming.operations.diff.comparison import changefeed_of
@@ -160,11 +160,10 @@ def _instead(table: str, there: Mapping[str, ProgressRow], routes: Routes | None
 def _now(known: _Known) -> str:
     if known.state is None:
         return "its folder is gone"
-    row = known.progress
-    told = " ".join((row.error or "").split())
-    if not told and row.state == REPLICATING:
-        return "nothing holds it"
-    return f"{row.state}: {told}" if told else row.state
+    row, feed = known.progress, known.changefeed
+    of_feed = feed.error if feed.error and str(row.name) in feed.error else ""
+    told = " ".join((row.error or of_feed or "").split())
+    return f"{row.state if row.error else feed.state}: {told}" if told else "nothing holds it"
 
 
 def _sizes(sink: DeltaSink, known: _Known) -> dict[str, Any]:
