@@ -146,9 +146,8 @@ def no_reload_of(form: WriteMode, schema: TableSchema | None = None) -> str:
     if form.is_log or form.is_history:
         kind = "events" if form.is_log else "versions of rows"
         return (
-            f"it is written with {form}, and holds {kind} of before that no copy has. Its earlier "
-            "versions would be all that is left of them. Give it another target (a route, or a "
-            "changefeed of its own) if it shall begin anew"
+            f"it is written with {form}, and holds {kind} of before that no copy has. Move it away "
+            "first, if it shall begin anew with the rows of now"
         )
     if schema is not None and not schema.key:
         return (

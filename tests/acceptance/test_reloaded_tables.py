@@ -167,6 +167,9 @@ def test_a_target_of_each_form_is_loaded_anew_or_refused(
     for each, kind in (("c.log", "events"), ("c.versions", "versions of rows")):
         with pytest.raises(ConfigError, match=f"holds {kind} of before that no copy has"):
             order_reload(database.sink, None, each, is_dry=True)
+        shutil.move(database.path(each), tmp_path / f"moved {each}")
+        database.load_anew(each)
+        assert database.orders()[each].state == "done"
     with database.followed() as life:
         server.execute(*(f"DELETE FROM c.{each} WHERE id = 7" for each in (*keyed, "keyless")))
         database.wait_beside(life)
@@ -180,6 +183,10 @@ def test_a_target_of_each_form_is_loaded_anew_or_refused(
         assert [row["id"] for row in found if row["_tidelake_deleted"]] == [7]
         assert all(row["y"] == row["id"] * 2 for row in found)
         assert_equal(database, "c.s", "c.keyless", "c.letters")
+        events = [row["_op"] for row in database.delta_rows("c.log")]
+        assert sorted(events) == ["delete", *["insert"] * 39]
+        versions = [row["_is_current"] for row in database.delta_rows("c.versions")]
+        assert sorted(versions) == [False, *[True] * 38]
 
 
 def refusal(database: CopiedDatabase, table: str) -> str:

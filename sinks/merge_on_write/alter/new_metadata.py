@@ -97,7 +97,8 @@ def new_metadata(
     if form.is_history and _rekeys(change):
         raise TidelakeError(
             "its key changes, and a table of write-mode = 'history' cannot tell which version of a "
-            "row follows which by two keys: move it away, and load it anew"
+            "row follows which by two keys: move it away, and load it anew (by `tidelake table "
+            "reload` where its source is a database)"
         )
     made += (fields[name] for name in form.columns)
     configuration = {

@@ -221,7 +221,7 @@ class _Load:
         registry, row, form = self.registry, self._row, self.registry.forms.of(name)
         schema = form.keyed(schema)
         registry.forms.refuse(name, schema)
-        if not schema.key or form.is_log or form.is_history:
+        if not (schema.key or form.is_log):
             raise ConfigError(f"table {name} cannot be loaded anew: {no_reload_of(form, schema)}")
         before = self._tables.progress.read(row.changefeed_id).get(name)
         present = self._present(name, -1 if before is None else before.delta_version or -1)

@@ -38,6 +38,8 @@ from sinks.control.progress import DROPPED
 from sinks.control.reloads import Reload, ReloadState
 from sinks.control.warehouse import ControlTables
 from sinks.target.engine_port import TableHeld
+from sinks.target.table_properties import RELOADED
+from sinks.target.target_table import inspect, table_uri
 from streaming.changefeed.replicated_table import no_reload_of
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.target_forms import write_modes
@@ -176,7 +178,11 @@ class _OneReload:
             raise TidelakeError(f"the changefeed has no table {name}, or a DDL has dropped it")
         if known.lacks:
             raise TidelakeError(known.error or f"table {name} lacks {known.lacks}")
-        if why := no_reload_of(self._forms.of(name)):
+        sink = self._changefeed.sink
+        there = inspect(table_uri(sink.warehouse, name), revealed_options(sink.storage_options))
+        is_begun = there is not None and there.version > 0  # else an earlier try may have made it
+        is_ours = there is not None and there.properties.get(RELOADED) == self._order.order_id
+        if is_begun and not is_ours and (why := no_reload_of(self._forms.of(name))):
             raise TidelakeError(why)
 
     def _settled(self, row: ChangefeedRow) -> SettledCopy:
