@@ -33,9 +33,10 @@ from coordination.model import TableName
 from sinks.control.warehouse import ControlTables
 from sinks.target.engine_choice import LOCAL, scheme_of
 from streaming.changefeed.preflight import has_finished, is_dump, to_its_end
+from streaming.process.reload_watch import LOOK_EVERY_S
 from streaming.process.signals import asking, handling
 from streaming.spans.copies.first_copy import FirstCopy, TableProgress
-from streaming.spans.copies.reload import TableReloads, forget_folders
+from streaming.spans.copies.reload import AnotherProcess, TableReloads, forget_folders
 from streaming.spans.copies.tidb_copy import TidbCopy
 from streaming.stream.retry import RetryBackoff
 
@@ -70,8 +71,23 @@ def _load_anew(changefeed: Changefeed) -> None:
         forget_folders(staging)
         return
     work = TableReloads(changefeed, staging, progress=shown.look, is_stopped=stop.is_set)
+
+    def run_when_free() -> None:
+        told = ""
+        while True:
+            try:
+                work.run()
+            except AnotherProcess as error:
+                if str(error) != told:
+                    logger.info("waits for another process: %s", error)
+                told = str(error)
+                if stop.wait(LOOK_EVERY_S):
+                    raise Stop("asked to stop before the reload") from error
+            else:
+                return
+
     with handling(asking(stop.set)), shown:
-        _tried(work.run, stop)
+        _tried(run_when_free, stop)
     if stop.is_set():
         raise Stop("asked to stop after the reload")
 

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.model import TableName
 from sinks.control.progress import Progress, ProgressRow
 from sinks.control.reloads import Reload, Reloads
 from streaming.cli.main import main
 from tests.acceptance.binlog_stage import CHANGEFEED, BinlogStage, end_of_log
 from tests.acceptance.copied_database import ACCOUNT, make_account
-from tests.acceptance.processes import Life, await_
+from tests.acceptance.processes import ON_SPARK, ON_THREADS, Life, await_
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 
@@ -78,14 +79,17 @@ class Reloaded:
 
 
 @pytest.fixture
-def stage(mariadb: DatabaseServer, tmp_path: Path) -> Iterator[Reloaded]:
+def stage(
+    mariadb: DatabaseServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Reloaded]:
+    program = getattr(request, "param", ON_THREADS)
     with mariadb.database(NAME):
         mariadb.execute(f"DROP USER IF EXISTS {ACCOUNT}")
         make_account(mariadb)
         for name in (HELD, OTHER):
             mariadb.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT, t VARCHAR(20))")
             mariadb.insert(str(name), [(number, number * 3, f"t{number}") for number in range(300)])
-        with BinlogStage(mariadb, tmp_path, rules=RULES, mode="all") as stage:
+        with BinlogStage(mariadb, tmp_path, rules=RULES, mode="all", program=program) as stage:
             yield Reloaded(stage)
 
 
@@ -97,6 +101,14 @@ def hold(stage: Reloaded, life: Life) -> None:
     stage.await_state(HELD, "blocked", life)
 
 
+@pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param(ON_THREADS, id="threads"),
+        pytest.param(ON_SPARK, id="spark", marks=pytest.mark.more),
+    ],
+    indirect=True,
+)
 def test_a_table_that_a_ddl_holds_goes_on(stage: Reloaded) -> None:
     life = stage.start("first")
     life.await_line("copied and loaded")
@@ -158,3 +170,24 @@ def test_it_is_killed_at_each_step_and_nothing_is_lost_or_doubled(stage: Reloade
 
 def version_of(stage: Reloaded, name: TableName) -> int:
     return DeltaTable(str(stage.stage.warehouse / NAME / name.table)).version()
+
+
+@pytest.mark.more
+def test_two_processes_of_one_changefeed_end_their_streams_and_one_loads(
+    stage: Reloaded, etcd: EmbeddedEtcd
+) -> None:
+    lives = [stage.start(each, etcd=etcd.endpoint) for each in ("first",)]
+    lives[0].await_line("copied and loaded")
+    lives.append(stage.start("second", etcd=etcd.endpoint))
+    lives[1].await_line("capture starts")
+    hold(stage, lives[0])
+    stage.order()
+    await_("it is done", lambda: stage.ordered().state == "done")
+    for life in lives:
+        life.await_line("capture starts", nth=2)
+    stage.server.execute(f"UPDATE {HELD} SET v = 5 WHERE id < 100")
+    stage.until_equal(lives[0])
+    stage.await_state(HELD, "replicating", lives[1])
+    assert sum(len(life.lines("loaded the table anew")) for life in lives) == 1
+    for life in lives:
+        stage.stop(life)

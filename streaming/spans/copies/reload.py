@@ -13,6 +13,8 @@ and the progress row comes before the order is over.
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -48,7 +50,13 @@ from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import read_tables
 from streaming.spans.copies.joining import joined, refuse_beside_an_owner, standing
 from streaming.spans.copies.load_all import load_all
-from streaming.spans.copies.settled_copy import SettledCopy, chosen_by, end_copy, only_one
+from streaming.spans.copies.settled_copy import (
+    CopiedByAnother,
+    SettledCopy,
+    chosen_by,
+    end_copy,
+    only_one,
+)
 from streaming.spans.copies.table_copies import TableCopies
 
 logger = logging.getLogger(__name__)
@@ -56,6 +64,10 @@ logger = logging.getLogger(__name__)
 TOLD_EVERY_S: Final = 3.0  # how far a copy is, in the control tables
 SHOWN_FOR_S: Final = 10.0  # by the changefeed's row, after it was told last
 _OF_A_RELOAD: Final = "~reload-"
+
+
+class AnotherProcess(TryAgain):
+    """It replicates the changefeed, or carries the order out: wait for its end."""
 
 
 class TableReloads:
@@ -83,7 +95,8 @@ class TableReloads:
 
     def run(self) -> None:
         """Carry all open orders out, one after the other. One that cannot be is given up, and says
-        why. Raises TryAgain, after which the same call goes on, and Stop."""
+        why. Raises AnotherProcess and other TryAgains, after which the same call goes on, and
+        Stop."""
         while (order := self.tables.reloads.next_open(self.changefeed.id)) is not None:
             logger.info("loads the table anew, as ordered table=%s", order.name)
             try:
@@ -91,8 +104,8 @@ class TableReloads:
                     rows = reload.run()
             except (TryAgain, Stop, Fenced):
                 raise
-            except TermRefused as error:
-                raise TryAgain(f"another process goes on with the changefeed: {error}") from error
+            except (TermRefused, CopiedByAnother) as error:
+                raise AnotherProcess(str(error)) from error
             except (TidelakeError, TableHeld) as error:
                 self.note(order, "given up", error=str(error))
                 logger.warning("the table is not loaded anew: %s table=%s", error, order.name)
@@ -116,6 +129,17 @@ class TableReloads:
 
     def folder(self, order: Reload) -> Path:
         return self._staging.with_name(f"{self._staging.name}{_OF_A_RELOAD}{order.order_id}")
+
+
+def is_alive(pid: int) -> bool:
+    """A process of this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def forget_folders(staging: Path) -> None:
@@ -146,13 +170,13 @@ class _OneReload:
         if row is None or PART not in row.watermarks or PART not in row.source_positions:
             raise TidelakeError("the changefeed has read nothing yet: order it once it replicates")
         self._refuse(row)
-        if row.error != self._why_loading:  # else a reload that was killed has said so, no owner
-            refuse_beside_an_owner(self._changefeed)
+        self._refuse_beside_others(row)
         with only_one(self._all.folder(self._order)), self._shown():
             self._note("copying")
             settled = self._settled(row)
             failpoint(Failpoint.BEFORE_LOAD)
             self._note("loading")
+            self._refuse_another_place(row)
             taken = joined(row, settled)
             self._tables.changefeeds.save(taken, held=row.term)
             self._tables.snapshots.claim(taken.changefeed_id, taken.term)
@@ -184,6 +208,25 @@ class _OneReload:
         is_ours = there is not None and there.properties.get(RELOADED) == self._order.order_id
         if is_begun and not is_ours and (why := no_reload_of(self._forms.of(name))):
             raise TidelakeError(why)
+
+    def _refuse_beside_others(self, row: ChangefeedRow) -> None:
+        """Raises AnotherProcess. This process has ended its own stream, or was killed before."""
+        host, _, pid = (row.process or "").rpartition("/")
+        if host == socket.gethostname() and (int(pid) == os.getpid() or not is_alive(int(pid))):
+            return
+        try:
+            refuse_beside_an_owner(self._changefeed)
+        except TryAgain as error:
+            raise AnotherProcess(str(error)) from error
+
+    def _refuse_another_place(self, row: ChangefeedRow) -> None:
+        """Raises AnotherProcess where somebody has gone on from the copy's place all the same."""
+        now = self._tables.changefeeds.read(row.changefeed_id)
+        place = (row.term, row.checkpoint_ts, row.source_positions, row.watermarks)
+        if now is None or place != (
+            *(now.term, now.checkpoint_ts, now.source_positions, now.watermarks),
+        ):
+            raise AnotherProcess("another process has gone on with the changefeed")
 
     def _settled(self, row: ChangefeedRow) -> SettledCopy:
         source, folder, joins = self._source, self._all.folder(self._order), standing(row)
@@ -255,21 +298,18 @@ class _OneReload:
         of_rows = max(rows, sum(each.of_rows for each in seen))
         self._all.note(self._order, state, rows=rows, of_rows=of_rows)
 
-    @property
-    def _why_loading(self) -> str:
-        return f"table {self._order.name} is loaded anew, as ordered; the other tables wait for it"
-
     @contextmanager
     def _shown(self) -> Iterator[None]:
         """The changefeed's row says that it is loading, on a thread of its own."""
         over, table, id_ = threading.Event(), self._tables.changefeeds, self._changefeed.id
-        why = self._why_loading
+        why = f"table {self._order.name} is loaded anew, as ordered; the other tables wait for it"
+        here = f"{socket.gethostname()}/{os.getpid()}"
 
         def show(state: ChangefeedState, error: str | None, fresh_for_s: float | None) -> None:
             with suppress(TidelakeError):  # the work meets it too, and says so
                 table.show(
                     id_,
-                    lambda row: row.showing(state, error),
+                    lambda row: replace(row.showing(state, error), process=here),
                     may=lambda _: True,
                     fresh_for_s=fresh_for_s,
                 )
