@@ -4,6 +4,7 @@ cell is the server's afterwards."""
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -191,3 +192,36 @@ def test_two_processes_of_one_changefeed_end_their_streams_and_one_loads(
     assert sum(len(life.lines("loaded the table anew")) for life in lives) == 1
     for life in lives:
         stage.stop(life)
+
+
+@pytest.mark.more
+def test_a_table_that_is_written_all_the_time_is_exact_behind_each_reload(stage: Reloaded) -> None:
+    over = threading.Event()
+
+    def write() -> None:
+        number = 1000
+        with stage.server.connect(autocommit=False) as link, link.cursor() as cursor:
+            while not over.is_set():
+                number += 1
+                for name in (HELD, OTHER):
+                    cursor.execute(f"INSERT INTO {name} (id, v) VALUES ({number}, 0)")
+                    cursor.execute(f"UPDATE {name} SET v = v + 1 WHERE id % 40 = {number % 40}")
+                    cursor.execute(f"UPDATE {name} SET id = -id WHERE id = {number - 20}")
+                    cursor.execute(f"DELETE FROM {name} WHERE id = {number % 300}")
+                link.commit()
+
+    life = stage.start("first", parameters=CHUNKS)
+    life.await_line("copied and loaded")
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for nth in range(1, 4):
+            stage.order()
+            life.await_line("loaded the table anew", nth=nth)
+            stage.server.execute(f"ALTER TABLE {HELD} ADD COLUMN c{nth} INT NOT NULL DEFAULT {nth}")
+    finally:
+        over.set()
+        writer.join()
+    stage.until_equal(life)
+    stage.diff()
+    stage.stop(life)
