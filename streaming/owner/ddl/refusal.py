@@ -53,9 +53,9 @@ def brief(ddl: DdlEvent, why: str, *, may_reload: bool = False) -> str:
 
 def is_loaded_anew(changefeed: Changefeed, name: TableName, *, is_run: bool) -> bool:
     """Whether `tidelake table reload` may be ordered for the table."""
-    is_of_a_database = is_run and isinstance(changefeed.source, BinlogSettings)
-    form = write_modes(changefeed).of(name)
-    return is_of_a_database and bool(name.table) and not no_reload_of(form)
+    if not (is_run and name.table and isinstance(changefeed.source, BinlogSettings)):
+        return False
+    return not no_reload_of(write_modes(changefeed).of(name))
 
 
 def way_past(ddl: DdlEvent, changefeed: Changefeed, *, may_reload: bool = False) -> str:
