@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Iterator
@@ -9,13 +10,17 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from rich.console import Console
 
 from conf.route_rules import Extract, RouteRule
 from conf.settings import FilterSettings, TableRule
 from coordination.errors import ConfigError, TidelakeError
+from streaming.changefeed.freshness import Freshness
+from streaming.cli.terminal import progress
 from streaming.operations.diff.comparison import DiffLimits
 from streaming.operations.diff.databases import compare_with_database
 from streaming.operations.orders.reloads import order_reload
+from streaming.operations.progress_report import read_progress
 from tests.acceptance.copied_database import CopiedDatabase, make_account
 from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
 from tests.services.database_server import DatabaseServer, needs
@@ -229,6 +234,21 @@ def test_what_cannot_be_loaded_anew_is_refused_and_what_fails_is_given_up(
     assert order.state == "given up"
     assert "the database has no table that goes into c.gone" in (order.error or "")
     server.execute("ALTER TABLE c.kept DROP PRIMARY KEY")
+    first = order_reload(database.sink, None, "c.kept", is_dry=False)
+    again = order_reload(database.sink, None, "c.kept", is_dry=False)
+    assert (first["state"], again["state"]) == ("ordered", "ordered")
+    assert (bool(first["changed"]), again["changed"]) == (True, {})
+    report = read_progress(database.sink, None, Freshness())
+    states = {str(row.name): report.state(row) for row in report.spans}
+    assert states["c.kept"] == "reloading"
+    shown = {row["table_name"]: row["reload"] for row in report.to_json()["spans"]}
+    assert (shown["kept"]["state"], shown["gone"]["state"]) == ("ordered", "given up")
+    assert shown["beside"] is None
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(progress(report, 200))
+    text = console.export_text()
+    assert "table c.kept is to be loaded anew (ordered at" in text
+    assert "table c.gone was not loaded anew" in text
     database.load_anew("c.kept")
     assert "cannot be told row by row" in (database.orders()["c.kept"].error or "")
     with database.followed() as life:

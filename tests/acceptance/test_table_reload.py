@@ -144,14 +144,19 @@ DEATHS = (
 )
 
 
-def test_it_is_killed_at_each_step_and_nothing_is_lost_or_doubled(stage: Reloaded) -> None:
+@pytest.mark.parametrize(
+    "deaths", [DEATHS[::2], pytest.param(DEATHS, marks=pytest.mark.more)], ids=["some", "all"]
+)
+def test_it_is_killed_at_each_step_and_nothing_is_lost_or_doubled(
+    stage: Reloaded, deaths: tuple[str, ...]
+) -> None:
     life = stage.start("first", parameters=CHUNKS)
     life.await_line("copied and loaded")
     hold(stage, life)
     stage.stop(life)
     stage.order()
     others = version_of(stage, OTHER)
-    for nth, point in enumerate(DEATHS):
+    for nth, point in enumerate(deaths):
         life = stage.start(parameters=CHUNKS, given={"TIDELAKE_FAILPOINTS": point})
         assert life.await_exit() == -signal.SIGKILL, life.tail()
         stage.server.execute(
@@ -160,8 +165,8 @@ def test_it_is_killed_at_each_step_and_nothing_is_lost_or_doubled(stage: Reloade
             f"DELETE FROM {HELD} WHERE id = {nth}",
         )
     assert version_of(stage, OTHER) == others
-    assert stage.ordered().state == "done"
     life = stage.start("last", parameters=CHUNKS)
+    await_("it is done", lambda: stage.ordered().state == "done")
     stage.until_equal(life)
     stage.await_state(HELD, "replicating", life)
     assert not list((stage.stage.warehouse / "_tidelake" / "staging").glob("*"))
