@@ -9,8 +9,7 @@ from itertools import permutations
 import pytest
 
 from conf.rows.event_filter import EventFilter
-from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
-from conf.sources.binlog_uri import BinlogSettings
+from conf.settings import Changefeed, DeltaSink, FilterSettings
 from conf.sources.kafka_uri import KafkaSettings
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdl, DdlAction
@@ -23,7 +22,7 @@ from streaming.changefeed.schema_file import read_definitions
 from streaming.changefeed.target_forms import WriteModes
 from streaming.owner.ddl.known_tables import KnownTables
 from streaming.owner.ddl.plan import DdlPlan, in_order, plan
-from streaming.owner.ddl.refusal import brief, is_loaded_anew, refusal, way_past
+from streaming.owner.ddl.refusal import refusal, way_past
 from streaming.owner.ddl.steps import TOLD_APART_ANEW, DdlEvent
 
 
@@ -139,29 +138,6 @@ def test_a_refusal_has_the_commands_that_go_on() -> None:
     odd = replace(changefeed, sink=DeltaSink(warehouse="s3://b/lake"))
     assert "--table 'shop.a b' " in way_past(wall(20, "a b"), odd)
     assert "--sink-uri delta+s3://b/lake`" in way_past(wall(20), odd)
-
-
-def test_a_refusal_names_the_reload_where_it_works() -> None:
-    of_kafka = KafkaSettings(
-        brokers=("h:1",), topic="t", topics=("t",), protocol="canal-json", partition_num=1
-    )
-    log = TableRule(matcher=("shop.log",), write_mode="append")
-    changefeed = Changefeed(
-        id="shop",
-        source=BinlogSettings(host="db", user="lake"),
-        sink=DeltaSink(warehouse="/lake", tables=(log,)),
-    )
-    name = TableName("shop", "t")
-    assert is_loaded_anew(changefeed, name, is_run=True)
-    assert not is_loaded_anew(changefeed, name, is_run=False)
-    assert not is_loaded_anew(changefeed, TableName("shop", "log"), is_run=True)
-    assert not is_loaded_anew(changefeed, TableName("shop", ""), is_run=True)
-    assert not is_loaded_anew(replace(changefeed, source=of_kafka), name, is_run=True)
-    reload = "`tidelake table reload shop.t -c shop --sink-uri delta:///lake`"
-    assert reload in way_past(wall(20), changefeed, may_reload=True)
-    assert "reload" not in way_past(wall(20), changefeed)
-    assert "`tidelake table reload shop.t`" in brief(wall(20), "why", may_reload=True)
-    assert "reload" not in brief(wall(20), "why")
 
 
 def order(ts: int, action: DdlAction, sql: str | None = None, table: str = "t") -> BlockedDdl:
