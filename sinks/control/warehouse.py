@@ -9,6 +9,7 @@ from coordination.secrets import revealed_options
 from sinks.control.blocked_ddls import BlockedDdls
 from sinks.control.changefeeds import Changefeeds
 from sinks.control.progress import Progress
+from sinks.control.reloads import Reloads
 from sinks.control.schemas import Schemas
 from sinks.control.snapshots import Snapshots
 
@@ -19,6 +20,7 @@ class ControlTables:
     progress: Progress
     snapshots: Snapshots
     blocked_ddls: BlockedDdls
+    reloads: Reloads
     schemas: Schemas
 
     @staticmethod
@@ -28,6 +30,7 @@ class ControlTables:
             changefeeds=Changefeeds(sink.warehouse, options),
             progress=Progress(sink.warehouse, options),
             blocked_ddls=BlockedDdls(sink.warehouse, options),
+            reloads=Reloads(sink.warehouse, options),
             snapshots=Snapshots(sink.warehouse, options, kept_h=sink.snapshot_retention_h),
             schemas=Schemas(sink.warehouse, options),
         )

@@ -37,6 +37,7 @@ CLOSED = "tidelake.closed"  # a history's last TRUNCATE: app ID, commit-ts
 ASSUMED = "tidelake.assumed"  # of sessions that ran DDLs: pairs of commit-ts and sentence
 SHARDS = "tidelake.shards"  # the upstream tables of a target that routes lead to
 REKEYED = "tidelake.rekeyed"  # commit-ts of the last DDL that changed its key, or exchanged rows
+RELOADED = "tidelake.reloaded"  # ID of the operator's order by which it was loaded anew last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from sinks.target.retention_properties import (
     log_retention_ms,
 )
 from sinks.target.table_properties import SHOWN, WRITER, TableProperties, retention
+from sinks.target.way_out import load_anew
 from sinks.target.write_mode import WriteMode
 
 ROWS_REACHED = "tidelake/rows"  # its version: up to where a table of counted rows holds changes
@@ -116,7 +117,8 @@ def refuse_unless_ours(
     owner, where = there.changefeed_id, f"table {name} at {uri}"
     if owner is None:
         raise TidelakeError(
-            f"{where} was not made by Tidelake: move it away, or give another sink-uri"
+            f"{where} was not made by Tidelake: move it away (then `tidelake table reload {name}` "
+            "makes it anew, where its source is a database), or give another sink-uri"
         )
     if owner != changefeed_id:
         raise TidelakeError(
@@ -138,12 +140,12 @@ def refuse_other_form(state: TargetState, name: TableName, form: WriteMode) -> N
     if state.form != form:
         raise ConfigError(
             f"table {name} was made with {state.form}, and [[sink.tables]] says {form}: set it as "
-            "it was, or move the table away and load it anew"
+            f"it was, or {load_anew(name)}"
         )
     if state.schema is not None and (why := form.choice.difference(state.schema)):
         raise ConfigError(
-            f"table {name} was made by other rules: {why}. Set them as they were, or move the "
-            "table away and load it anew"
+            f"table {name} was made by other rules: {why}. Set them as they were, or "
+            f"{load_anew(name)}"
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from conf.settings import TableKey, TableRule, WriteModeName
 from coordination.errors import ConfigError
 from coordination.model import TSO_LOGICAL_BITS, Ts
+from sinks.target.way_out import load_anew
 from sinks.types.column_choice import ColumnChoice
 from sinks.types.table_schema import TableSchema
 
@@ -131,8 +132,7 @@ class WriteMode:
             was = _key_setting(counts_rows=schema.counts_rows)
             raise ConfigError(
                 f"table {name} has no key and is upserted by all its columns, and [[sink.tables]] "
-                f"says {self} without key = {was!r}: set it as it was, or move the table "
-                "away and load it anew"
+                f"says {self} without key = {was!r}: set it as it was, or {load_anew(name)}"
             )
 
     def sorted_by(self, key: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from sinks.control.schemas import SchemaRow, columns_of, partitioning_of
 from sinks.target.engine_port import GENERATION, LastSeen, Target
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.target_table import TargetState
+from sinks.target.write_mode import WriteMode
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.routes import Shards
 
@@ -140,6 +141,22 @@ def not_replicated(name: TableName, what: str) -> str:
         "copy again (tidelake run with task-mode=all, or the tidb:// URI): it is copied then, and "
         "joins. Or leave it out with [filter] rules"
     )
+
+
+def no_reload_of(form: WriteMode, schema: TableSchema | None = None) -> str:
+    """Why a table of this form takes no copy in the place of what it has; empty: it does."""
+    if form.is_log or form.is_history:
+        kind = "events" if form.is_log else "versions of rows"
+        return (
+            f"it is written with {form}, and holds {kind} of before that no copy has. Move it away "
+            "first, if it shall begin anew with the rows of now"
+        )
+    if schema is not None and not schema.key:
+        return (
+            f"it has {NO_KEY} in the database, and {RULES} says what it shall be: give it one of "
+            "them, and order it again"
+        )
+    return ""
 
 
 def start_point(row: ProgressRow, identity: int | None, feed: ChangefeedRow) -> Ts:

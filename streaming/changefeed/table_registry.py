@@ -191,7 +191,7 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         is_ours = state.changefeed_id == self._row.changefeed_id and not state.is_dropped
         if not is_ours or state.schema is None or row.incarnation < self._row.incarnation:
             return None
-        why = altered(state)
+        why = altered(state, name)
         target = self._target(name, state.schema, state)
         return blocked_table(f"table {name}: {why}", row, state, target) if why else None
 

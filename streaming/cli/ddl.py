@@ -56,7 +56,7 @@ def list_ddls(
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         from streaming.cli import terminal
-        from streaming.operations import ddl
+        from streaming.operations.orders import ddl
 
         terminal.show_rows(ddl.list_ddls(sink, changefeed_id), as_json=output_format == "json")
 
@@ -133,7 +133,7 @@ def _order(
         )
         from streaming.cli import terminal
         from streaming.operations.cluster import operator
-        from streaming.operations.ddl import go_on, order_ddl
+        from streaming.operations.orders.ddl import go_on, order_ddl
 
         op = None
         if not cluster.etcd.embedded:

@@ -25,7 +25,7 @@ from conf.masking import masked
 from conf.problems import SettingError
 from coordination.metadata.duration import duration_ms
 from coordination.metadata.version import tidelake_version
-from streaming.cli import cluster, ddl, diff, letters, record, task
+from streaming.cli import cluster, ddl, diff, letters, record, reload, task
 from streaming.cli.options import (
     Addr,
     AdvertiseAddr,
@@ -67,6 +67,7 @@ app = typer.Typer(
 
 
 app.command()(cluster.server)
+cluster.table.command()(reload.reload)
 for _name in ("changefeed", "capture", "processor", "table"):
     app.add_typer(getattr(cluster, _name), name=_name)
 app.add_typer(task.task, name="task")

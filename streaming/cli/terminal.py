@@ -63,6 +63,7 @@ Cells = dict[str, Text]
 def progress(found: ProgressReport, width: int) -> RenderableType:
     """A table of changefeeds, notes on what holds them back, and a table of their spans."""
     notes = [note for row in found.changefeeds for note in _notes(found, row)]
+    notes += [note for span in found.spans for note in _reload(found, span)]
     changefeeds = [_changefeed(found, row) for row in found.changefeeds]
     moving = {row.changefeed_id for row in found.changefeeds if progress_report.is_moving(row)}
     spans = [_span(found, span, span.changefeed_id in moving) for span in found.spans]
@@ -276,6 +277,15 @@ def _notes(found: ProgressReport, row: ChangefeedRow) -> list[Text]:
     ours = (each for each in found.spans if each.changefeed_id == row.changefeed_id)
     errors = [each.error for each in ours if each.error and each.error != row.error]
     return [*notes, *(Text(f"{row.changefeed_id}: {masked(e)}", style="red") for e in errors)]
+
+
+def _reload(found: ProgressReport, span: ProgressRow) -> list[Text]:
+    order = found.reload_of(span)
+    if order is None or order.state == "done":
+        return []
+    style = "yellow" if order.is_open else "red"
+    told = f"{span.changefeed_id}: {masked(progress_report.how_far(order))}"
+    return [Text(told, style=style)]
 
 
 def _span(found: ProgressReport, span: ProgressRow, moving: bool) -> Cells:

@@ -94,6 +94,10 @@ def _of_changefeed(found: ProgressReport, row: ChangefeedRow, max_lag_s: float) 
 
 def _of_table(found: ProgressReport, span: ProgressRow, max_lag_s: float) -> Verdict:
     name = f"{span.changefeed_id}: table {span.name}"
+    order = found.reload_of(span)
+    if order is not None and order.is_open:
+        why = f"{span.changefeed_id}: {progress_report.how_far(order)}"
+        return Verdict(finding=Finding.LATE, why=why)
     if span.state == BLOCKED:
         told = f": {' '.join(span.error.split())}" if span.error else ""
         why = f"{name} is blocked and waits for an operator{told}"

@@ -15,6 +15,7 @@ from coordination.secrets import revealed_options
 from sinks.control.changefeeds import NEARLY_S, ChangefeedRow
 from sinks.control.dead_letters import DeadLetters
 from sinks.control.progress import DROPPED, STOPPED, ProgressRow
+from sinks.control.reloads import Reload
 from sinks.control.schemas import Schemas
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.awaited import awaited, delivery, without_watermark
@@ -38,6 +39,11 @@ class ProgressReport:
     not_running: frozenset[str] = frozenset()
     # Columns of which the messages lose something, and what, by changefeed and table.
     lossy: Mapping[tuple[str, TableName], Mapping[str, str]] = field(default_factory=dict)
+    # The last order to load a table anew, by changefeed and table.
+    reloads: Mapping[tuple[str, TableName], Reload] = field(default_factory=dict)
+
+    def reload_of(self, row: ProgressRow) -> Reload | None:
+        return self.reloads.get((row.changefeed_id, row.name))
 
     def is_running(self, row: ChangefeedRow | ProgressRow) -> bool:
         return row.changefeed_id not in self.not_running
@@ -45,6 +51,10 @@ class ProgressReport:
     def state(self, row: ChangefeedRow | ProgressRow) -> str:
         """The state to show, for tables too: a row of progress is only written when its table
         moves."""
+        if isinstance(row, ProgressRow) and row.state != DROPPED:
+            order = self.reload_of(row)
+            if order is not None and order.is_open:
+                return "reloading"
         is_shown = self.is_running(row) or row.state in (DROPPED, STOPPED)
         if not is_shown:
             return NOT_RUNNING
@@ -108,6 +118,7 @@ class ProgressReport:
                     "checkpoint_time": checkpoint_time(row.checkpoint_ts),
                     "lag_s": None if row.state == DROPPED else self.lag_s(row.checkpoint_ts),
                     "lossy_columns": self.lossy.get((row.changefeed_id, row.name), {}),
+                    "reload": _told(self.reload_of(row)),
                 }
                 for row in self.spans
             ],
@@ -138,7 +149,29 @@ def read_progress(
         now=datetime.now(UTC),
         not_running=not_running,
         lossy=_lossy(rows, spans, tables.schemas),
+        reloads={(each.changefeed_id, each.name): each for each in tables.reloads.read_all()},
     )
+
+
+def how_far(order: Reload) -> str:
+    """A sentence about an order that is not done."""
+    at = f"ordered at {order.ordered_at:%F %T} UTC"
+    what = f"table {order.name} is to be loaded anew ({at})"
+    if order.state == "ordered":
+        return f"{what}: the next look of `tidelake run`, or its next start, begins it"
+    if order.state == "given up":
+        return f"table {order.name} was not loaded anew ({at}): {order.error}"
+    return (
+        f"{what}: {order.state}, {order.rows:,} of about {order.of_rows:,} rows at "
+        f"{order.updated_at:%T}; the other tables wait for it"
+    )
+
+
+def _told(order: Reload | None) -> dict[str, Any] | None:
+    if order is None:
+        return None
+    names = ("state", "ordered_at", "updated_at", "rows", "of_rows", "error")
+    return {name: getattr(order, name) for name in names}
 
 
 def _lossy(

@@ -19,7 +19,7 @@ from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.text.shown import shown
 from streaming.owner.ddl.due import Place
 from streaming.owner.ddl.plan import HeldTable
-from streaming.owner.ddl.refusal import refusal, way_past
+from streaming.owner.ddl.refusal import brief, is_loaded_anew, refusal, way_past
 from streaming.owner.ddl.steps import DdlEvent
 from streaming.source.positions import Positions
 from streaming.stream.role_context import RoleContext
@@ -94,9 +94,21 @@ class BlockedTables:
         self._noted[held.place] = held
 
     def _text(self, held: HeldTable) -> str:
-        way = way_past(held.event, self._changefeed)
+        may_reload = self._may_reload(held)
+        way = way_past(held.event, self._changefeed, may_reload=may_reload)
         told = refusal(held.event, held.why, way, is_waiting=held.is_waiting)
         return f"table {held.name} waits, the other tables go on: {told}"
+
+    def briefs(self, held: Sequence[HeldTable]) -> dict[TableName, str]:
+        """Why each waits, for its row."""
+        return {
+            each.name: brief(each.event, each.why, may_reload=self._may_reload(each))
+            for each in held
+        }
+
+    def _may_reload(self, held: HeldTable) -> bool:
+        is_run = self._context.start_epoch is None
+        return is_loaded_anew(self._changefeed, held.name, is_run=is_run) and not held.is_waiting
 
     def too_far(self, read: Positions, low_water: Positions) -> str:
         """Why tables can wait no longer while others go on; empty where they can."""

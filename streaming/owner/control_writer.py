@@ -28,7 +28,7 @@ from streaming.owner.blocked_tables import BlockedTables
 from streaming.owner.control_rows import ControlRows
 from streaming.owner.ddl.ddl_scan import DdlScanResult, pending_ddls
 from streaming.owner.ddl.plan import HeldTable
-from streaming.owner.ddl.refusal import DdlNotSupported, brief, refusal
+from streaming.owner.ddl.refusal import DdlNotSupported, refusal
 from streaming.owner.ddl.steps import DdlKey, DdlStep
 from streaming.owner.ddl_reader import DdlReader
 from streaming.owner.ddl_reading import DdlReading
@@ -354,7 +354,7 @@ class DeltaControlWriter(RoleWorker):
             backlog=self._meter.look(now_s),
             source_left_s=term.retention.left_s,
             unlogged=self._context.routes.taken(term.retention.unlogged),
-            blocked={each.name: brief(each.event, each.why) for each in self._held},
+            blocked=term.blocked.briefs(self._held),
         )
         self._stream.stored(rows.row.watermarks, rows.row.source_positions)
         if published:

@@ -30,10 +30,13 @@ from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.tidb_uri import TidbSettings
 from coordination.errors import Stop, TidelakeError, TryAgain
 from coordination.model import TableName
+from sinks.control.warehouse import ControlTables
 from sinks.target.engine_choice import LOCAL, scheme_of
-from streaming.changefeed.preflight import is_dump, to_its_end
+from streaming.changefeed.preflight import has_finished, is_dump, to_its_end
+from streaming.process.reload_watch import LOOK_EVERY_S
 from streaming.process.signals import asking, handling
 from streaming.spans.copies.first_copy import FirstCopy, TableProgress
+from streaming.spans.copies.reload import AnotherProcess, TableReloads, forget_folders
 from streaming.spans.copies.tidb_copy import TidbCopy
 from streaming.stream.retry import RetryBackoff
 
@@ -44,15 +47,52 @@ SHOWN_FOR_S: Final = 30.0  # by the changefeed's row, after its last refresh
 
 
 def copy_first(changefeed: Changefeed) -> Changefeed:
-    """Copies and loads the tables of a changefeed whose task-mode says so, unless that is done.
-    Returns the changefeed as it then goes on. Raises Stop after a signal: the copy goes on with
-    the next start."""
+    """Copies and loads the tables of a changefeed whose task-mode says so, unless that is done, and
+    those that an operator has ordered to be loaded anew. Returns the changefeed as it then goes on.
+    Raises Stop after a signal: the copy goes on with the next start."""
     source = changefeed.source
     if isinstance(source, TidbSettings):
         _copy_of_a_tidb(changefeed)
         return changefeed
-    if not isinstance(source, BinlogSettings) or source.task_mode == "incremental":
+    if not isinstance(source, BinlogSettings):
         return changefeed
+    if source.task_mode != "incremental":
+        _copy_of_a_binlog(changefeed, source)
+    if not is_dump(changefeed):
+        _load_anew(changefeed)
+    return to_its_end(changefeed)
+
+
+def _load_anew(changefeed: Changefeed) -> None:
+    """The tables for which an operator has ordered it. One that has finished reads nothing."""
+    stop, shown = threading.Event(), _Shown()
+    staging, reloads = _own_staging(changefeed), ControlTables.of(changefeed.sink).reloads
+    if reloads.next_open(changefeed.id) is None or has_finished(to_its_end(changefeed)):
+        forget_folders(staging)
+        return
+    work = TableReloads(changefeed, staging, progress=shown.look, is_stopped=stop.is_set)
+
+    def run_when_free() -> None:
+        told = ""
+        while True:
+            try:
+                work.run()
+            except AnotherProcess as error:
+                if str(error) != told:
+                    logger.info("waits for another process: %s", error)
+                told = str(error)
+                if stop.wait(LOOK_EVERY_S):
+                    raise Stop("asked to stop before the reload") from error
+            else:
+                return
+
+    with handling(asking(stop.set)), shown:
+        _tried(run_when_free, stop)
+    if stop.is_set():
+        raise Stop("asked to stop after the reload")
+
+
+def _copy_of_a_binlog(changefeed: Changefeed, source: BinlogSettings) -> None:
     stop = threading.Event()
     shown = _Shown()
     copy = FirstCopy(
@@ -71,7 +111,6 @@ def copy_first(changefeed: Changefeed) -> Changefeed:
                 _tried(copy.join, stop)
     if stop.is_set():  # too late for the copy, which had nothing left to do
         raise Stop("asked to stop after the copy")
-    return to_its_end(changefeed)
 
 
 def _copy_of_a_tidb(changefeed: Changefeed) -> None:
@@ -124,6 +163,10 @@ def staging_folder(changefeed: Changefeed) -> Path:
     source = changefeed.source
     if isinstance(source, BinlogSettings) and source.dump_dir:
         return Path(source.dump_dir).absolute()
+    return _own_staging(changefeed)
+
+
+def _own_staging(changefeed: Changefeed) -> Path:
     name = quote(changefeed.id, safe="")
     if scheme_of(changefeed.sink.warehouse) in LOCAL:
         return Path(changefeed.sink.warehouse) / "_tidelake" / "staging" / name

@@ -20,6 +20,7 @@ from streaming.changefeed.preflight import (
     has_finished,
     to_its_end,
 )
+from streaming.process.reload_watch import ReloadWatch
 from streaming.process.signals import asking, handling
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.light_imports import importing
@@ -50,7 +51,7 @@ def run(settings: Settings, jvm: DriverJvm) -> int:
         with importing():
             from streaming.process.copy_first import copy_first
 
-        settings = replace(settings, changefeed=copy_first(settings.changefeed))
+        begun = replace(settings, changefeed=copy_first(settings.changefeed))
         if is_to_copy_alone:
             return 0
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
@@ -58,12 +59,16 @@ def run(settings: Settings, jvm: DriverJvm) -> int:
             from streaming.jobs.on_spark import SparkOfProcess
             from streaming.process.run_capture import RunCapture
 
-        capture = RunCapture(
-            settings, client=client, cluster_id=etcd.cluster_id, engine=SparkOfProcess(spark)
-        )
-        stack.enter_context(handling(asking(capture.request_stop)))
-        capture.run(is_host=settings.etcd.embedded)
-    return 0
+        while True:
+            capture = RunCapture(
+                begun, client=client, cluster_id=etcd.cluster_id, engine=SparkOfProcess(spark)
+            )
+            orders = ReloadWatch(settings.changefeed, capture.request_stop)
+            with handling(asking(orders.stop)), orders:
+                capture.run(is_host=settings.etcd.embedded)
+            if not orders.interrupts:
+                return 0
+            begun = replace(settings, changefeed=copy_first(settings.changefeed))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from coordination.model import TableName
 from sinks.control.schemas import SchemaRow
 from sinks.ddl.past_schemas import PastSchema, older_shapes
 from sinks.target.table_properties import DdlIdentity
+from sinks.target.way_out import load_anew
 from streaming.changefeed.replicated_table import ReplicatedTable, schema_row
 from streaming.changefeed.schema_file import definitions_of
 
@@ -63,7 +64,7 @@ class PastSchemaCache:
                 raise TidelakeError(
                     f"table {table.name}: rows of {name} have the columns from before the DDL at "
                     f"commit-ts {ts}, and _tidelake/schemas does not tell how they come into those "
-                    "of now: load the table anew"
+                    f"of now: {load_anew(table.name)}"
                 )
             if then is not None:  # else it has the present one
                 found[name] = then

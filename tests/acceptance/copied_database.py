@@ -10,7 +10,11 @@ from typing import Any
 from deltalake import DeltaTable
 
 from conf.settings import DeltaSink, SourceSettings
+from sinks.control.reloads import Reload
+from sinks.control.warehouse import ControlTables
+from streaming.operations.orders.reloads import order_reload
 from streaming.spans.copies.first_copy import FirstCopy
+from streaming.spans.copies.reload import TableReloads
 from tests.acceptance.followed_database import FollowedDatabase
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
@@ -46,6 +50,17 @@ class CopiedDatabase(FollowedDatabase):
                 copy.join()
             else:
                 copy.run()
+
+    def load_anew(self, *tables: str, **changes: Any) -> None:
+        """As an operator orders it, between two lives."""
+        changefeed = replace(self._settings.changefeed, **changes)
+        for each in tables:
+            order_reload(self.sink, None, each, is_dry=False)
+        TableReloads(changefeed, self._staging).run()
+
+    def orders(self) -> dict[str, Reload]:
+        rows = ControlTables.of(self.sink).reloads.read(self._settings.changefeed.id)
+        return {str(name): each for name, each in rows.items()}
 
     @property
     def sink(self) -> DeltaSink:

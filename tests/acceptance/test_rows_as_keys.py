@@ -77,7 +77,7 @@ def test_a_table_waits_at_the_ddl_that_gives_it_a_key(new_lives: MakeLives) -> N
     lives.produce([(0, None, encode_ddl(gain, 700, 0)), *marks(800)])
     error = lives.live(target_ts=790)
     assert "the table gets its first key" in str(error)
-    assert "move the table away and load it anew" in str(error)
+    assert "load it anew: `tidelake table reload` where" in str(error)
     assert sorted(row["x"] for row in lives.rows("log")) == [2, 3]
 
     by_rule(lives)

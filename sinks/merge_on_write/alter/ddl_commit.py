@@ -43,7 +43,7 @@ from sinks.merge_on_write.files.sorted_files import write_sorted
 from sinks.merge_on_write.log.actions import AppTransaction, DataFile, Json, Metadata
 from sinks.merge_on_write.log.commit import LostRace
 from sinks.merge_on_write.log.pause import is_paused
-from sinks.merge_on_write.log.physical_schema import NotForThisEngine
+from sinks.merge_on_write.log.physical_schema import NotForThisEngine, PhysicalSchema
 from sinks.merge_on_write.log.state import LogState
 from sinks.merge_on_write.row_history import Beyond, Hits, merged, without
 from sinks.merge_on_write.table_handle import TableHandle
@@ -118,8 +118,8 @@ def _try(table: TableHandle, order: TableDdl) -> Applied | Skipped:
     actions = [txn.to_json(), Metadata(fields=told).to_json()]
     if new is not None and new.protocol != state.protocol:
         actions.append(new.protocol.to_json())
-    if new is not None and (clustering := _clustering(state, new)) is not None:
-        actions.append(clustering)
+    if new is not None and (told_anew := clustering(state, new.shape)) is not None:
+        actions.append(told_anew)
     if kept is not None and (table.files or kept.is_new):
         kept.take(state, table.uri)
     return Applied(_commit(table, order, new, actions))
@@ -181,12 +181,12 @@ def _reshaped(table: TableHandle, order: Reshape) -> NewMetadata | None:
     return new
 
 
-def _clustering(state: LogState, new: NewMetadata) -> Json | None:
-    """The columns that a table is clustered by, if one of them is gone."""
+def clustering(state: LogState, shape: PhysicalSchema) -> Json | None:
+    """The columns that a table is clustered by, if one of them is gone from its new shape."""
     fields = state.domains.get("delta.clustering", {})
     told = json.loads(fields.get("configuration") or "{}")
     columns = told.get("clusteringColumns") or []
-    physical = {column.physical for column in new.shape.columns}
+    physical = {column.physical for column in shape.columns}
     left = [path for path in columns if path[0] in physical]
     if left == columns:
         return None

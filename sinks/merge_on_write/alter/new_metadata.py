@@ -34,7 +34,7 @@ from sinks.types.type_changes import may_make_equal, needs_conversion
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 STATISTICS = "delta.dataSkippingStatsColumns"
 NO_STATISTICS = "delta.dataSkippingNumIndexedCols"
-_ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+ID, PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 # Delta refuses binary, array and boolean in dataSkippingStatsColumns. delta-rs rounds the
 # statistics of decimals to doubles (bigint unsigned is one), and a reader that trusts them loses
 # rows: none then.
@@ -83,21 +83,22 @@ def new_metadata(
     why = how_altered(TableProperties(properties=metadata.configuration), fields.values())
     if why and not _makes_anew(change):
         raise TidelakeError(why)
-    last_id = max(_ids(fields.values(), metadata.configuration))
+    last_id = max(ids_of(fields.values(), metadata.configuration))
     made: list[Json] = []
     for column in change.after.delivered:
         source = change.sources[column.name]
         field = field_of(
             column.name, delta_type(column.stored), fields.get(source or ""), last_id + 1
         )
-        last_id = max(last_id, *_ids([field], {}))
+        last_id = max(last_id, *ids_of([field], {}))
         made.append(field)
     form = WriteMode.of_properties(metadata.configuration)
     form.refuse_names(change.sources)
     if form.is_history and _rekeys(change):
         raise TidelakeError(
             "its key changes, and a table of write-mode = 'history' cannot tell which version of a "
-            "row follows which by two keys: move it away, and load it anew"
+            "row follows which by two keys: move it away, and load it anew (by `tidelake table "
+            "reload` where its source is a database)"
         )
     made += (fields[name] for name in form.columns)
     configuration = {
@@ -129,9 +130,9 @@ def _makes_anew(change: SchemaChange) -> bool:
     return not any(change.sources.values())
 
 
-def _ids(fields: Any, configuration: Mapping[str, str]) -> list[int]:
+def ids_of(fields: Any, configuration: Mapping[str, str]) -> list[int]:
     """The IDs in use, and the greatest that ever was: it never falls."""
-    used = [int(field["metadata"].get(_ID, 0)) for field in fields]
+    used = [int(field["metadata"].get(ID, 0)) for field in fields]
     return [*used, int(configuration.get(MAX_COLUMN_ID, "0"))]
 
 
@@ -141,7 +142,7 @@ def field_of(name: str, kind: str, source: Json | None, new_id: int) -> Json:
     if source is not None and sql_type(source["type"]) == kind:
         return {**source, "name": name}
     notes = {} if source is None else source["metadata"]
-    identity = {_ID: new_id, _PHYSICAL: f"col-{uuid.uuid4()}"}
+    identity = {ID: new_id, PHYSICAL: f"col-{uuid.uuid4()}"}
     metadata = {**notes, **identity}
     return {"name": name, "type": log_type(kind), "nullable": True, "metadata": metadata}
 

@@ -25,6 +25,7 @@ from sinks.merge_on_write.log.state import OURS, commit_info, is_ours, parse_com
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_port import LastSeen
 from sinks.target.table_properties import CHANGEFEED, DDL
+from sinks.target.way_out import load_anew
 
 ACCEPTED = "tidelake.accepted"  # an operator's word: the table is right as it is in this version
 RESTORE = "RESTORE"
@@ -101,7 +102,7 @@ class BroughtBack:
     def sentence(self, name: TableName) -> str:
         return (
             f"table {name}: {self._what()}, and {self._way()}. Until then the table waits and the "
-            f"other tables go on{self._or_not()}"
+            f"other tables go on{self._or_not(name)}"
         )
 
     def _what(self) -> str:
@@ -129,14 +130,14 @@ class BroughtBack:
             f"{first}, or to any ts up to which it has all changes"
         )
 
-    def _or_not(self) -> str:
+    def _or_not(self, name: TableName) -> str:
         if self.known_version is not None:
-            return ". Or put the newer copy back"
+            return f". Or put the newer copy back; or {load_anew(name)}"
         undo = f". Or undo it: RESTORE TABLE … TO VERSION AS OF {self.version - 1}"
         if not self.is_ours:
             return undo
         accept = f"set its property '{ACCEPTED}' = '{self.version}'"
-        return f"{undo}; or, if the table is right now, {accept}"
+        return f"{undo}; or {load_anew(name)}; or, if the table is right now, {accept}"
 
     def is_accepted(self, properties: Mapping[str, str]) -> bool:
         """Whether an operator has said that it is right so."""

@@ -8,6 +8,7 @@ from coordination.model import TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
 from sinks.target.target_table import TargetState, refuse_unless_ours
+from sinks.target.way_out import load_anew
 from streaming.changefeed.replicated_table import ReplicatedTable
 
 
@@ -19,7 +20,8 @@ def refuse_a_gap(span: ReplicatedTable, feed: ChangefeedRow) -> None:
             f"table {span.name} is at checkpoint-ts {span.checkpoint} and the changefeed at "
             f"{feed.checkpoint_ts}: the changes between are not in the table, since [filter] "
             "left it out for a while or --overwrite-checkpoint-ts went forward. Leave the table "
-            f"out again, or start with --overwrite-checkpoint-ts {span.checkpoint} at most"
+            f"out again, or start with --overwrite-checkpoint-ts {span.checkpoint} at most, or "
+            f"{load_anew(span.name)}"
         )
 
 
@@ -53,8 +55,8 @@ def refuse_unless_there(
     if state is None:
         raise TidelakeError(
             f"table {row.name} is gone from {uri} though progress says that it is "
-            "filled: restore it, or exclude it with [filter] rules, or load it anew with "
-            "--overwrite-checkpoint-ts"
+            f"filled: restore it, or exclude it with [filter] rules, or "
+            f"{load_anew(row.name, 'rewind with --overwrite-checkpoint-ts')}"
         )
     ours, incarnation = feed.changefeed_id, feed.incarnation
     refuse_unless_ours(state, row.name, uri, changefeed_id=ours, incarnation=incarnation)

@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from conf.settings import Changefeed
 from conf.sink_uri import sink_uri_of
+from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts, tso_time
 from sinks.ddl.text.shown import shown
+from streaming.changefeed.replicated_table import no_reload_of
+from streaming.changefeed.target_forms import write_modes
 from streaming.owner.ddl.plan import DdlPlan
 from streaming.owner.ddl.steps import DdlEvent
 from streaming.protocols.contract import SNAPSHOT
@@ -41,20 +44,29 @@ def refusal(ddl: DdlEvent, why: str, way: str = "", *, is_waiting: bool = False)
     return DdlNotSupported(text.rstrip(), ddl, why)
 
 
-def brief(ddl: DdlEvent, why: str) -> str:
+def brief(ddl: DdlEvent, why: str, *, may_reload: bool = False) -> str:
     """For the table's row."""
-    return f"{why}: {shown(ddl.query)}"
+    name = shlex.quote(str(ddl.name))
+    way = f". `tidelake table reload {name}` loads the table anew" if may_reload else ""
+    return f"{why}: {shown(ddl.query)}{way}"
 
 
-def way_past(ddl: DdlEvent, changefeed: Changefeed) -> str:
+def is_loaded_anew(changefeed: Changefeed, name: TableName, *, is_run: bool) -> bool:
+    """Whether `tidelake table reload` may be ordered for the table."""
+    if not (is_run and name.table and isinstance(changefeed.source, BinlogSettings)):
+        return False
+    return not no_reload_of(write_modes(changefeed).of(name))
+
+
+def way_past(ddl: DdlEvent, changefeed: Changefeed, *, may_reload: bool = False) -> str:
     """The commands that go on from a DDL that cannot be run."""
-    name = str(ddl.name) if ddl.name.table else ddl.name.schema
-    at = (
-        f"-c {changefeed.id} --table {shlex.quote(name)} --commit-ts {ddl.commit_ts} "
-        f"--sink-uri {shlex.quote(sink_uri_of(changefeed.sink.warehouse))}"
-    )
+    name = shlex.quote(str(ddl.name) if ddl.name.table else ddl.name.schema)
+    sink = f"--sink-uri {shlex.quote(sink_uri_of(changefeed.sink.warehouse))}"
+    at = f"-c {changefeed.id} --table {name} --commit-ts {ddl.commit_ts} {sink}"
+    reload = f"`tidelake table reload {name} -c {changefeed.id} {sink}`"
+    anew = f"{reload} loads the table anew, as the database has it; " if may_reload else ""
     return (
-        f"To go on: `tidelake ddl skip {at}` passes over it, and the target stays as it is; "
+        f"To go on: {anew}`tidelake ddl skip {at}` passes over it, and the target stays as it is; "
         f"`tidelake ddl apply {at} --sql 'ALTER TABLE …'` runs that statement in its place"
     )
 

@@ -30,6 +30,7 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.target.table_properties import DdlIdentity
+from sinks.target.way_out import load_anew
 from sinks.target.write_mode import UPSERT, WriteMode
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.routes import Shards
@@ -55,9 +56,8 @@ RECOVERS_UNKNOWN = (
 )
 TOLD_APART_ANEW = (
     "it changes the key: the table gets its first key, or loses its last one, or all columns are "
-    "the key (key = 'all-columns') and it loses a column, or gets a type in which two values may "
-    "be equal. The target cannot follow: move the table away and load it anew. If the columns of a "
-    "lost key stay unique, pass over the DDL instead"
+    "the key and it loses one, or gets a type in which two values may be equal. The target cannot "
+    f"follow: {load_anew()}. Or pass over it, if the columns of a lost key stay unique"
 )
 
 _OF_ONE_TABLE = frozenset({"ALTER", "CINDEX", "DINDEX", "TRUNCATE"})  # canal-json's types

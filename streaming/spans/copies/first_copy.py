@@ -23,7 +23,7 @@ from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
-from coordination.model import TableName, Ts
+from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.earlier_owner import ChangefeedState
 from sinks.control.warehouse import ControlTables
@@ -35,9 +35,15 @@ from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import SourceLost
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import SourceTable, read_tables
-from streaming.source.resolved.commit_clock import from_token, to_token, with_pins
+from streaming.source.resolved.commit_clock import to_token
 from streaming.spans.copies.copied_server import is_there
-from streaming.spans.copies.joining import lacking_targets, new_tables, refuse_beside_an_owner
+from streaming.spans.copies.joining import (
+    joined,
+    lacking_targets,
+    new_tables,
+    refuse_beside_an_owner,
+    standing,
+)
 from streaming.spans.copies.left_out import may_be_copied
 from streaming.spans.copies.load_all import load_all
 from streaming.spans.copies.settled_copy import (
@@ -189,8 +195,7 @@ class FirstCopy:
             ", ".join(map(str, sorted(names))),
         )
         self._source.check_identities(row.source_identities, self._source.shape())
-        pins = from_token(row.watermarks[PART].token)
-        joins = Standing(Ts(row.checkpoint_ts), row.source_positions[PART], pins)
+        joins = standing(row)
         schemas = {name.schema for name in names}
         with only_one(self._folder):
             settled = SettledCopy.load(self._folder)
@@ -204,7 +209,7 @@ class FirstCopy:
                 settled.save(self._folder)
             failpoint(Failpoint.BEFORE_LOAD)
             self._check()
-            taken = _joined(row, settled)
+            taken = joined(row, settled)
             self._tables.changefeeds.save(taken, held=row.term)
             self._tables.snapshots.claim(taken.changefeed_id, taken.term)
             self._load(settled, taken)
@@ -311,18 +316,3 @@ class FirstCopy:
             is_stopped=self._is_stopped,
             check=self._check,
         )
-
-
-def _joined(row: ChangefeedRow, settled: SettledCopy) -> ChangefeedRow:
-    """The row of a changefeed from the moment on at which tables join it, under a new term: so an
-    owner that is not seen to live writes no more."""
-    watermark = row.watermarks[PART]
-    pins = with_pins(from_token(watermark.token), settled.pins)
-    return replace(
-        row,
-        term=row.term + 1,
-        state="stopped",
-        max_published_ts=max(row.max_published_ts, settled.end.ts),
-        loaded_ts=settled.end.ts,
-        watermarks={**row.watermarks, PART: replace(watermark, token=to_token(pins))},
-    )

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from conf.settings import Changefeed
 from coordination.errors import ConfigError, TryAgain
-from coordination.model import TableName
+from coordination.model import TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.earlier_filters import left_out
 from streaming.changefeed.freshness import Freshness
 from streaming.changefeed.routes import changefeed_routes, shards_of
+from streaming.source.binlog.source import PART
+from streaming.source.resolved.commit_clock import from_token, to_token, with_pins
 from streaming.spans.copies.leftover import was_never_followed
+from streaming.spans.copies.settled_copy import SettledCopy
+from streaming.spans.copies.table_copies import Standing
 
 
 def new_tables(changefeed: Changefeed, row: ChangefeedRow) -> Callable[[TableName], bool]:
@@ -62,3 +67,24 @@ def refuse_beside_an_owner(changefeed: Changefeed) -> None:
                 f"({row.process}) still replicates it: stop that; where it was killed, its row "
                 f"counts for {row.fresh_for_s:.0f} s"
             )
+
+
+def standing(row: ChangefeedRow) -> Standing:
+    """Where the changefeed of a database's binlog stands. It has read something."""
+    pins = from_token(row.watermarks[PART].token)
+    return Standing(Ts(row.checkpoint_ts), row.source_positions[PART], pins)
+
+
+def joined(row: ChangefeedRow, settled: SettledCopy) -> ChangefeedRow:
+    """The row of a changefeed from the moment on at which tables join it, under a new term: so an
+    owner that is not seen to live writes no more."""
+    watermark = row.watermarks[PART]
+    pins = with_pins(from_token(watermark.token), settled.pins)
+    return replace(
+        row,
+        term=row.term + 1,
+        state="stopped",
+        max_published_ts=max(row.max_published_ts, settled.end.ts),
+        loaded_ts=settled.end.ts,
+        watermarks={**row.watermarks, PART: replace(watermark, token=to_token(pins))},
+    )

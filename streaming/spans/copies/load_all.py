@@ -6,23 +6,33 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from conf.settings import Changefeed
-from coordination.errors import Stop
+from coordination.errors import ConfigError, Stop
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import ProgressRow
 from sinks.control.warehouse import ControlTables
+from sinks.merge_on_write.alter.made_anew import MadeAnew
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.target.table_properties import DdlIdentity
+from sinks.merge_on_write.lifecycle.create import column_types, table_properties
+from sinks.target.engine_port import Target, app_id
+from sinks.target.table_properties import ALTERED, REKEYED, DdlIdentity
+from sinks.target.target_table import TargetState, refuse_unless_ours
+from sinks.types.table_schema import TableSchema
 from streaming.apply.applier import with_null_dates
 from streaming.apply.table_task import change_rules
-from streaming.changefeed.replicated_table import NO_DDL, ReplicatedTable, lacking
+from streaming.changefeed.replicated_table import (
+    NO_DDL,
+    ReplicatedTable,
+    lacking,
+    no_reload_of,
+)
 from streaming.changefeed.routes import Routes, Shards, changefeed_routes
 from streaming.changefeed.schema_file import read_definitions, routed_definitions
 from streaming.changefeed.table_registry import TableRegistry
@@ -33,7 +43,7 @@ from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.manifest import described
 from streaming.spans.copies.left_out import LeftOut, what_it_lacks
 from streaming.spans.copies.leftover import delete_leftover
-from streaming.spans.copies.load_table import load_table, loading
+from streaming.spans.copies.load_table import Loaded, load_table, loading
 from streaming.spans.copies.moments import Moment
 from streaming.spans.copies.settled_copy import CopiedFrom, SettledCopy
 
@@ -52,12 +62,23 @@ def load_all(
     progress: Callable[[CopyProgress], None],
     is_stopped: Callable[[], bool],
     check: Callable[[], None],
+    order_id: str = "",
 ) -> list[ReplicatedTable]:
     """Fill the targets of the copied tables, and claim and write their progress rows in ``row``'s
     term. What is loaded already stays. ``part``: of the source that the moments' positions are in.
-    ``anew``: see ``load_table``. Raises Stop, and what ``load_table`` and ``check`` raise;
+    ``anew``: see ``load_table``. ``order_id``: of the operator's order by which the rows come in
+    the place of what the targets have. Raises Stop, and what ``load_table`` and ``check`` raise;
     ``check`` comes before each commit."""
-    load = _Load(changefeed, settled, row, part, anew=anew, progress=progress, check=check)
+    load = _Load(
+        changefeed,
+        settled,
+        row,
+        part,
+        anew=anew,
+        progress=progress,
+        check=check,
+        order_id=order_id,
+    )
     routes, tables = load.routes, ControlTables.of(changefeed.sink)
     rows, loaded = [], []
     for each in settled.tables:
@@ -109,8 +130,11 @@ class _Load:
         anew: str,
         progress: Callable[[CopyProgress], None],
         check: Callable[[], None],
+        order_id: str,
     ) -> None:
         sink = changefeed.sink
+        self._order_id = order_id
+        self._tables = ControlTables.of(sink)
         self.routes = changefeed_routes(changefeed)
         definitions = read_definitions(settled.definitions, self.routes.filter.selects)
         defined = routed_definitions(definitions, self.routes)
@@ -136,6 +160,9 @@ class _Load:
         last_ts = max(each.begin.ts for each in copies)
         loads = self._named(copies)
         self._check()
+        if self._order_id:
+            self._fill_anew(name, copies, begin, schema=schema, also=also)
+            return
         delete_leftover(
             *(registry.uri(name), name, self._row, begin.ts), loads=loads, options=self._options
         )
@@ -145,6 +172,19 @@ class _Load:
             told = [LeftOut(name=each.name, rows=each.copied.rows) for each in copies]
             registry.put(lacking(name, begin.ts, what_it_lacks(name, told)))
             return
+        loaded = self._loaded(target, copies, begin, loads)
+        found = with_null_dates(registry[name], loaded.nulled)
+        found = replace(found, version=loaded.version, identity=begin.ts, engine=self.engine.name)
+        registry.put(found)
+
+    def _loaded(
+        self,
+        target: Target,
+        copies: Sequence[CopiedFrom],
+        begin: Moment,
+        loads: str,
+        made_anew: MadeAnew | None = None,
+    ) -> Loaded:
         began_s = time.monotonic()
         loaded = load_table(
             self.engine,
@@ -157,17 +197,71 @@ class _Load:
             position=begin.position,
             loads=loads,
             anew=self._anew,
+            made_anew=made_anew,
             on_progress=self._progress,
             check=self._check,
         )
-        found = with_null_dates(registry[name], loaded.nulled)
-        found = replace(found, version=loaded.version, identity=begin.ts, engine=self.engine.name)
-        registry.put(found)
         logger.info(
             "loaded table=%s rows=%d version=%d took_s=%.1f",
-            *(name, sum(each.copied.rows for each in copies), loaded.version),
+            *(target.name, sum(each.copied.rows for each in copies), loaded.version),
             time.monotonic() - began_s,
         )
+        return loaded
+
+    def _fill_anew(
+        self,
+        name: TableName,
+        copies: Sequence[CopiedFrom],
+        begin: Moment,
+        *,
+        schema: TableSchema,
+        also: Mapping[str, str],
+    ) -> None:
+        """All that the target has goes by the commit that brings the rows."""
+        registry, row, form = self.registry, self._row, self.registry.forms.of(name)
+        schema = form.keyed(schema)
+        registry.forms.refuse(name, schema)
+        if not (schema.key or form.is_log):
+            raise ConfigError(f"table {name} cannot be loaded anew: {no_reload_of(form, schema)}")
+        before = self._tables.progress.read(row.changefeed_id).get(name)
+        present = self._present(name, -1 if before is None else before.delta_version or -1)
+        if present is None:
+            registry.create(name, schema, _NOT_BY_A_DDL, begin.ts, also=also)
+            present = registry.at(name)
+        assert present is not None
+        ours, incarnation, uri = row.changefeed_id, row.incarnation, registry.uri(name)
+        refuse_unless_ours(present, name, uri, changefeed_id=ours, incarnation=incarnation)
+        writer = app_id(ours, incarnation, name)
+        target = Target(name=name, uri=uri, schema=schema, app_id=writer, form=form)
+        # What lies behind the copy's position is above all that was resolved before.
+        reached = (present.identity(writer) or 0, 0 if before is None else before.checkpoint_ts)
+        at = Moment(begin.position, Ts(max(begin.ts, *reached)))
+        shape_ts = Ts(max(at.ts, *(each.begin.ts for each in copies)))
+        shape = DdlIdentity(commit_ts=shape_ts, order=0, query="")
+        owned = registry.ownership(present.ddl or _NOT_BY_A_DDL)
+        # Rows from below the order would come to a table of another shape.
+        marks = {ALTERED: shape.to_json(), REKEYED: str(at.ts + 1)}
+        older = range(present.incarnation or incarnation, incarnation)
+        made_anew = MadeAnew(
+            order_id=self._order_id,
+            types=column_types(target),
+            properties={**table_properties(target, {**owned, **also}), **marks},
+            shape_ts=shape_ts,
+            sealed=tuple(app_id(ours, each, name) for each in older),
+        )
+        loaded = self._loaded(target, copies, at, self._named(copies), made_anew)
+        found = with_null_dates(registry.come(name, at.ts), loaded.nulled)
+        registry.put(replace(found, engine=self.engine.name))
+
+    def _present(self, name: TableName, known: int) -> TargetState | None:
+        """The table at its place. If its log does not have the version that was ``known``, other
+        content comes there: no snapshot may name it any more."""
+        present = self.registry.at(name)
+        version = -1 if present is None else present.version
+        if known > version:
+            row = self._row
+            self._tables.snapshots.forget(row.changefeed_id, {name: version}, row.term)
+        return present
 
     def _named(self, copies: Sequence[CopiedFrom]) -> str:
         """Other rows, or other values of them, have another name: which tables go into a target is

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
+from sinks.merge_on_write.alter.made_anew import MadeAnew
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.load import TableLoad
 from sinks.target.engine_port import Target
@@ -64,12 +65,14 @@ def load_table(
     position: int,
     loads: str = "",
     anew: str = "",
+    made_anew: MadeAnew | None = None,
     on_progress: Callable[[CopyProgress], None] = lambda _: None,
     check: Callable[[], None] = lambda: None,
 ) -> Loaded:
     """Fill ``target`` with the copied rows of its upstream tables, as they were at ``at_ts``; once.
     ``added``: the columns that tell each of these. ``loads``: see ``load_note``.
-    ``anew``: how the copy is made anew, for an error. Raises ConfigError for a value that the
+    ``anew``: how the copy is made anew, for an error. ``made_anew``: what the rows put in the place
+    of all that the target has; None: it has none. Raises ConfigError for a value that the
     target cannot have, and what `TableLoad` raises."""
     nulled: Counter[str] = Counter()
     task = TableTask(
@@ -103,6 +106,7 @@ def load_table(
         pieces=pieces(),
         user_metadata=load_note(sum(each.rows for each in copies), at_ts, loads),
         before_commit=check,
+        anew=made_anew,
     )
     return Loaded(version=engine.load(order).version, nulled=nulled)
 

@@ -30,6 +30,10 @@ BEGINS: Final = "begins.json"
 LOCK: Final = "lock"
 
 
+class CopiedByAnother(TidelakeError):
+    """Another process of this machine works in the folder."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedFrom:
     """A whole copy of a table. The changes from ``begin`` on are to be applied."""
@@ -151,7 +155,7 @@ def only_one(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise TidelakeError(
+            raise CopiedByAnother(
                 f"another process is copying the tables of this changefeed, into {folder}: let it "
                 "end, or stop it"
             ) from error

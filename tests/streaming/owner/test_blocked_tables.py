@@ -39,6 +39,7 @@ class Ground:
             concerns=self.concerns,
             source=SimpleNamespace(distance=counted),
             batch=BatchSettings(held_messages=100),
+            start_epoch=None,
         )
         self.blocked = BlockedTables(context)
 

@@ -1,0 +1,1 @@
+"""What operators decide, stored beside the tables."""
