@@ -25,6 +25,7 @@ from sinks.merge_on_write.log.state import LogState
 from sinks.merge_on_write.table_handle import TableHandle, rows_at
 from sinks.target.engine_port import DELETE, OP_COLUMN, TS_COLUMN
 from sinks.target.target_table import ROWS_REACHED
+from sinks.target.way_out import load_anew
 from sinks.types.key_hash import Keys, Ordinals, keys_of
 
 _PAIR: Final = np.dtype([("first", np.uint64), ("second", np.uint64)])
@@ -89,8 +90,8 @@ class CountedChanges:
                 found[path] = rising[taken]
         if (lacking := int(left.sum())) > 0:
             raise TidelakeError(
-                f"table {name} lacks {lacking} rows that the database has deleted or changed: it "
-                "is not what the database had; load it anew"
+                f"table {name} lacks {lacking} rows that the database has deleted or changed, so "
+                f"it is not what the database was: {load_anew(name)}"
             )
         return found
 

@@ -135,3 +135,26 @@ def test_diff_tells_rows_that_are_there_too_often(database: CopiedDatabase) -> N
         found = found_by_diff(database)
     assert (found.result, found.differing) == ("differs", 1)
     assert [row.kind for row in found.rows] == ["counted"]
+
+
+def test_one_that_lacks_a_row_or_gets_a_key_is_held_until_it_is_loaded_anew(
+    database: CopiedDatabase,
+) -> None:
+    database.copy()
+    database.server.execute("SET sql_log_bin = 0", "INSERT INTO c.t VALUES (9,'z',9)")
+    with database.followed() as life:
+        database.server.execute("DELETE FROM c.t WHERE x = 9", "DELETE FROM c.t LIMIT 1")
+        life.wait_until(lambda: "lacks 1 rows" in (database.progress()["c.t"].error or ""))
+        database.wait_beside(life)
+    database.load_anew("c.t")
+    with database.followed() as life:
+        database.server.execute("DELETE FROM c.t LIMIT 1", "INSERT INTO c.t VALUES (8,'y',8)")
+        life.wait_until(database.is_same("c.t"))
+        life.wait_until(lambda: database.progress()["c.t"].state == "replicating")
+        database.server.execute("ALTER TABLE c.t ADD COLUMN id INT AUTO_INCREMENT PRIMARY KEY")
+        life.wait_until(lambda: "table reload c.t" in (database.progress()["c.t"].error or ""))
+    database.load_anew("c.t")
+    with database.followed() as life:
+        database.server.execute("UPDATE c.t SET y = 'x' WHERE id < 5")
+        life.wait_until(database.is_same("c.t"))
+        assert found_by_diff(database).result == "equal"

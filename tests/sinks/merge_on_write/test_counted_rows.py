@@ -139,7 +139,9 @@ def test_a_copy_has_each_row_as_often_and_says_from_where_changes_count(bags: An
 def test_a_table_that_lacks_a_row_is_refused_and_stays(bags: Any) -> None:
     bag = bags(x="int", y="varchar(9)")
     bag.write([(11, "U", A)], 11)
-    with pytest.raises(TidelakeError, match=r"shop\.bag lacks 2 rows .* load it anew"):
+    with pytest.raises(
+        TidelakeError, match=r"shop\.bag lacks 2 rows .* `tidelake table reload shop\.bag`"
+    ):
         bag.write([(12, "D", A), (12, "D", A), (12, "D", B), (12, "U", (5, "e"))], 12)
     assert bag.rows() == {A: 1}
 
