@@ -33,7 +33,7 @@ from streaming.apply.values.row_errors import (
     cast_errors,
     checksum_errors,
 )
-from streaming.protocols.contract import DAMAGED, DATA, OP_DELETE, Cells
+from streaming.protocols.contract import DAMAGED, DATA, OP_DELETE, Cells, untold
 
 _WITH_NAMES: Final = (Cells.TYPED, Cells.CONNECT)  # of ENUM and SET
 _NAMES_ALONE: Final = (Cells.NAMED, Cells.AVRO, Cells.MAXWELL)
@@ -214,6 +214,12 @@ def typed_values(
         errors=tuple(failures.errors),
         nulled=nulled,
     )
+
+
+def untold_columns(piece: Piece) -> list[str]:
+    """The columns of the target whose values nobody tells in these rows."""
+    lacking = untold(piece.shape) if piece.cells is Cells.TYPED else ()
+    return [c.name for c in piece.of.schema.delivered if c.name in lacking and c.mask != "null"]
 
 
 def _nulled(cells: pa.Array, cast: CastColumn) -> Mask | None:
