@@ -19,6 +19,7 @@ import pyarrow as pa
 from coordination.model import Ts
 from sinks.types.mysql_type import TIMED_TYPES, MySQLType
 from streaming.apply.row_block import RowBlock
+from streaming.apply.values.typed_rows import untold
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.protocols.contract import (
     DATA,
@@ -29,7 +30,6 @@ from streaming.protocols.contract import (
     cells_of,
     key_names,
     order_of,
-    untold,
     version_of,
     wire_types,
 )

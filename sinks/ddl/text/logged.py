@@ -41,6 +41,7 @@ class Session:
     is_mariadb: bool = False
     ansi_quotes: bool = False  # "…" is a name
     no_backslash_escapes: bool = False
+    omits_generated: bool = False  # STORED columns are in no row that its server updates
     is_oracle: bool = False  # MariaDB's sql_mode = ORACLE: its types have other meanings
     lower_names: bool = False  # lower_case_table_names = 1
     failed: int = 0
@@ -116,6 +117,9 @@ def in_session(found: Statement, session: Session) -> Statement:
     if session.is_mariadb:
         stored = _stored_of_oracle if session.is_oracle else _stored
         found = replace(found, effects=tuple(_of_mariadb(each, stored) for each in found.effects))
+        if session.omits_generated:
+            made = (_of_mariadb(each, as_omitted) for each in found.effects)
+            found = replace(found, effects=tuple(made))
     return in_lower_case(found) if session.lower_names else found
 
 
@@ -149,6 +153,12 @@ def _of_mariadb(effect: Effect, stored_as: Callable[[Column], Column]) -> Effect
             )
             return replace(effect, changes=tuple(stored))
     return effect
+
+
+def as_omitted(column: Column) -> Column:
+    """A generated column of which a server does not tell all values is as a virtual one: the target
+    does not have it."""
+    return replace(column, generated="virtual") if column.generated else column
 
 
 def _stored(column: Column) -> Column:

@@ -30,7 +30,7 @@ from streaming.apply.values.row_errors import (
     no_column_errors,
     same_text,
 )
-from streaming.apply.values.typed_rows import typed_values
+from streaming.apply.values.typed_rows import typed_values, untold
 from streaming.protocols.contract import (
     DATA,
     OLD,
@@ -38,7 +38,6 @@ from streaming.protocols.contract import (
     OP_INSERT,
     OP_UPDATE,
     Cells,
-    untold,
 )
 
 _OP_OF: Final[Mapping[Kind, int]] = {

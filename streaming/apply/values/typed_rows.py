@@ -33,7 +33,7 @@ from streaming.apply.values.row_errors import (
     cast_errors,
     checksum_errors,
 )
-from streaming.protocols.contract import DAMAGED, DATA, OP_DELETE, Cells, untold
+from streaming.protocols.contract import DAMAGED, DATA, OP_DELETE, Cells
 
 _WITH_NAMES: Final = (Cells.TYPED, Cells.CONNECT)  # of ENUM and SET
 _NAMES_ALONE: Final = (Cells.NAMED, Cells.AVRO, Cells.MAXWELL)
@@ -214,6 +214,11 @@ def typed_values(
         errors=tuple(failures.errors),
         nulled=nulled,
     )
+
+
+def untold(shape: pa.StructType) -> frozenset[str]:
+    """The columns of TYPED cells whose values nobody tells."""
+    return frozenset(field.name for field in shape if pa.types.is_null(field.type))
 
 
 def untold_columns(piece: Piece) -> list[str]:

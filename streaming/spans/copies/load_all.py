@@ -24,7 +24,11 @@ from streaming.apply.applier import with_null_dates
 from streaming.apply.table_task import change_rules
 from streaming.changefeed.replicated_table import NO_DDL, ReplicatedTable, lacking
 from streaming.changefeed.routes import Routes, Shards, changefeed_routes
-from streaming.changefeed.schema_file import read_definitions, routed_definitions
+from streaming.changefeed.schema_file import (
+    read_definitions,
+    routed_definitions,
+    without_generated,
+)
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.changefeed.target_forms import write_modes
 from streaming.owner.progress_rows import first_progress
@@ -113,6 +117,8 @@ class _Load:
         sink = changefeed.sink
         self.routes = changefeed_routes(changefeed)
         definitions = read_definitions(settled.definitions, self.routes.filter.selects)
+        if settled.omits_generated:
+            definitions = without_generated(definitions)
         defined = routed_definitions(definitions, self.routes)
         self.registry = TableRegistry(sink, row, write_modes(changefeed), defined)
         self._row = row

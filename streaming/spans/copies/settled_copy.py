@@ -46,7 +46,8 @@ class CopiedFrom:
 class SettledCopy:
     """``begin``: P0; ``end``: P1, behind which the tables are as the database's. ``pins``: from P0
     to P1, with the GTIDs before both. ``definitions``: CREATE TABLE statements, with USE.
-    ``server``: its identity. ``chosen``: by which settings tables were chosen (`chosen_by`)."""
+    ``server``: its identity. ``chosen``: by which settings tables were chosen (`chosen_by`).
+    ``omits_generated``: see `ServerFacts`."""
 
     server: str
     chosen: str
@@ -56,6 +57,7 @@ class SettledCopy:
     definitions: str
     tables: tuple[CopiedFrom, ...]
     left_out: tuple[LeftOut, ...] = ()
+    omits_generated: bool = False
 
     @property
     def rows(self) -> int:
@@ -73,6 +75,7 @@ class SettledCopy:
             "tables": [
                 {"table": described(each.copied.table), "begin": each.begin} for each in self.tables
             ],
+            "omits_generated": self.omits_generated,
             "left_out": [[*asdict(each.name).values(), each.rows] for each in self.left_out],
         }
         part = folder / f"{SETTLED}.part"
@@ -103,6 +106,7 @@ class SettledCopy:
                 )
                 for each in fields["tables"]
             ),
+            omits_generated=fields["omits_generated"],
             left_out=tuple(
                 LeftOut(name=TableName(schema, table), rows=rows)
                 for schema, table, rows in fields.get("left_out", ())

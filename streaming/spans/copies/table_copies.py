@@ -270,6 +270,7 @@ class TableCopies:
                 for each in found.values()
             ),
             left_out=self._left_out,
+            omits_generated=self._database.facts().omits_generated,
         )
 
     def _first_pin(self, begin: Moment) -> Pin:

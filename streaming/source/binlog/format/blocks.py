@@ -74,7 +74,7 @@ def row_blocks(
     - ROW of a wanted table, one per shape of its rows and per set of columns that their images
       have; rows at or below its ``above_ts`` are in none. A row with a value that cannot be read
       has ``error_class`` and ``error_message``, and NULL in that column. A column that is in none
-      of a row's images has the type null (`contract.is_told`).
+      of a row's images has the type null (`contract.Cells`).
     - ROW without a body of another table: ``rows`` counts its row *events*.
     - BAD: events that mean nothing, with their bytes. The name is told where the event's checksum
       is right and its TABLE_MAP is known.

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming.protocols.contract import DATA, LETTER_HEAD, OLD, Block, Kind, Messages, untold
+from streaming.apply.values.typed_rows import untold
+from streaming.protocols.contract import DATA, LETTER_HEAD, OLD, Block, Kind, Messages
 from streaming.source.binlog.format.letters import letter_blocks, letters_of
 from tests.services.database_editions import EDITIONS, MARIADB_11_8
 from tests.services.database_server import DatabaseServer
