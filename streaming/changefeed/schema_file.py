@@ -22,7 +22,7 @@ from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.ddl.effects import CreateTable, CreateTableLike, Effect, Unsupported
 from sinks.ddl.statements import read_ddl
-from sinks.ddl.text.logged import as_omitted
+from sinks.ddl.text.logged import as_omitted, as_stored
 from sinks.ddl.text.plain_text import Dialect
 from sinks.ddl.text.tokens import Words, read_words
 from sinks.types.delta_types import quoted
@@ -128,11 +128,13 @@ def routed_definitions(found: Definitions, routes: Routes) -> Definitions:
     return routed
 
 
-def without_generated(found: Definitions) -> Definitions:
-    """For a server that does not tell all values of generated columns."""
+def of_mariadb(found: Definitions, *, omits_generated: bool) -> Definitions:
+    """With the columns as a MariaDB's rows have them. ``omits_generated``: they do not have all
+    values of generated ones."""
     known = Definitions()
     for key, each in found.items():
-        columns = tuple(map(as_omitted, each.schema.columns))
+        stored = map(as_stored, each.schema.columns)
+        columns = tuple(map(as_omitted, stored) if omits_generated else stored)
         known[key] = replace(each, schema=replace(each.schema, columns=columns))
     return known
 

@@ -115,7 +115,7 @@ def in_session(found: Statement, session: Session) -> Statement:
             found, f"it is not written in {session.garbled}, the character set of its session"
         )
     if session.is_mariadb:
-        stored = _stored_of_oracle if session.is_oracle else _stored
+        stored = _stored_of_oracle if session.is_oracle else as_stored
         found = replace(found, effects=tuple(_of_mariadb(each, stored) for each in found.effects))
         if session.omits_generated:
             made = (_of_mariadb(each, as_omitted) for each in found.effects)
@@ -161,7 +161,8 @@ def as_omitted(column: Column) -> Column:
     return replace(column, generated="virtual") if column.generated else column
 
 
-def _stored(column: Column) -> Column:
+def as_stored(column: Column) -> Column:
+    """With the type as which MariaDB stores it."""
     of = column.type
     if of.name == "json":
         return replace(column, type=MySQLType(name="longtext"))
@@ -174,7 +175,7 @@ def _stored_of_oracle(column: Column) -> Column:
     """With the meaning that sql_mode = ORACLE gives to types. (VARCHAR2, NUMBER, RAW and CLOB are
     refused as they are read.)"""
     name = _OF_ORACLE.get(column.type.name)
-    return _stored(column) if name is None else replace(column, type=MySQLType(name=name))
+    return as_stored(column) if name is None else replace(column, type=MySQLType(name=name))
 
 
 def _in_lower_case(effect: Effect) -> Effect:

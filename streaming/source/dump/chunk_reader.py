@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.source.dump.cells import UnreadableCells, cells_of
+from streaming.source.dump.cells import UnreadableCells, cells_of, vector_texts
 from streaming.source.dump.chunk_files import ChunkFiles, StagedFile
 from streaming.source.dump.chunks import (
     ChunkPlan,
@@ -109,7 +109,8 @@ class TableReader:
 
     def _cells(self, column: SourceColumn, texts: pa.LargeBinaryArray) -> pa.Array:
         try:
-            return cells_of(texts, column.type)
+            is_of_floats = column.type.name == "vector" and column.charset is not None
+            return cells_of(vector_texts(texts) if is_of_floats else texts, column.type)
         except UnreadableCells as error:
             raise TableChanged(
                 f"column {column.name} of {self._table.name}: {error}; if the table was altered"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Final
 
 from coordination.model import TableName
@@ -17,9 +18,19 @@ _VERSIONED: Final = "SYSTEM VERSIONED"
 _SNAPSHOT_ENGINES: Final = frozenset(("innodb", "rocksdb"))
 
 
+class Vectors(Enum):
+    """What a server shows of a VECTOR."""
+
+    REFUSED = "refused"  # nothing that is compared here
+    TEXTS = "texts"  # a TiDB: ``[1,2.5]``
+    FLOATS = "floats"  # MySQL: the numbers, four bytes each
+    BYTES = "bytes"  # MariaDB: the same, and its rows have it as a VARBINARY
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceColumn:
-    """``charset``: the server's name of a text's character set; None for what is no text."""
+    """``charset``: the server's name of a text's character set; None for what is no text, but
+    "binary" for a vector that comes as its numbers' bytes."""
 
     name: str
     type: MySQLType
@@ -73,10 +84,10 @@ def read_tables(
     schemas: Sequence[str],
     is_wanted: Callable[[TableName], bool] = lambda _: True,
     *,
-    has_vectors: bool = False,
+    vectors: Vectors = Vectors.REFUSED,
 ) -> list[SourceTable]:
     """The wanted tables of these schemas, without views and sequences: three statements for all of
-    them. ``has_vectors``: the server shows a VECTOR as a text, as TiDB does.
+    them.
 
     Raises as ``query`` does.
     """
@@ -98,7 +109,7 @@ def read_tables(
         column = SourceColumn(
             name=name, type=MySQLType.parse(text), nullable=nullable == "YES", charset=charset
         )
-        columns[TableName(schema, table)].append(column)
+        columns[TableName(schema, table)].append(_shown(column, vectors))
     indexes: dict[TableName, list[tuple[str, str | None, int | None]]] = defaultdict(list)
     for schema, table, index, name, prefix in query(
         "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART"
@@ -121,7 +132,7 @@ def read_tables(
                 is_of_prefixes=any(each == index and cut for each, _, cut in indexes[name]),
                 rows=int(rows),
                 bytes=int(size),
-                refusal=_refusal(name, kind == _VERSIONED, columns[name], has_vectors=has_vectors),
+                refusal=_refusal(name, kind == _VERSIONED, columns[name], vectors),
                 has_snapshots=engine.lower() in _SNAPSHOT_ENGINES,
             )
         )
@@ -151,8 +162,17 @@ def key_of(
     return "", ()
 
 
+def _shown(column: SourceColumn, vectors: Vectors) -> SourceColumn:
+    """As the rows of its server have it."""
+    if column.type.name != "vector" or column.type.length is None:
+        return column
+    if vectors is Vectors.BYTES:
+        return replace(column, type=MySQLType(name="varbinary", length=4 * column.type.length))
+    return replace(column, charset="binary") if vectors is Vectors.FLOATS else column
+
+
 def _refusal(
-    table: TableName, is_versioned: bool, columns: Iterable[SourceColumn], *, has_vectors: bool
+    table: TableName, is_versioned: bool, columns: Iterable[SourceColumn], vectors: Vectors
 ) -> str:
     """The binlog has the history of a system-versioned table among its rows, as INSERTs of keys
     that are there."""
@@ -160,7 +180,7 @@ def _refusal(
         return f"table {table} is system-versioned: leave it out with [filter] rules"
     for column in columns:
         is_vector = column.type.name == "vector"
-        if cell_type(column.type) is None or (is_vector and not has_vectors):
+        if cell_type(column.type) is None or (is_vector and vectors is Vectors.REFUSED):
             return (
                 f"column {column.name} of {table} has the type {column.type}, which cannot be"
                 " copied: leave the table out with [filter] rules"

@@ -34,7 +34,7 @@ from streaming.owner.start_point import first_row
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import SourceLost
 from streaming.source.dump.copy_tables import CopyProgress
-from streaming.source.dump.source_table import SourceTable, read_tables
+from streaming.source.dump.source_table import SourceTable
 from streaming.source.resolved.commit_clock import from_token, to_token, with_pins
 from streaming.spans.copies.copied_server import is_there
 from streaming.spans.copies.joining import lacking_targets, new_tables, refuse_beside_an_owner
@@ -48,7 +48,7 @@ from streaming.spans.copies.settled_copy import (
     only_one,
 )
 from streaming.spans.copies.shown_row import show_in_row
-from streaming.spans.copies.table_copies import Standing, TableCopies
+from streaming.spans.copies.table_copies import Standing, TableCopies, copied_tables
 
 logger = logging.getLogger(__name__)
 
@@ -222,7 +222,7 @@ class FirstCopy:
         rows = self._database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
         schemas = [name for (name,) in rows if self._routes.filter.selects(TableName(name, ""))]
         is_new = new_tables(self._changefeed, row)
-        tables = read_tables(self._database.ask, schemas, is_new) if schemas else ()
+        tables = copied_tables(self._database, schemas, is_new) if schemas else ()
         return [each for each in tables if self._may_join(each, lacking)]
 
     def _may_join(self, table: SourceTable, lacking: Collection[TableName]) -> bool:

@@ -25,9 +25,9 @@ from streaming.apply.table_task import change_rules
 from streaming.changefeed.replicated_table import NO_DDL, ReplicatedTable, lacking
 from streaming.changefeed.routes import Routes, Shards, changefeed_routes
 from streaming.changefeed.schema_file import (
+    of_mariadb,
     read_definitions,
     routed_definitions,
-    without_generated,
 )
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.changefeed.target_forms import write_modes
@@ -117,8 +117,8 @@ class _Load:
         sink = changefeed.sink
         self.routes = changefeed_routes(changefeed)
         definitions = read_definitions(settled.definitions, self.routes.filter.selects)
-        if settled.omits_generated:
-            definitions = without_generated(definitions)
+        if settled.is_mariadb:
+            definitions = of_mariadb(definitions, omits_generated=settled.omits_generated)
         defined = routed_definitions(definitions, self.routes)
         self.registry = TableRegistry(sink, row, write_modes(changefeed), defined)
         self._row = row

@@ -47,7 +47,7 @@ class SettledCopy:
     """``begin``: P0; ``end``: P1, behind which the tables are as the database's. ``pins``: from P0
     to P1, with the GTIDs before both. ``definitions``: CREATE TABLE statements, with USE.
     ``server``: its identity. ``chosen``: by which settings tables were chosen (`chosen_by`).
-    ``omits_generated``: see `ServerFacts`."""
+    ``is_mariadb``, ``omits_generated``: see `ServerFacts`."""
 
     server: str
     chosen: str
@@ -57,6 +57,7 @@ class SettledCopy:
     definitions: str
     tables: tuple[CopiedFrom, ...]
     left_out: tuple[LeftOut, ...] = ()
+    is_mariadb: bool = False
     omits_generated: bool = False
 
     @property
@@ -75,6 +76,7 @@ class SettledCopy:
             "tables": [
                 {"table": described(each.copied.table), "begin": each.begin} for each in self.tables
             ],
+            "is_mariadb": self.is_mariadb,
             "omits_generated": self.omits_generated,
             "left_out": [[*asdict(each.name).values(), each.rows] for each in self.left_out],
         }
@@ -106,6 +108,7 @@ class SettledCopy:
                 )
                 for each in fields["tables"]
             ),
+            is_mariadb=fields["is_mariadb"],
             omits_generated=fields["omits_generated"],
             left_out=tuple(
                 LeftOut(name=TableName(schema, table), rows=rows)

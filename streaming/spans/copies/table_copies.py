@@ -43,7 +43,7 @@ from streaming.source.dump.copy_tables import CopiedTable, CopyProgress, copy_ta
 from streaming.source.dump.manifest import described
 from streaming.source.dump.moment import SnapshotPosition, settled_position
 from streaming.source.dump.session import Connection, Session, TableChanged
-from streaming.source.dump.source_table import Query, SourceTable, read_tables
+from streaming.source.dump.source_table import Query, SourceTable, Vectors, read_tables
 from streaming.source.dump.staging import StagedTable
 from streaming.source.resolved.commit_clock import Pin, pin_at, with_pins
 from streaming.source.resolved.gtid_sets import Trail
@@ -183,7 +183,7 @@ class TableCopies:
         schemas = [name for (name,) in rows if self._selects(TableName(name, ""))]
         if not schemas:
             return []
-        tables = read_tables(self._database.ask, schemas, self._selects)
+        tables = copied_tables(self._database, schemas, self._selects)
         leaves_out = self._leaves_out
         both = sorted_out(tables, self._form, self._routes, leaves_out=leaves_out)
         found, self._left_out = both.copied, tuple(both.left_out)
@@ -270,6 +270,7 @@ class TableCopies:
                 for each in found.values()
             ),
             left_out=self._left_out,
+            is_mariadb=self._database.facts().is_mariadb,
             omits_generated=self._database.facts().omits_generated,
         )
 
@@ -314,6 +315,14 @@ class TableCopies:
             return self._joins.begin
         position = self._shown()
         return Moment(position, Ts(int(time.time() * 1e3) << TSO_LOGICAL_BITS))
+
+
+def copied_tables(
+    database: Database, schemas: Sequence[str], is_wanted: Callable[[TableName], bool]
+) -> list[SourceTable]:
+    """The wanted tables of these schemas, as a copy reads them."""
+    vectors = Vectors.BYTES if database.facts().is_mariadb else Vectors.FLOATS
+    return read_tables(database.ask, schemas, is_wanted, vectors=vectors)
 
 
 def create_statement(query: Query, name: TableName) -> str:

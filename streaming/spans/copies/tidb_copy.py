@@ -37,7 +37,7 @@ from streaming.owner.progress_rows import cut
 from streaming.owner.start_point import first_row, row_rules
 from streaming.source.dump.copy_tables import CopyProgress, copy_tables
 from streaming.source.dump.session import Session, SnapshotGone, TableChanged
-from streaming.source.dump.source_table import SourceTable, read_tables
+from streaming.source.dump.source_table import SourceTable, Vectors, read_tables
 from streaming.source.dump.tidb import KEEPS_LONGER, Tidb, nearing
 from streaming.spans.copies.joining import lacking_targets, new_tables, refuse_beside_an_owner
 from streaming.spans.copies.left_out import Sorted, sorted_out
@@ -262,7 +262,7 @@ class TidbCopy:
             forms.refuse_origin(name, target)
             return forms.of(target)
 
-        tables = read_tables(session.query, schemas, self._is_wanted, has_vectors=True)
+        tables = read_tables(session.query, schemas, self._is_wanted, vectors=Vectors.TEXTS)
         lacking = self._lacking
         return sorted_out(
             tables,
