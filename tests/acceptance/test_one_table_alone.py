@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,74 @@ def test_vectors(server: DatabaseServer, tmp_path: Path) -> None:
         assert copied == database.delta_rows("c.indexed")[0]
     else:
         assert copied["x"] == pytest.approx([1, -2.5, 0.1])
+
+
+@on(MARIADB_10_11, MYSQL_9_7)
+def test_a_text_that_is_none_holds_its_table(server: DatabaseServer, tmp_path: Path) -> None:
+    """A lone half of a character of UTF-16, as Java's and Oracle's CESU-8 has them."""
+    charset, raw = ("utf8mb3", "EDA0BD") if server.edition.is_mariadb else ("ucs2", "D83D")
+    server.execute(
+        BESIDE,
+        f"CREATE TABLE c.t (id INT PRIMARY KEY, v VARCHAR(20) CHARACTER SET {charset})",
+        "CREATE TABLE c.u (a INT, b CHAR(9), w CHAR(9) CHARACTER SET ucs2, PRIMARY KEY (b, a))",
+        "CREATE TABLE c.o (id INT PRIMARY KEY)",
+        "INSERT INTO c.o VALUES (1)",
+        f"INSERT INTO c.t VALUES (1, 'ok'), (2, _{charset} x'{raw}')",
+        "INSERT INTO c.u VALUES (7, 'x', _ucs2 x'D83D'), (8, 'y', 'z')",
+    )
+    database = CopiedDatabase(server, tmp_path)
+    database.copy()
+    with database.followed() as life:
+        server.execute("INSERT INTO c.o VALUES (2)", "INSERT INTO c.t VALUES (5, 'y')")
+        database.wait_beside(life)
+        life.wait_until(database.is_same("c.o"))
+        progress = database.progress()
+        first, second = (progress[table].error or "" for table in ("c.t", "c.u"))
+        assert "column v of its row id = '2' has bytes that are no text of " in first
+        assert f"{charset}: 0xeda0bd" in first
+        assert "column w of its row b = 'x', a = '7' has" in second
+        assert {progress[table].state for table in ("c.t", "c.u")} == {"warning"}
+        assert database.delta_rows("c.t") == []
+    database.copy()  # nothing has changed: it waits on
+    server.execute("UPDATE c.t SET v = 'mended' WHERE id = 2")
+    database.copy()
+    with database.followed() as life:
+        database.wait_beside(life)
+        life.wait_until(database.is_same("c.t"))
+        assert database.progress()["c.t"].lacks is None
+        assert database.progress()["c.u"].lacks is not None
+
+
+@on(MARIADB_10_11, MYSQL_9_7)
+def test_what_an_account_may_not_read_whole_waits(server: DatabaseServer, tmp_path: Path) -> None:
+    monitor = "REPLICATION SLAVE, REPLICATION CLIENT"
+    server.execute(
+        BESIDE,
+        *(f"CREATE TABLE c.{table} (id INT PRIMARY KEY, a INT)" for table in "tio"),
+        *(f"INSERT INTO c.{table} VALUES (1, 1)" for table in "tio"),
+        "DROP USER IF EXISTS few",
+        "CREATE USER few@'%'",
+        f"GRANT {monitor} ON *.* TO few@'%'",
+        *(f"GRANT SELECT ON c.{table} TO few@'%'" for table in ("beside", "o")),
+        "GRANT SELECT (id) ON c.t TO few@'%'",
+        "GRANT INSERT ON c.i TO few@'%'",
+    )
+    database = CopiedDatabase(server, tmp_path)
+    few = replace(database.source, user="few")
+    database.copy(source=few)
+    with database.followed(source=few) as life:
+        server.execute("INSERT INTO c.o VALUES (2, 2)", "INSERT INTO c.t VALUES (2, 2)")
+        database.wait_beside(life)
+        life.wait_until(database.is_same("c.o"))
+        progress = database.progress()
+        for table in "ti":
+            assert f"GRANT SELECT ON `c`.`{table}` TO 'few'@'%'" in (
+                progress[f"c.{table}"].error or ""
+            )
+            assert database.delta_rows(f"c.{table}") == []
+    server.execute("GRANT SELECT ON c.t TO few@'%'")
+    database.copy(source=few)
+    with database.followed(source=few) as life:
+        database.wait_beside(life)
+        life.wait_until(database.is_same("c.t"))
+        assert [n for n, row in database.progress().items() if row.lacks] == ["c.i"]

@@ -30,12 +30,14 @@ class Vectors(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceColumn:
     """``charset``: the server's name of a text's character set; None for what is no text, but
-    "binary" for a vector that comes as its numbers' bytes."""
+    "binary" for a vector that comes as its numbers' bytes. ``is_masked``: nobody is to see its
+    values in clear."""
 
     name: str
     type: MySQLType
     nullable: bool
     charset: str | None = None
+    is_masked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class SourceTable:
     is none. ``index`` is its name. ``is_of_prefixes``: it has parts of columns alone: these tell
     rows apart, so whole columns do, but the index has no order by which chunks could be cut.
     ``rows`` and ``bytes`` are the server's estimates. ``refusal``: why it cannot be copied, as a
-    sentence; empty where it can.
+    sentence; empty where it can. ``hindered``: why it alone is not copied now, and what mends that.
     ``has_snapshots``: its engine shows a transaction the table as it was when that began.
     """
 
@@ -57,6 +59,7 @@ class SourceTable:
     rows: int
     bytes: int
     refusal: str = ""
+    hindered: str = ""
     has_snapshots: bool = True
     is_of_prefixes: bool = False
 
@@ -66,7 +69,11 @@ class SourceTable:
         def is_read(name: str) -> bool:
             return name in self.key or (choice.takes(name) and choice.mask_of(name) != "null")
 
-        columns = tuple(column for column in self.columns if is_read(column.name))
+        columns = tuple(
+            replace(column, is_masked=bool(choice.mask_of(column.name)))
+            for column in self.columns
+            if is_read(column.name)
+        )
         return self if choice.is_all else replace(self, columns=columns)
 
     @property

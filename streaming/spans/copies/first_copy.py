@@ -40,6 +40,7 @@ from streaming.spans.copies.copied_server import is_there
 from streaming.spans.copies.joining import lacking_targets, new_tables, refuse_beside_an_owner
 from streaming.spans.copies.left_out import may_be_copied
 from streaming.spans.copies.load_all import load_all
+from streaming.spans.copies.readable import found_tables
 from streaming.spans.copies.settled_copy import (
     SettledCopy,
     chosen_by,
@@ -48,7 +49,7 @@ from streaming.spans.copies.settled_copy import (
     only_one,
 )
 from streaming.spans.copies.shown_row import show_in_row
-from streaming.spans.copies.table_copies import Standing, TableCopies, copied_tables
+from streaming.spans.copies.table_copies import Standing, TableCopies
 
 logger = logging.getLogger(__name__)
 
@@ -222,7 +223,7 @@ class FirstCopy:
         rows = self._database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
         schemas = [name for (name,) in rows if self._routes.filter.selects(TableName(name, ""))]
         is_new = new_tables(self._changefeed, row)
-        tables = copied_tables(self._database, schemas, is_new) if schemas else ()
+        tables = found_tables(self._database, schemas, is_new) if schemas else ()
         return [each for each in tables if self._may_join(each, lacking)]
 
     def _may_join(self, table: SourceTable, lacking: Collection[TableName]) -> bool:

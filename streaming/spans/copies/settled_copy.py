@@ -78,7 +78,9 @@ class SettledCopy:
             ],
             "is_mariadb": self.is_mariadb,
             "omits_generated": self.omits_generated,
-            "left_out": [[*asdict(each.name).values(), each.rows] for each in self.left_out],
+            "left_out": [
+                [*asdict(each.name).values(), each.rows, each.why] for each in self.left_out
+            ],
         }
         part = folder / f"{SETTLED}.part"
         with part.open("w", encoding="utf-8") as file:
@@ -111,8 +113,8 @@ class SettledCopy:
             is_mariadb=fields["is_mariadb"],
             omits_generated=fields["omits_generated"],
             left_out=tuple(
-                LeftOut(name=TableName(schema, table), rows=rows)
-                for schema, table, rows in fields.get("left_out", ())
+                LeftOut(name=TableName(schema, table), rows=rows, why=why)
+                for schema, table, rows, why in fields.get("left_out", ())
             ),
         )
 

@@ -43,6 +43,7 @@ from streaming.spans.copies.joining import lacking_targets, new_tables, refuse_b
 from streaming.spans.copies.left_out import Sorted, sorted_out
 from streaming.spans.copies.load_all import load_all
 from streaming.spans.copies.moments import Begins, Moment
+from streaming.spans.copies.readable import create_statement
 from streaming.spans.copies.settled_copy import (
     BEGINS,
     CopiedFrom,
@@ -53,7 +54,6 @@ from streaming.spans.copies.settled_copy import (
     only_one,
 )
 from streaming.spans.copies.shown_row import show_in_row
-from streaming.spans.copies.table_copies import create_statement
 
 logger = logging.getLogger(__name__)
 
