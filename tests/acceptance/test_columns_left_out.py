@@ -10,6 +10,8 @@ import pytest
 
 from conf.settings import TableRule
 from sinks.control.dead_letters import DeadLetters
+from streaming.operations.diff.comparison import DiffLimits
+from streaming.operations.diff.databases import compare_with_database
 from tests.acceptance.copied_database import CopiedDatabase, make_account
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer, needs
@@ -95,6 +97,13 @@ def test_a_table_with_generated_columns_is_followed_by_the_others(
             life.wait_until(database.is_same("c.t", f"{of}, k"))
             life.wait_until(database.is_same("c.made", of))
             life.wait_until(database.is_same("c.h"))
+            compared = compare_with_database(
+                *(database.sink, None, (), database.source),
+                limits=DiffLimits(),
+                told=lambda *_: None,
+            )
+        found = {str(each.name): each for each in compared.tables}
+        assert {found[f"c.{table}"].result for table in ("t", "made", "h")} == {"equal"}
         assert [name for name, _ in database.columns("c.t")] == ["id", "a", "t", "k"]
         log = [(row["id"], row["a"], row["t"]) for row in database.delta_rows("c.log")]
         assert len(log) == 3 + 3 * 2 + 1 + 3 + 1

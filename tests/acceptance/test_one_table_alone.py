@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from streaming.operations.diff.comparison import DiffLimits
+from streaming.operations.diff.databases import compare_with_database
 from tests.acceptance.copied_database import CopiedDatabase, make_account
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer, needs
@@ -94,6 +96,11 @@ def test_vectors(server: DatabaseServer, tmp_path: Path) -> None:
         life.wait_until(lambda: len(database.delta_rows("c.made")) == 2)
         copied, streamed, none = database.delta_rows("c.v")
         made, _ = database.delta_rows("c.made")
+        limits = DiffLimits()
+        told = compare_with_database(
+            database.sink, None, (), database.source, limits=limits, told=lambda *_: None
+        )
+    assert {each.result for each in told.tables} == {"equal"}
     assert copied["x"] == streamed["x"] == made["x"]
     assert (copied["id"], streamed["id"], none) == (1, 3, {"id": 4, "x": None})
     if server.edition.is_mariadb:

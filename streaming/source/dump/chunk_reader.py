@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sinks.types.masks import HIDDEN
-from streaming.source.dump.cells import UnreadableCells, cells_of, vector_texts
+from streaming.source.dump.cells import UnreadableCells
 from streaming.source.dump.chunk_files import ChunkFiles, StagedFile
 from streaming.source.dump.chunks import (
     ChunkPlan,
@@ -111,9 +111,8 @@ class TableReader:
 
     def _cells(self, number: int, texts: Sequence[pa.LargeBinaryArray]) -> pa.Array:
         column, values = self._table.columns[number], texts[number]
-        is_of_floats = column.type.name == "vector" and column.charset is not None
         try:
-            return cells_of(vector_texts(values) if is_of_floats else values, column.type)
+            return column.cells(values)
         except UnreadableCells as error:
             raise UnreadableValue(
                 self._table.name,

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
+import pyarrow as pa
+
 from coordination.model import TableName
 from sinks.types.column_choice import ColumnChoice
 from sinks.types.mysql_type import MySQLType
-from streaming.source.dump.cells import cell_type
+from streaming.source.dump.cells import cell_type, cells_of, vector_texts
 
 Query = Callable[[str], list[tuple[Any, ...]]]
 _VERSIONED: Final = "SYSTEM VERSIONED"
@@ -21,7 +23,6 @@ _SNAPSHOT_ENGINES: Final = frozenset(("innodb", "rocksdb"))
 class Vectors(Enum):
     """What a server shows of a VECTOR."""
 
-    REFUSED = "refused"  # nothing that is compared here
     TEXTS = "texts"  # a TiDB: ``[1,2.5]``
     FLOATS = "floats"  # MySQL: the numbers, four bytes each
     BYTES = "bytes"  # MariaDB: the same, and its rows have it as a VARBINARY
@@ -38,6 +39,11 @@ class SourceColumn:
     nullable: bool
     charset: str | None = None
     is_masked: bool = False
+
+    def cells(self, texts: pa.LargeBinaryArray) -> pa.Array:
+        """The texts that its server has sent, as cells. Raises UnreadableCells."""
+        is_of_floats = self.type.name == "vector" and self.charset is not None
+        return cells_of(vector_texts(texts) if is_of_floats else texts, self.type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +97,7 @@ def read_tables(
     schemas: Sequence[str],
     is_wanted: Callable[[TableName], bool] = lambda _: True,
     *,
-    vectors: Vectors = Vectors.REFUSED,
+    vectors: Vectors = Vectors.FLOATS,
 ) -> list[SourceTable]:
     """The wanted tables of these schemas, without views and sequences: three statements for all of
     them.
@@ -139,7 +145,7 @@ def read_tables(
                 is_of_prefixes=any(each == index and cut for each, _, cut in indexes[name]),
                 rows=int(rows),
                 bytes=int(size),
-                refusal=_refusal(name, kind == _VERSIONED, columns[name], vectors),
+                refusal=_refusal(name, kind == _VERSIONED, columns[name]),
                 has_snapshots=engine.lower() in _SNAPSHOT_ENGINES,
             )
         )
@@ -178,16 +184,13 @@ def _shown(column: SourceColumn, vectors: Vectors) -> SourceColumn:
     return replace(column, charset="binary") if vectors is Vectors.FLOATS else column
 
 
-def _refusal(
-    table: TableName, is_versioned: bool, columns: Iterable[SourceColumn], vectors: Vectors
-) -> str:
+def _refusal(table: TableName, is_versioned: bool, columns: Iterable[SourceColumn]) -> str:
     """The binlog has the history of a system-versioned table among its rows, as INSERTs of keys
     that are there."""
     if is_versioned:
         return f"table {table} is system-versioned: leave it out with [filter] rules"
     for column in columns:
-        is_vector = column.type.name == "vector"
-        if cell_type(column.type) is None or (is_vector and vectors is Vectors.REFUSED):
+        if cell_type(column.type) is None:
             return (
                 f"column {column.name} of {table} has the type {column.type}, which cannot be"
                 " copied: leave the table out with [filter] rules"

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
-
-from pymysql.constants import ER
 
 from coordination.model import TableName
-from streaming.source.binlog.database import Database, ServerSays
+from streaming.source.binlog.database import NOT_READ, Database, ServerSays
 from streaming.source.dump.cells import quoted
 from streaming.source.dump.source_table import Query, SourceTable, Vectors, read_tables
-
-_NOT_READ: Final = (ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR)
 
 
 def found_tables(
@@ -58,7 +53,7 @@ def _is_read(database: Database, name: TableName) -> bool:
         database.ask(f"SELECT * FROM {_of(name)} LIMIT 0")
         database.ask(f"SHOW CREATE TABLE {_of(name)}")
     except ServerSays as error:
-        if error.errno in _NOT_READ:
+        if error.errno in NOT_READ:
             return False
         raise
     return True
