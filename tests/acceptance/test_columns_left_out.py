@@ -4,15 +4,18 @@ have letters; the other tables go on."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from conf.column_rules import ColumnSelector
 from conf.settings import TableRule
 from sinks.control.dead_letters import DeadLetters
 from streaming.operations.diff.comparison import DiffLimits
 from streaming.operations.diff.databases import compare_with_database
 from tests.acceptance.copied_database import CopiedDatabase, make_account
+from tests.acceptance.followed_database import FollowedDatabase
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer, needs
 
@@ -54,7 +57,7 @@ def any_server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     yield from server_of(request.param)
 
 
-def letters(database: CopiedDatabase) -> list[tuple[str, str]]:
+def letters(database: FollowedDatabase) -> list[tuple[str, str]]:
     rows = DeadLetters(str(database.warehouse)).listed().to_pylist()
     return sorted((row["table_name"], row["message"]) for row in rows)
 
@@ -163,3 +166,28 @@ def test_a_type_that_is_not_read_is_its_tables_trouble(
             life.wait_until(lambda: len(letters(database)) == 2)
         ((table, why), _) = letters(database)
         assert (table, "ALTER TABLE … FORCE" in why) == ("t", True)
+
+
+def test_a_table_that_its_rows_have_told_needs_a_choice_of_columns(
+    mariadb_11: DatabaseServer, tmp_path: Path
+) -> None:
+    """Rows do not say that a column is generated: the letters say what to do."""
+    with mariadb_11.database("c"):
+        mariadb_11.execute(
+            BESIDE,
+            *(f"CREATE TABLE c.{t} (id INT PRIMARY KEY, {GENERATED})" for t in ("t", "o")),
+        )
+        chosen = [ColumnSelector(matcher=("c.o",), columns=("*", "!s", "!v"))]
+        database = FollowedDatabase(mariadb_11, tmp_path, rules=("c.*",))
+        sink = replace(database._settings.changefeed.sink, column_selectors=tuple(chosen))
+        with database.followed(sink=sink) as life:
+            mariadb_11.execute(
+                *(INSERT.format(t) for t in ("t", "o")),
+                *(each.format(t) for t in ("t", "o") for each in CHANGES),
+                "INSERT INTO c.beside VALUES (NULL)",
+            )
+            life.wait_until(database.is_same("c.beside"))
+            life.wait_until(database.is_same("c.o", "id, a, t"))
+            found = letters(database)
+        assert {table for table, _ in found} == {"t"}
+        assert all("column-selectors" in why for _, why in found)
