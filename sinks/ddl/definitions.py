@@ -7,7 +7,7 @@ cannot be read raises ValueError, whose text is a reason for operators.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sinks.ddl.defaults import literal, read_default
@@ -40,7 +40,9 @@ def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
     of_table: list[Index] = []
     of_columns: list[Index] = []
     binary = bool(names_binary_charset(options))
+    periods: dict[str, tuple[str, ...]] = {}
     for part in split_by_comma(body):
+        periods |= _period(part)
         index = read_index(part)
         if index is not None:
             of_table.append(index)
@@ -50,6 +52,9 @@ def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
             of_columns += [definition.index] if definition.index else []
     if not columns:
         raise ValueError("the CREATE TABLE has no columns")
+    bounds = {name for period in periods.values() for name in period}
+    columns = [replace(c, nullable=c.nullable and c.name.lower() not in bounds) for c in columns]
+    of_table = [_of_columns(index, columns, periods) for index in of_table]
     schema = keyed(columns, named([*of_table, *of_columns]), binary)  # in TiDB's order
     return replace(
         schema,
@@ -57,6 +62,31 @@ def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
         follows_indexes=True,
         is_nonclustered=any(word.upper == "NONCLUSTERED" for word in body),
     )
+
+
+def _period(part: Sequence[Word]) -> dict[str, tuple[str, ...]]:
+    """MariaDB's ``PERIOD FOR p (begins, ends)``: by its name the columns, all in lower case."""
+    words = Words(part)
+    if not words.accept("PERIOD", "FOR"):
+        return {}
+    name = words.name().lower()
+    bounds = split_by_comma(words.take().inner)
+    return {name: tuple(Words(bound).column_name().lower() for bound in bounds)}
+
+
+def _of_columns(
+    index: Index, columns: Sequence[Column], periods: Mapping[str, tuple[str, ...]]
+) -> Index:
+    """With a period (WITHOUT OVERLAPS) as the columns that the server has in its place: the end,
+    then the beginning. They tell rows apart, since equal periods overlap."""
+    spelled = {column.name.lower(): column.name for column in columns}
+    names = [
+        spelled.get(bound, bound)
+        for name in index.columns
+        for bound in reversed(periods.get(name.lower(), (name.lower(),)))
+    ]
+    is_known = any(name.lower() in periods for name in index.columns)
+    return replace(index, columns=tuple(names)) if is_known else index
 
 
 def read_index(part: Sequence[Word]) -> Index | None:
@@ -107,7 +137,8 @@ def _index(words: Words, name: str, kind: IndexKind) -> Index:
 def is_constraint(part: Sequence[Word]) -> bool:
     """Whether it is a CHECK or FOREIGN KEY, with or without a name. (A column with such a name is
     in quotes.)"""
-    return part[0].upper in ("CONSTRAINT", "CHECK", "FOREIGN", "PERIOD")
+    is_period = Words(part).accept("PERIOD", "FOR")
+    return is_period or part[0].upper in ("CONSTRAINT", "CHECK", "FOREIGN")
 
 
 def read_column(part: Sequence[Word], binary: bool) -> ColumnDefinition:

@@ -63,8 +63,15 @@ from streaming.apply.values.row_errors import (
     no_place_errors,
     told_errors,
     unknown_column_errors,
+    untold_errors,
 )
-from streaming.apply.values.typed_rows import TypedKeys, TypedValues, typed_keys, typed_values
+from streaming.apply.values.typed_rows import (
+    TypedKeys,
+    TypedValues,
+    typed_keys,
+    typed_values,
+    untold_columns,
+)
 from streaming.protocols.contract import DATA, OLD, OP_DELETE, OP_UPDATE, Order
 
 _EVENTS: Final = pa.array([DELETED, INSERTED, AFTER_UPDATE])  # by OP_DELETE, OP_INSERT, OP_UPDATE
@@ -140,6 +147,8 @@ class _PieceEvents:
         if piece.error_class is not None:
             is_told = piece.error_class.is_valid().to_numpy(zero_copy_only=False)
             self._leave_out(is_told, told_errors(piece, np.flatnonzero(is_told)))
+        if lacking := untold_columns(piece):
+            self._leave_out(self.is_good.copy(), untold_errors(self._good(), lacking))
         self._key: TypedKeys | None = None
         if schema.key:
             self._key = typed_keys(piece, rules, finds_rows=False)

@@ -71,8 +71,14 @@ from streaming.apply.values.row_errors import (
     no_old_row_errors,
     told_errors,
     unknown_column_errors,
+    untold_errors,
 )
-from streaming.apply.values.typed_rows import TypedValues, typed_keys, typed_values
+from streaming.apply.values.typed_rows import (
+    TypedValues,
+    typed_keys,
+    typed_values,
+    untold_columns,
+)
 from streaming.protocols.contract import OLD, OP_DELETE, OP_INSERT, OP_UPDATE, Order
 
 _WRITTEN, _NOT_WRITTEN = pa.scalar(UPSERT), pa.scalar(DELETE)
@@ -139,7 +145,8 @@ class _PieceChanges:
         told = piece.error_class
         self.piece = piece
         self.keys = typed_keys(piece, rules)
-        self._incomplete = list(_incomplete(piece))
+        self.is_written = (piece.op != OP_DELETE) | form.soft_delete  # by entry; else only its key
+        self._incomplete = list(_incomplete(piece, self.is_written[: piece.count]))
         self._others = [column for column in delivered if column.name not in then.key]
         # Where all columns are the key, those that were added since are too.
         entries = len(piece.op) if schema.key_is_row else None
@@ -157,7 +164,6 @@ class _PieceChanges:
         self._has_no_place = present.has_lost  # in the present key, by entry
         self.is_told = None if told is None else told.is_valid().to_numpy(zero_copy_only=False)
         self.unknown = [field.name for field in piece.shape if field.name not in known]
-        self.is_written = (piece.op != OP_DELETE) | form.soft_delete  # by entry; else only its key
         # Rows that become errors because the table lacks one of their columns.
         is_error = bool(self.unknown) and not rules.drops
         lacking = self.is_written[: piece.count] | then.key_is_row
@@ -288,11 +294,14 @@ class _PieceChanges:
         return RowErrors(rows, errors.error_class, errors.message).where(is_wanted)
 
 
-def _incomplete(piece: Piece) -> Iterator[RowErrors]:
-    """The rows that have too little to be found by all columns; each once."""
+def _incomplete(piece: Piece, is_written: Mask) -> Iterator[RowErrors]:
+    """The rows of which not all is told that is written, or by which they are found; each once."""
     if not piece.of.schema.key_is_row:
+        names = untold_columns(piece)
+        if names and (rows := np.flatnonzero(is_written)).size:
+            yield untold_errors(rows, names)
         return
-    here = {field.name for field in piece.shape}
+    here = {field.name for field in piece.shape} - set(untold_columns(piece))
     missing = [name for name in piece.of.schema.key if name not in here]
     if missing:
         yield incomplete_errors(np.arange(piece.count), missing)
@@ -306,7 +315,7 @@ def _incomplete(piece: Piece) -> Iterator[RowErrors]:
 def incomplete_rows(piece: Piece) -> Mask:
     """For each row, whether its key, which is the whole row, is not known by this shape."""
     is_it = np.zeros(piece.count, np.bool_)
-    for errors in _incomplete(piece):
+    for errors in _incomplete(piece, np.zeros(piece.count, np.bool_)):
         is_it[errors.rows] = True
     known = {column.name for column in piece.of.schema.columns}
     return is_it | any(field.name not in known for field in piece.shape)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from coordination.model import Ts
 from sinks.types.mysql_type import TIMED_TYPES, MySQLType
 from streaming.apply.row_block import RowBlock
+from streaming.apply.values.typed_rows import untold
 from streaming.changefeed.schema_from_rows import Untold, WholeRow
 from streaming.protocols.contract import (
     DATA,
@@ -102,8 +103,12 @@ def _newest_in(batch: pa.RecordBatch, limit: Ts) -> tuple[int | None, bool]:
     """The newest whole row in a batch (no DELETE), and whether a row was cut."""
     commit_ts = batch.column("commit_ts").to_numpy()
     is_written = (batch.column("op").to_numpy() != OP_DELETE) & (commit_ts <= limit)
-    names = {each.name for each in batch.schema.field(DATA).type}
-    is_whole = np.full(len(commit_ts), bool(names) and names <= wire_types(batch.schema).keys())
+    shape = batch.schema.field(DATA).type
+    names = {each.name for each in shape}
+    is_told = bool(names) and names <= wire_types(batch.schema).keys()
+    if cells_of(batch.schema) is Cells.TYPED:
+        is_told &= not untold(shape)
+    is_whole = np.full(len(commit_ts), is_told)
     if ERROR_CLASS in batch.schema.names:
         is_whole &= batch.column(ERROR_CLASS).is_null().to_numpy(zero_copy_only=False)
     has_cut = bool((is_written & ~is_whole).any())

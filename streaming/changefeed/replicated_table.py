@@ -23,6 +23,7 @@ WARNING = "warning"
 PAUSED = "paused"  # by an operator, for work of his own on the table
 NO_DDL = NOTHING_SHOWN = Ts(0)
 NO_KEY: Final = "no primary key and no NOT NULL unique key"
+WHY: Final = ", since "
 RULES: Final = (
     '[[sink.tables]] with write-mode = "append", key = "all-columns" or, for a binlog, key = "rows"'
 )
@@ -135,6 +136,14 @@ def lacking(name: TableName, checkpoint: Ts, what: str) -> ReplicatedTable:
 
 
 def not_replicated(name: TableName, what: str) -> str:
+    """``what`` it lacks; behind `WHY` the reason, unless that is a missing key."""
+    what, _, why = what.partition(WHY)
+    if why:
+        return (
+            f"table {name} is not replicated: {why}. It lacks {what}, and all later ones, until "
+            "the copy is started again (tidelake run with task-mode=all): it is copied then, and "
+            "joins. Or leave it out with [filter] rules"
+        )
     return (
         f"table {name} is not replicated: it had {NO_KEY} when the tables were copied, so it lacks "
         f"{what}, and all later ones. Give it a key in the database, or {RULES}, and start the "

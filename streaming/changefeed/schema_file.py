@@ -22,6 +22,7 @@ from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.ddl.effects import CreateTable, CreateTableLike, Effect, Unsupported
 from sinks.ddl.statements import read_ddl
+from sinks.ddl.text.logged import as_omitted, as_stored
 from sinks.ddl.text.plain_text import Dialect
 from sinks.ddl.text.tokens import Words, read_words
 from sinks.types.delta_types import quoted
@@ -125,6 +126,17 @@ def routed_definitions(found: Definitions, routes: Routes) -> Definitions:
                 "another key: make it like them, or leave it out with [filter] rules"
             )
     return routed
+
+
+def of_mariadb(found: Definitions, *, omits_generated: bool) -> Definitions:
+    """With the columns as a MariaDB's rows have them. ``omits_generated``: they do not have all
+    values of generated ones."""
+    known = Definitions()
+    for key, each in found.items():
+        stored = map(as_stored, each.schema.columns)
+        columns = tuple(map(as_omitted, stored) if omits_generated else stored)
+        known[key] = replace(each, schema=replace(each.schema, columns=columns))
+    return known
 
 
 def _with_safe_names(found: Definitions) -> Definitions:

@@ -21,8 +21,8 @@ from sinks.control.earlier_owner import AGAIN
 from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
 from sinks.control.schemas import SchemaRow
 from sinks.control.warehouse import ControlTables
-from sinks.types.table_schema import TableSchema
 from streaming.apply.letters.dead_letter_writer import DeadLetterWriter
+from streaming.changefeed.refused.lossy_tables import MissingValues
 from streaming.changefeed.replicated_table import ReplicatedTable, schema_row, span_of
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.progress_rows import (
@@ -42,7 +42,6 @@ from streaming.owner.progress_rows import (
     with_letters,
     with_unlogged,
 )
-from streaming.protocols.rows.losses import in_words
 from streaming.source.resolved.limits import Marks
 from streaming.stream.backlog import Backlog
 
@@ -96,7 +95,7 @@ class ControlRows:
         self._altered: dict[TableName, list[ReplicatedTable]] = {}  # as it was after each DDL
         self._schemas: list[SchemaRow] = []  # to be written; again where they may be there
         self._last_cut_ts = 0
-        self._told_lossy: dict[TableName, Mapping[str, str]] = {}  # by table, column
+        self._missing = MissingValues()
 
     @property
     def age_s(self) -> float:
@@ -186,19 +185,7 @@ class ControlRows:
         self._schemas += filter(None, rows)
         for table in known:
             if table.target is not None:
-                self._tell_lossy(table.name, table.target.schema)
-
-    def _tell_lossy(self, name: TableName, schema: TableSchema) -> None:
-        """One line a table, and one more when other columns are lossy."""
-        of = self.spans.forms.lossy
-        found = of.among(schema)
-        if found and found != self._told_lossy.get(name):
-            logger.warning(
-                "%s may have lost values of these columns before they come here: %s. With "
-                "strict-types the table would be refused table=%s",
-                *(of.source, in_words(found), name),
-            )
-        self._told_lossy[name] = found
+                self._missing.tell(table.name, table.target.schema, self.spans.forms.lossy)
 
     def save_schemas(self) -> None:
         """Before the next DDL: a table's own properties have its newest shape only, so that a later

@@ -99,8 +99,8 @@ class Cells(StrEnum):
     # (TIMESTAMP), duration[us] (TIME), binary or large_binary, and string or large_string. Texts
     # are as in TEXT but for names of ENUM and SET, ``""`` being index 0, and TIMESTAMPs, which are
     # in UTC. A column with a date that no calendar has (0000-00-00, 2021-02-31) is a text in that
-    # batch. WIRE_TYPES are full here, with quotes in names doubled: what a type leaves out is
-    # MySQL's default, but for M and D of a FLOAT or DOUBLE, which no binlog tells.
+    # batch; null: a column whose value nobody tells. WIRE_TYPES are full here, with quotes in names
+    # doubled: what a type leaves out is MySQL's default, but for M and D of a FLOAT or DOUBLE.
     TYPED = "typed"
     # string: a value of Kafka Connect as Debezium writes it in JSON, a number or truth value as its
     # text. Bytes in base64, names of ENUM and SET, moments as numbers (`casts/connect_cells.py`).

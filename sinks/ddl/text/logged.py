@@ -41,6 +41,7 @@ class Session:
     is_mariadb: bool = False
     ansi_quotes: bool = False  # "…" is a name
     no_backslash_escapes: bool = False
+    omits_generated: bool = False  # STORED columns are in no row that its server updates
     is_oracle: bool = False  # MariaDB's sql_mode = ORACLE: its types have other meanings
     lower_names: bool = False  # lower_case_table_names = 1
     failed: int = 0
@@ -114,8 +115,11 @@ def in_session(found: Statement, session: Session) -> Statement:
             found, f"it is not written in {session.garbled}, the character set of its session"
         )
     if session.is_mariadb:
-        stored = _stored_of_oracle if session.is_oracle else _stored
+        stored = _stored_of_oracle if session.is_oracle else as_stored
         found = replace(found, effects=tuple(_of_mariadb(each, stored) for each in found.effects))
+        if session.omits_generated:
+            made = (_of_mariadb(each, as_omitted) for each in found.effects)
+            found = replace(found, effects=tuple(made))
     return in_lower_case(found) if session.lower_names else found
 
 
@@ -151,7 +155,14 @@ def _of_mariadb(effect: Effect, stored_as: Callable[[Column], Column]) -> Effect
     return effect
 
 
-def _stored(column: Column) -> Column:
+def as_omitted(column: Column) -> Column:
+    """A generated column of which a server does not tell all values is as a virtual one: the target
+    does not have it."""
+    return replace(column, generated="virtual") if column.generated else column
+
+
+def as_stored(column: Column) -> Column:
+    """With the type as which MariaDB stores it."""
     of = column.type
     if of.name == "json":
         return replace(column, type=MySQLType(name="longtext"))
@@ -164,7 +175,7 @@ def _stored_of_oracle(column: Column) -> Column:
     """With the meaning that sql_mode = ORACLE gives to types. (VARCHAR2, NUMBER, RAW and CLOB are
     refused as they are read.)"""
     name = _OF_ORACLE.get(column.type.name)
-    return _stored(column) if name is None else replace(column, type=MySQLType(name=name))
+    return as_stored(column) if name is None else replace(column, type=MySQLType(name=name))
 
 
 def _in_lower_case(effect: Effect) -> Effect:

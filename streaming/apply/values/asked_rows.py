@@ -30,8 +30,15 @@ from streaming.apply.values.row_errors import (
     no_column_errors,
     same_text,
 )
-from streaming.apply.values.typed_rows import typed_values
-from streaming.protocols.contract import DATA, OLD, OP_DELETE, OP_INSERT, OP_UPDATE
+from streaming.apply.values.typed_rows import typed_values, untold
+from streaming.protocols.contract import (
+    DATA,
+    OLD,
+    OP_DELETE,
+    OP_INSERT,
+    OP_UPDATE,
+    Cells,
+)
 
 _OP_OF: Final[Mapping[Kind, int]] = {
     "insert": OP_INSERT,
@@ -47,7 +54,8 @@ class AskedRows:
     def __init__(self, piece: Piece, name: TableName, rules: CastRules) -> None:
         self.piece, self._name, self._rules = piece, name, rules
         self._errors: list[RowErrors] = []
-        self._shape = {each.name for each in piece.shape}
+        lacking = untold(piece.shape) if piece.cells is Cells.TYPED else ()
+        self._shape = {each.name for each in piece.shape if each.name not in lacking}
         self._is_ignored = np.zeros(piece.count, np.bool_)
         self._by_event = np.zeros(piece.count, np.bool_)  # whatever else is wrong with the row
         told = piece.error_class

@@ -121,6 +121,18 @@ def incomplete_errors(rows: RowNumbers, names: Sequence[str]) -> RowErrors:
     return RowErrors(rows, same_text(NO_WHOLE_ROW, rows), same_text(message, rows))
 
 
+def untold_errors(rows: RowNumbers, names: Sequence[str]) -> RowErrors:
+    """The errors of rows of a binlog that do not tell the values of these columns."""
+    message = (
+        f"the binlog does not tell column {', '.join(names)} of this row. If binlog_row_image was "
+        "not FULL: SET GLOBAL binlog_row_image = 'FULL' on the server, let its sessions connect "
+        "again, and bring the row again (UPDATE it there). A MariaDB from 11 on never tells a "
+        "generated column of an updated row: leave it out with [[sink.column-selectors]], and copy "
+        "the table again"
+    )
+    return RowErrors(rows, same_text(NO_WHOLE_ROW, rows), same_text(message, rows))
+
+
 def no_column_errors(rows: RowNumbers, names: Sequence[str], key: str) -> RowErrors:
     """The errors of rows that lack columns about which the condition of an event filter asks."""
     message = f"the message lacks column {', '.join(names)}, about which {key} asks"

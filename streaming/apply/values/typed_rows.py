@@ -216,6 +216,17 @@ def typed_values(
     )
 
 
+def untold(shape: pa.StructType) -> frozenset[str]:
+    """The columns of TYPED cells whose values nobody tells."""
+    return frozenset(field.name for field in shape if pa.types.is_null(field.type))
+
+
+def untold_columns(piece: Piece) -> list[str]:
+    """The columns of the target whose values nobody tells in these rows."""
+    lacking = untold(piece.shape) if piece.cells is Cells.TYPED else ()
+    return [c.name for c in piece.of.schema.delivered if c.name in lacking and c.mask != "null"]
+
+
 def _nulled(cells: pa.Array, cast: CastColumn) -> Mask | None:
     """The cells that have become null without having failed; None: there is none."""
     failed = 0 if cast.failed is None else cast.failed.true_count

@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 
 from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.schemas import SchemaRow, columns_in
+from sinks.types.table_schema import TableSchema
 from streaming.changefeed.awaited import delivery
 from streaming.protocols.decoders import losses_of
 from streaming.protocols.rows import losses as of_messages
+
+logger = logging.getLogger(__name__)
+
+
+class MissingValues:
+    """Tells of each table once which values its target lacks, and again when that changes."""
+
+    def __init__(self) -> None:
+        self._told: dict[TableName, tuple[str, Mapping[str, str]]] = {}
+
+    def tell(self, name: TableName, schema: TableSchema, lossy: of_messages.LossyTypes) -> None:
+        computed = ", ".join(each.name for each in schema.columns if each.generated == "virtual")
+        lost = lossy.among(schema)
+        before = self._told.get(name, ("", {}))
+        if computed and computed != before[0]:
+            logger.info(
+                "generated columns that the target does not have: %s table=%s", computed, name
+            )
+        if lost and lost != before[1]:
+            logger.warning(
+                "%s may have lost values of these columns before they come here: %s. With "
+                "strict-types the table would be refused table=%s",
+                *(lossy.source, in_words(lost), name),
+            )
+        self._told[name] = computed, lost
 
 
 def lossy_tables(

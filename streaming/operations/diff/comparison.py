@@ -35,7 +35,8 @@ from streaming.source.binlog.position import BinlogPosition, LogIdentity, file_n
 from streaming.source.binlog.source import PART
 from streaming.source.contract import Source
 from streaming.source.dump.moment import settled_position
-from streaming.source.dump.source_table import SourceTable, read_tables
+from streaming.source.dump.session import Session
+from streaming.source.dump.source_table import SourceTable, Vectors, read_tables
 from streaming.source.positions import Positions
 
 WAIT_S: Final = 60.0
@@ -182,9 +183,12 @@ class _Tables:
         """Those that were read before, if they have all that is asked for."""
         if schemas := sorted({name.schema for name in names if name not in self._there}):
             is_tidb = isinstance(self._source, SnapshotRow)
-            found = self._session.asked(
-                lambda each: read_tables(each.query, schemas, has_vectors=is_tidb)
-            )
+
+            def tables(of: Session) -> list[SourceTable]:
+                stored = Vectors.BYTES if of.is_mariadb else Vectors.FLOATS
+                return read_tables(of.query, schemas, vectors=Vectors.TEXTS if is_tidb else stored)
+
+            found = self._session.asked(tables)
             self._there |= {table.name: table for table in found}
         return self._there
 

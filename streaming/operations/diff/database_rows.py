@@ -25,7 +25,7 @@ from streaming.operations.diff.fingerprints import Batch
 from streaming.operations.diff.key_lookup import KEYS_AT_A_TIME, where_keys
 from streaming.operations.diff.patience import KeptSession
 from streaming.operations.diff.shape import Shape, compared
-from streaming.source.dump.cells import UnreadableCells, cells_of, selected
+from streaming.source.dump.cells import UnreadableCells, selected
 from streaming.source.dump.chunks import chunk_rows
 from streaming.source.dump.key_ranges import Bound, KeyRange, bound_statement, rows_statement
 from streaming.source.dump.session import Session
@@ -142,7 +142,7 @@ class DatabaseRows:
         self, column: Column, source: SourceColumn, texts: pa.LargeBinaryArray
     ) -> tuple[pa.Array, Mask | None]:
         try:
-            cells = cells_of(texts, source.type)
+            cells = source.cells(texts)
         except UnreadableCells as error:
             raise TidelakeError(f"column {column.name} of {self._table.name}: {error}") from error
         cast = target_values(cells, column, self._rules, are_typed=True)

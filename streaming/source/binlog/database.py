@@ -30,6 +30,7 @@ from streaming.source.contract import SourceAway, SourceLost, SourceMoved
 
 logger = logging.getLogger(__name__)
 
+_OMITS_SINCE: Final = 11
 ANSWER_S: Final = 30.0  # for an answer to a question here: none of them reads a table
 # Codes with which the server, or the way to it, is away; the same question may be answered later.
 _AWAY: Final = frozenset(
@@ -46,17 +47,18 @@ _REFUSED: Final = frozenset(
         *(ER.HOST_NOT_PRIVILEGED, ER.NOT_SUPPORTED_AUTH_MODE, CR.CR_SSL_CONNECTION_ERROR),
     }
 )
+NOT_READ: Final = (ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR)
 _DENIED: Final = ER.SPECIFIC_ACCESS_DENIED_ERROR
 _NAMES: Final = ("server_uuid", "server_uid", "hostname", "port", "server_id")
 RIGHTS: Final = "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user"
 _ASKED: Final = ("version", "lower_case_table_names")
 _AS_MADE: Final = "2"  # lower_case_table_names: names are shown so, and compared in lower case
-# What a server must write into its binlog: (variable, value, the statement that sets it).
+# What a server must write into its binlog: (variable, values, the statement that sets it).
 _WANTED: Final = (
-    ("log_bin", "ON", "start the server with --log-bin"),
-    ("binlog_format", "ROW", "SET GLOBAL binlog_format = 'ROW'"),
-    ("binlog_row_image", "FULL", "SET GLOBAL binlog_row_image = 'FULL'"),
-    ("binlog_row_metadata", "FULL", "SET GLOBAL binlog_row_metadata = 'FULL'"),
+    ("log_bin", ("ON",), "start the server with --log-bin"),
+    ("binlog_format", ("ROW",), "SET GLOBAL binlog_format = 'ROW'"),
+    ("binlog_row_image", ("FULL", "FULL_NODUP"), "SET GLOBAL binlog_row_image = 'FULL'"),
+    ("binlog_row_metadata", ("FULL",), "SET GLOBAL binlog_row_metadata = 'FULL'"),
 )
 
 
@@ -80,6 +82,11 @@ class ServerFacts:
     @property
     def major(self) -> int:
         return int(self.version.partition(".")[0])
+
+    @property
+    def omits_generated(self) -> bool:
+        """MariaDB from 11 on tells no generated column of a row that it updates or replaces."""
+        return self.is_mariadb and self.major >= _OMITS_SINCE
 
 
 class Database:
@@ -231,7 +238,7 @@ class Database:
         wrong = [
             f"{name} is {told.get(name, 'not there')}: {statement}"
             for name, wanted, statement in _WANTED
-            if told.get(name, "").upper() != wanted
+            if told.get(name, "").upper() not in wanted
         ]
         if wrong:
             raise ConfigError(

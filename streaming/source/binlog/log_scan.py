@@ -100,7 +100,12 @@ def _ddls(data: bytes, walked: Walked, database: Database) -> Iterable[DdlAt]:
     facts = database.facts()
     for at, position, _ in walked.statements:
         told = query(event_at(data, at, checksum=walked.checksum), facts.charsets)
-        ddl = ddl_of(told, is_mariadb=facts.is_mariadb, lower_names=facts.lower_names)
+        ddl = ddl_of(
+            told,
+            is_mariadb=facts.is_mariadb,
+            lower_names=facts.lower_names,
+            omits_generated=facts.omits_generated,
+        )
         if ddl is not None:
             yield DdlAt(position=position, effects=read_ddl(ddl.text, ddl.kind, "", "").effects)
 

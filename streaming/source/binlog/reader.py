@@ -248,7 +248,12 @@ class BinlogReader:
             if position >= first and commit_ts > self._start_ts:
                 event = event_at(stretch.data, at, checksum=walked.checksum)
                 told = query(event, facts.charsets)
-                ddl = ddl_of(told, is_mariadb=facts.is_mariadb, lower_names=facts.lower_names)
+                ddl = ddl_of(
+                    told,
+                    is_mariadb=facts.is_mariadb,
+                    lower_names=facts.lower_names,
+                    omits_generated=facts.omits_generated,
+                )
                 if ddl is not None:
                     row = (position, 0, ddl.name.schema, ddl.name.table, ddl.kind, ddl.text)
                     found.append((commit_ts, *row))

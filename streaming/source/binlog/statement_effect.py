@@ -46,10 +46,12 @@ class LoggedDdl:
     text: str  # with its session before it
 
 
-def ddl_of(query: Query, *, is_mariadb: bool, lower_names: bool) -> LoggedDdl | None:
+def ddl_of(
+    query: Query, *, is_mariadb: bool, lower_names: bool, omits_generated: bool = False
+) -> LoggedDdl | None:
     """None for a statement that changes no table: GRANT, CREATE TRIGGER, FLUSH … Rows in statement
     format are a DDL that cannot be run. ``lower_names``: the server keeps names of tables in lower
-    case."""
+    case. ``omits_generated``: see `ServerFacts`."""
     if query.alter_phase in (AlterPhase.START, AlterPhase.ROLLBACK):
         return None
     mode = query.sql_mode or 0
@@ -58,6 +60,7 @@ def ddl_of(query: Query, *, is_mariadb: bool, lower_names: bool) -> LoggedDdl | 
         is_mariadb=is_mariadb,
         ansi_quotes=bool(mode & _ANSI_QUOTES),
         no_backslash_escapes=bool(mode & _NO_BACKSLASH_ESCAPES),
+        omits_generated=omits_generated,
         is_oracle=is_mariadb and bool(mode & _ORACLE),
         lower_names=lower_names,
         failed=query.error_code,

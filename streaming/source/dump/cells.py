@@ -7,7 +7,7 @@ one table of types for the copy; its tests compare each type's extremes with the
     TINYINT … BIGINT, UNSIGNED, YEAR          int8 … int64 (MEDIUMINT int32), uint8 … uint64, int16
     FLOAT, DOUBLE, DECIMAL(p,s), BIT          float32, float64, decimal128 or decimal256, uint64
     DATE, DATETIME, TIMESTAMP, TIME           date32, timestamp(us), the same in UTC, duration(us)
-    CHAR … LONGTEXT, ENUM, SET, JSON          string; of a TiDB, VECTOR too
+    CHAR … LONGTEXT, ENUM, SET, JSON, VECTOR  string; of a MariaDB, VECTOR is binary
     BINARY … LONGBLOB, GEOMETRY               binary
     UUID, INET4, INET6                        binary, as they are stored
 
@@ -47,7 +47,7 @@ _OTHERS: Final = {
     "timestamp": pa.timestamp("us", "UTC"),
     "time": pa.duration("us"),
     **dict.fromkeys((*TEXT_TYPES, "enum", "set", "json"), pa.string()),
-    "vector": pa.string(),  # of a TiDB: `[1,2.5]`; a MySQL sends bytes
+    "vector": pa.string(),  # `[1,2.5]`, also of a MySQL (`vector_texts`)
     **dict.fromkeys((*BINARY_TYPES, *GEOMETRY_TYPES, *IDENTIFIER_TYPES), pa.binary()),
 }
 _MOMENTS: Final = ("date", "datetime", "timestamp")
@@ -92,6 +92,15 @@ def cells_of(texts: pa.LargeBinaryArray, mysql_type: MySQLType) -> pa.Array:
     except (pa.ArrowInvalid, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise UnreadableCells(f"a value does not fit the type {mysql_type}: {reason}") from error
+
+
+def vector_texts(values: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """The numbers of vectors, four bytes each, as the binlog's reader writes them."""
+    texts = [
+        None if each is None else f"[{', '.join(map(str, np.frombuffer(each, '<f4')))}]".encode()
+        for each in values.to_pylist()
+    ]
+    return pa.array(texts, pa.large_binary())
 
 
 def _read(texts: pa.LargeBinaryArray, mysql_type: MySQLType, kind: pa.DataType) -> pa.Array:

@@ -6,13 +6,14 @@ binlog since before the first of them makes the table exact again, key by key (r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
-from streaming.source.dump.cells import UnreadableCells, cells_of
+from sinks.types.masks import HIDDEN
+from streaming.source.dump.cells import UnreadableCells
 from streaming.source.dump.chunk_files import ChunkFiles, StagedFile
 from streaming.source.dump.chunks import (
     ChunkPlan,
@@ -36,9 +37,10 @@ from streaming.source.dump.key_ranges import (
     rows_statement,
 )
 from streaming.source.dump.moment import one_moment
-from streaming.source.dump.session import Connect, Session, TableChanged
+from streaming.source.dump.session import Connect, Session, UnreadableValue
 from streaming.source.dump.source_table import SourceColumn, SourceTable
 
+SHOWN_BYTES: Final = 32  # of a value that cannot be read
 Counted = Callable[[int, int], None]  # rows and bytes of texts that have come
 
 
@@ -103,20 +105,46 @@ class TableReader:
         names = [column.name for column in columns]
         statement = rows_statement(self._table, step.range, step.limit)
         for texts in self._session.blocks(statement, len(names)):
-            cells = [self._cells(*each) for each in zip(columns, texts, strict=True)]
+            cells = [self._cells(column, texts) for column in range(len(columns))]
             counted(len(texts[0]), sum(text.nbytes for text in texts))
             yield pa.table(cells, names)
 
-    def _cells(self, column: SourceColumn, texts: pa.LargeBinaryArray) -> pa.Array:
+    def _cells(self, number: int, texts: Sequence[pa.LargeBinaryArray]) -> pa.Array:
+        column, values = self._table.columns[number], texts[number]
         try:
-            return cells_of(texts, column.type)
+            return column.cells(values)
         except UnreadableCells as error:
-            raise TableChanged(
-                f"column {column.name} of {self._table.name}: {error}; if the table was altered"
-                " meanwhile, its copy begins anew"
+            raise UnreadableValue(
+                self._table.name,
+                self._unreadable(number, texts) or f"column {column.name}: {error}",
             ) from error
+
+    def _unreadable(self, number: int, texts: Sequence[pa.LargeBinaryArray]) -> str:
+        """Which row has bytes that are no text; empty where all are."""
+        table, column = self._table, self._table.columns[number]
+        for row, value in enumerate(texts[number].to_pylist()):
+            try:
+                str(value or b"", "utf-8")
+            except UnicodeDecodeError:
+                told = zip(table.columns, texts, strict=True)
+                key = {each.name: _shown(each, found[row].as_py()) for each, found in told}
+                shown = ", ".join(f"{name} = {key[name]}" for name in table.key)
+                raw = HIDDEN if column.is_masked else f"0x{value[:SHOWN_BYTES].hex()}"
+                charset = column.charset or "utf8mb4"
+                return (
+                    f"column {column.name} of its row {shown or 'without a key'} has bytes that "
+                    f"are no text of {charset}: {raw}. Mend the value in "
+                    "the database, or leave the column out with [[sink.column-selectors]]"
+                )
+        return ""
 
     def _key(self, statement: str) -> Bound | None:
         """The one key that a statement answers with."""
         rows = self._session.query(statement)
         return tuple(map(str, rows[0])) if rows else None
+
+
+def _shown(column: SourceColumn, value: bytes | None) -> str:
+    if column.is_masked:
+        return HIDDEN
+    return "NULL" if value is None else repr(value.decode("utf-8", "backslashreplace"))

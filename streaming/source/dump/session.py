@@ -18,6 +18,7 @@ from pymysql.constants import COMMAND, ER
 from pymysql.protocol import FieldDescriptorPacket
 
 from coordination.errors import TidelakeError
+from coordination.model import TableName
 from streaming.source.contract import SourceAway
 from streaming.source.dump.packets import GarbledRows, PacketBuffer
 from streaming.source.dump.text_rows import texts_of
@@ -57,6 +58,14 @@ class SourceRefuses(TidelakeError):
 
 class TableChanged(TidelakeError):
     """A table is no longer what it was when its copy began: the copy begins anew."""
+
+
+class UnreadableValue(TableChanged):
+    """A value is none of its column's type, as one sentence; unless the table was altered."""
+
+    def __init__(self, table: TableName, sentence: str) -> None:
+        super().__init__(sentence)
+        self.table = table
 
 
 class Session:

@@ -5,26 +5,45 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Final
+
+import pyarrow as pa
 
 from coordination.model import TableName
 from sinks.types.column_choice import ColumnChoice
 from sinks.types.mysql_type import MySQLType
-from streaming.source.dump.cells import cell_type
+from streaming.source.dump.cells import cell_type, cells_of, vector_texts
 
 Query = Callable[[str], list[tuple[Any, ...]]]
 _VERSIONED: Final = "SYSTEM VERSIONED"
 _SNAPSHOT_ENGINES: Final = frozenset(("innodb", "rocksdb"))
 
 
+class Vectors(Enum):
+    """What a server shows of a VECTOR."""
+
+    TEXTS = "texts"  # a TiDB: ``[1,2.5]``
+    FLOATS = "floats"  # MySQL: the numbers, four bytes each
+    BYTES = "bytes"  # MariaDB: the same, and its rows have it as a VARBINARY
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceColumn:
-    """``charset``: the server's name of a text's character set; None for what is no text."""
+    """``charset``: the server's name of a text's character set; None for what is no text, but
+    "binary" for a vector that comes as its numbers' bytes. ``is_masked``: nobody is to see its
+    values in clear."""
 
     name: str
     type: MySQLType
     nullable: bool
     charset: str | None = None
+    is_masked: bool = False
+
+    def cells(self, texts: pa.LargeBinaryArray) -> pa.Array:
+        """The texts that its server has sent, as cells. Raises UnreadableCells."""
+        is_of_floats = self.type.name == "vector" and self.charset is not None
+        return cells_of(vector_texts(texts) if is_of_floats else texts, self.type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +54,7 @@ class SourceTable:
     is none. ``index`` is its name. ``is_of_prefixes``: it has parts of columns alone: these tell
     rows apart, so whole columns do, but the index has no order by which chunks could be cut.
     ``rows`` and ``bytes`` are the server's estimates. ``refusal``: why it cannot be copied, as a
-    sentence; empty where it can.
+    sentence; empty where it can. ``hindered``: why it alone is not copied now, and what mends that.
     ``has_snapshots``: its engine shows a transaction the table as it was when that began.
     """
 
@@ -46,6 +65,7 @@ class SourceTable:
     rows: int
     bytes: int
     refusal: str = ""
+    hindered: str = ""
     has_snapshots: bool = True
     is_of_prefixes: bool = False
 
@@ -55,7 +75,11 @@ class SourceTable:
         def is_read(name: str) -> bool:
             return name in self.key or (choice.takes(name) and choice.mask_of(name) != "null")
 
-        columns = tuple(column for column in self.columns if is_read(column.name))
+        columns = tuple(
+            replace(column, is_masked=bool(choice.mask_of(column.name)))
+            for column in self.columns
+            if is_read(column.name)
+        )
         return self if choice.is_all else replace(self, columns=columns)
 
     @property
@@ -73,10 +97,10 @@ def read_tables(
     schemas: Sequence[str],
     is_wanted: Callable[[TableName], bool] = lambda _: True,
     *,
-    has_vectors: bool = False,
+    vectors: Vectors = Vectors.FLOATS,
 ) -> list[SourceTable]:
     """The wanted tables of these schemas, without views and sequences: three statements for all of
-    them. ``has_vectors``: the server shows a VECTOR as a text, as TiDB does.
+    them.
 
     Raises as ``query`` does.
     """
@@ -98,7 +122,7 @@ def read_tables(
         column = SourceColumn(
             name=name, type=MySQLType.parse(text), nullable=nullable == "YES", charset=charset
         )
-        columns[TableName(schema, table)].append(column)
+        columns[TableName(schema, table)].append(_shown(column, vectors))
     indexes: dict[TableName, list[tuple[str, str | None, int | None]]] = defaultdict(list)
     for schema, table, index, name, prefix in query(
         "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART"
@@ -121,7 +145,7 @@ def read_tables(
                 is_of_prefixes=any(each == index and cut for each, _, cut in indexes[name]),
                 rows=int(rows),
                 bytes=int(size),
-                refusal=_refusal(name, kind == _VERSIONED, columns[name], has_vectors=has_vectors),
+                refusal=_refusal(name, kind == _VERSIONED, columns[name]),
                 has_snapshots=engine.lower() in _SNAPSHOT_ENGINES,
             )
         )
@@ -151,16 +175,22 @@ def key_of(
     return "", ()
 
 
-def _refusal(
-    table: TableName, is_versioned: bool, columns: Iterable[SourceColumn], *, has_vectors: bool
-) -> str:
+def _shown(column: SourceColumn, vectors: Vectors) -> SourceColumn:
+    """As the rows of its server have it."""
+    if column.type.name != "vector" or column.type.length is None:
+        return column
+    if vectors is Vectors.BYTES:
+        return replace(column, type=MySQLType(name="varbinary", length=4 * column.type.length))
+    return replace(column, charset="binary") if vectors is Vectors.FLOATS else column
+
+
+def _refusal(table: TableName, is_versioned: bool, columns: Iterable[SourceColumn]) -> str:
     """The binlog has the history of a system-versioned table among its rows, as INSERTs of keys
     that are there."""
     if is_versioned:
         return f"table {table} is system-versioned: leave it out with [filter] rules"
     for column in columns:
-        is_vector = column.type.name == "vector"
-        if cell_type(column.type) is None or (is_vector and not has_vectors):
+        if cell_type(column.type) is None:
             return (
                 f"column {column.name} of {table} has the type {column.type}, which cannot be"
                 " copied: leave the table out with [filter] rules"

@@ -34,7 +34,7 @@ from streaming.owner.start_point import first_row
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import SourceLost
 from streaming.source.dump.copy_tables import CopyProgress
-from streaming.source.dump.source_table import SourceTable, read_tables
+from streaming.source.dump.source_table import SourceTable
 from streaming.source.resolved.commit_clock import to_token
 from streaming.spans.copies.copied_server import is_there
 from streaming.spans.copies.joining import (
@@ -46,6 +46,7 @@ from streaming.spans.copies.joining import (
 )
 from streaming.spans.copies.left_out import may_be_copied
 from streaming.spans.copies.load_all import load_all
+from streaming.spans.copies.readable import found_tables
 from streaming.spans.copies.settled_copy import (
     SettledCopy,
     chosen_by,
@@ -227,7 +228,7 @@ class FirstCopy:
         rows = self._database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
         schemas = [name for (name,) in rows if self._routes.filter.selects(TableName(name, ""))]
         is_new = new_tables(self._changefeed, row)
-        tables = read_tables(self._database.ask, schemas, is_new) if schemas else ()
+        tables = found_tables(self._database, schemas, is_new) if schemas else ()
         return [each for each in tables if self._may_join(each, lacking)]
 
     def _may_join(self, table: SourceTable, lacking: Collection[TableName]) -> bool:

@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 from coordination.errors import ConfigError
 from coordination.model import TableName
 from sinks.target.write_mode import WriteMode
-from streaming.changefeed.replicated_table import NO_KEY, RULES
+from streaming.changefeed.replicated_table import NO_KEY, RULES, WHY
 from streaming.changefeed.routes import Routes
 from streaming.source.dump.source_table import SourceTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """``rows``: about how many it has."""
+    """``rows``: about how many it has. ``why``: empty where it has no key."""
 
     name: TableName
     rows: int
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +51,8 @@ def sorted_out(
         if may_be_copied(whole, form):
             found.copied.append(whole.chosen(form.choice))
         elif whole.name not in known:
-            found.left_out.append(LeftOut(name=whole.name, rows=whole.rows))
-    names = [each.name for each in found.left_out]
+            found.left_out.append(LeftOut(name=whole.name, rows=whole.rows, why=whole.hindered))
+    names = [each.name for each in found.left_out if not each.why]
     if names and not leaves_out:
         raise ConfigError(
             f"tables with {NO_KEY} cannot be told row by row, so none is copied: {_list(names)}. "
@@ -59,19 +60,20 @@ def sorted_out(
             'of them wait, with on-no-key = "leave-out"'
         )
     of = {routes.of(each.name).target: each.name for each in found.copied}
-    for name in names:
-        if (target := routes.of(name).target) in of:
+    for each in found.left_out:
+        if (target := routes.of(each.name).target) in of:
+            rules = each.why or f"give it a target of its own and {RULES}"
+            why = "cannot be copied now" if each.why else f"has {NO_KEY}"
             raise ConfigError(
-                f"table {name} has {NO_KEY}, and goes into {target} as {of[target]} does, which "
-                "would lack its rows: leave it out with [filter] rules, or give it a target of its "
-                f"own and {RULES}"
+                f"table {each.name} {why}, and goes into {target} as {of[target]} does, which "
+                f"would lack its rows: leave it out with [filter] rules, or {rules}"
             )
     return found
 
 
 def may_be_copied(table: SourceTable, form: WriteMode) -> bool:
-    """Whether its target can be written."""
-    return bool(table.key or form.is_log or form.all_columns)
+    """Whether its rows can be read, and its target be written."""
+    return not table.hindered and bool(table.key or form.is_log or form.all_columns)
 
 
 def what_it_lacks(target: TableName, tables: Iterable[LeftOut]) -> str:
@@ -80,7 +82,9 @@ def what_it_lacks(target: TableName, tables: Iterable[LeftOut]) -> str:
     rows = sum(each.rows for each in told)
     count = f"about {rows}" if rows else "an unknown number of"  # some engines estimate nothing
     names = [each.name for each in told]
-    return f"{count} rows of before" + (f", of {_list(names)}" if [target] != names else "")
+    rows_of = f"{count} rows of before" + (f", of {_list(names)}" if [target] != names else "")
+    whys = [each.why for each in told if each.why]
+    return f"{rows_of}{WHY}{'; '.join(whys)}" if whys else rows_of
 
 
 def _list(names: Iterable[TableName]) -> str:

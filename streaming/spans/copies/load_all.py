@@ -34,7 +34,11 @@ from streaming.changefeed.replicated_table import (
     no_reload_of,
 )
 from streaming.changefeed.routes import Routes, Shards, changefeed_routes
-from streaming.changefeed.schema_file import read_definitions, routed_definitions
+from streaming.changefeed.schema_file import (
+    of_mariadb,
+    read_definitions,
+    routed_definitions,
+)
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.changefeed.target_forms import write_modes
 from streaming.owner.progress_rows import first_progress
@@ -137,6 +141,8 @@ class _Load:
         self._tables = ControlTables.of(sink)
         self.routes = changefeed_routes(changefeed)
         definitions = read_definitions(settled.definitions, self.routes.filter.selects)
+        if settled.is_mariadb:
+            definitions = of_mariadb(definitions, omits_generated=settled.omits_generated)
         defined = routed_definitions(definitions, self.routes)
         self.registry = TableRegistry(sink, row, write_modes(changefeed), defined)
         self._row = row

@@ -50,7 +50,8 @@ class CopiedFrom:
 class SettledCopy:
     """``begin``: P0; ``end``: P1, behind which the tables are as the database's. ``pins``: from P0
     to P1, with the GTIDs before both. ``definitions``: CREATE TABLE statements, with USE.
-    ``server``: its identity. ``chosen``: by which settings tables were chosen (`chosen_by`)."""
+    ``server``: its identity. ``chosen``: by which settings tables were chosen (`chosen_by`).
+    ``is_mariadb``, ``omits_generated``: see `ServerFacts`."""
 
     server: str
     chosen: str
@@ -60,6 +61,8 @@ class SettledCopy:
     definitions: str
     tables: tuple[CopiedFrom, ...]
     left_out: tuple[LeftOut, ...] = ()
+    is_mariadb: bool = False
+    omits_generated: bool = False
 
     @property
     def rows(self) -> int:
@@ -77,7 +80,11 @@ class SettledCopy:
             "tables": [
                 {"table": described(each.copied.table), "begin": each.begin} for each in self.tables
             ],
-            "left_out": [[*asdict(each.name).values(), each.rows] for each in self.left_out],
+            "is_mariadb": self.is_mariadb,
+            "omits_generated": self.omits_generated,
+            "left_out": [
+                [*asdict(each.name).values(), each.rows, each.why] for each in self.left_out
+            ],
         }
         part = folder / f"{SETTLED}.part"
         with part.open("w", encoding="utf-8") as file:
@@ -107,9 +114,11 @@ class SettledCopy:
                 )
                 for each in fields["tables"]
             ),
+            is_mariadb=fields["is_mariadb"],
+            omits_generated=fields["omits_generated"],
             left_out=tuple(
-                LeftOut(name=TableName(schema, table), rows=rows)
-                for schema, table, rows in fields.get("left_out", ())
+                LeftOut(name=TableName(schema, table), rows=rows, why=why)
+                for schema, table, rows, why in fields.get("left_out", ())
             ),
         )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -38,18 +38,18 @@ from streaming.source.binlog.failover.log_search import LogSearch
 from streaming.source.binlog.log_scan import Scanned, scan
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import SourceLost, SourceMoved
-from streaming.source.dump.cells import quoted
 from streaming.source.dump.copy_tables import CopiedTable, CopyProgress, copy_tables
 from streaming.source.dump.manifest import described
 from streaming.source.dump.moment import SnapshotPosition, settled_position
-from streaming.source.dump.session import Connection, Session, TableChanged
-from streaming.source.dump.source_table import Query, SourceTable, read_tables
+from streaming.source.dump.session import Connection, Session, TableChanged, UnreadableValue
+from streaming.source.dump.source_table import SourceTable
 from streaming.source.dump.staging import StagedTable
 from streaming.source.resolved.commit_clock import Pin, pin_at, with_pins
 from streaming.source.resolved.gtid_sets import Trail
 from streaming.spans.copies.copied_server import connection_to, is_there
 from streaming.spans.copies.left_out import LeftOut, sorted_out
 from streaming.spans.copies.moments import Begins, Moment
+from streaming.spans.copies.readable import create_statement, found_tables
 from streaming.spans.copies.settled_copy import BEGINS, CopiedFrom, SettledCopy, forget_copy
 
 logger = logging.getLogger(__name__)
@@ -119,6 +119,7 @@ class TableCopies:
         self._is_stopped = is_stopped
         self._leaves_out = leaves_out
         self._left_out: tuple[LeftOut, ...] = ()  # as they were seen last
+        self._hindered: dict[TableName, str] = {}  # tables with values that cannot be read
 
     def run(self) -> SettledCopy:
         """Raises SourceAway and other TryAgains, after which the same call goes on; Stop; and
@@ -162,7 +163,9 @@ class TableCopies:
                 raise
             return _Anew(f"it has waited for too long: {error}")
         found: dict[TableName, CopiedFrom] = {}
-        for _ in range(MOST_ROUNDS):
+        rounds = 0
+        while rounds < MOST_ROUNDS + len(self._hindered):
+            rounds += 1
             tables = self._tables()
             todo = [each for each in tables if not _is_same(found.get(each.name), each)]
             found = {each.name: found[each.name] for each in tables if each not in todo}
@@ -183,8 +186,9 @@ class TableCopies:
         schemas = [name for (name,) in rows if self._selects(TableName(name, ""))]
         if not schemas:
             return []
-        tables = read_tables(self._database.ask, schemas, self._selects)
+        tables = found_tables(self._database, schemas, self._selects)
         leaves_out = self._leaves_out
+        tables = [replace(t, hindered=t.hindered or self._hindered.get(t.name, "")) for t in tables]
         both = sorted_out(tables, self._form, self._routes, leaves_out=leaves_out)
         found, self._left_out = both.copied, tuple(both.left_out)
         for target, origins in self._routes.by_target(each.name for each in found).items():
@@ -214,8 +218,17 @@ class TableCopies:
                 at = copied.position
                 position = begin[name] if at is None else self._position(at)
                 found[name] = CopiedFrom(copied=copied, begin=Moment(position, Ts(0)))
+        except UnreadableValue as error:
+            self._note(error, todo)
         except TableChanged as error:
             logger.info("a table was altered while it was copied, and is copied again: %s", error)
+
+    def _note(self, error: UnreadableValue, todo: Sequence[SourceTable]) -> None:
+        """Its table is left out, unless it was altered meanwhile: then it is copied again."""
+        before = next(each for each in todo if each.name == error.table)
+        if any(described(each) == described(before) for each in self._tables()):
+            logger.warning("a table is left out of the copy: %s table=%s", error, error.table)
+            self._hindered[error.table] = str(error)
 
     def _copied(self, tables: Sequence[SourceTable]) -> Iterator[CopiedTable]:
         settings = self._settings
@@ -270,6 +283,8 @@ class TableCopies:
                 for each in found.values()
             ),
             left_out=self._left_out,
+            is_mariadb=self._database.facts().is_mariadb,
+            omits_generated=self._database.facts().omits_generated,
         )
 
     def _first_pin(self, begin: Moment) -> Pin:
@@ -313,13 +328,6 @@ class TableCopies:
             return self._joins.begin
         position = self._shown()
         return Moment(position, Ts(int(time.time() * 1e3) << TSO_LOGICAL_BITS))
-
-
-def create_statement(query: Query, name: TableName) -> str:
-    """The definition of a table, with the USE that it needs."""
-    schema, table = (quoted(part) for part in (name.schema, name.table))
-    ((_, statement, *_),) = query(f"SHOW CREATE TABLE {schema}.{table}")
-    return f"USE {schema};\n{statement};\n"
 
 
 def moved(scanned: Scanned, tables: Iterable[CopiedFrom]) -> list[TableName]:

@@ -37,12 +37,13 @@ from streaming.owner.progress_rows import cut
 from streaming.owner.start_point import first_row, row_rules
 from streaming.source.dump.copy_tables import CopyProgress, copy_tables
 from streaming.source.dump.session import Session, SnapshotGone, TableChanged
-from streaming.source.dump.source_table import SourceTable, read_tables
+from streaming.source.dump.source_table import SourceTable, Vectors, read_tables
 from streaming.source.dump.tidb import KEEPS_LONGER, Tidb, nearing
 from streaming.spans.copies.joining import lacking_targets, new_tables, refuse_beside_an_owner
 from streaming.spans.copies.left_out import Sorted, sorted_out
 from streaming.spans.copies.load_all import load_all
 from streaming.spans.copies.moments import Begins, Moment
+from streaming.spans.copies.readable import create_statement
 from streaming.spans.copies.settled_copy import (
     BEGINS,
     CopiedFrom,
@@ -53,7 +54,6 @@ from streaming.spans.copies.settled_copy import (
     only_one,
 )
 from streaming.spans.copies.shown_row import show_in_row
-from streaming.spans.copies.table_copies import create_statement
 
 logger = logging.getLogger(__name__)
 
@@ -262,7 +262,7 @@ class TidbCopy:
             forms.refuse_origin(name, target)
             return forms.of(target)
 
-        tables = read_tables(session.query, schemas, self._is_wanted, has_vectors=True)
+        tables = read_tables(session.query, schemas, self._is_wanted, vectors=Vectors.TEXTS)
         lacking = self._lacking
         return sorted_out(
             tables,

@@ -228,3 +228,18 @@ def test_an_unreadable_ddl_has_the_event_of_its_type() -> None:
     assert read_ddl("CREATE TABLE `", "CREATE", "s", "t").event_types == ("create table",)
     assert read_ddl("?", "ERASE", "s", "t").event_types == ()  # read, but unknown
     assert read_ddl("DROP `", "ERASE", "s", "t").event_types == ("drop table",)
+
+
+def test_a_key_without_overlaps_has_the_columns_of_its_period() -> None:
+    """As the server has it in its place: the end first. They are never NULL."""
+    of = "CREATE TABLE t (n INT, id INT NOT NULL, S DATE, `e` DATE, PERIOD FOR `p`(s, e), "
+    schema = _schema(of + "PRIMARY KEY (id, P WITHOUT OVERLAPS))")
+    assert schema.key == ("id", "e", "S")
+    schema = _schema(of + "UNIQUE KEY k (id, p WITHOUT OVERLAPS))")
+    assert (schema.key, schema.key_index) == (("id", "e", "S"), "k")
+    assert [column.nullable for column in schema.columns] == [True, False, False, False]
+
+
+def test_a_column_may_have_the_name_period() -> None:
+    schema = _schema("CREATE TABLE t (id INT PRIMARY KEY, period INT)")
+    assert [column.name for column in schema.columns] == ["id", "period"]

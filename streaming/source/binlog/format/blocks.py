@@ -35,6 +35,7 @@ from streaming.source.binlog.format.rows.maps_in_force import HEAD_BYTES, Shape
 from streaming.source.binlog.format.rows.row_events import (
     Garbage,
     TableEvents,
+    TableRows,
     table_events,
     table_rows,
 )
@@ -70,9 +71,10 @@ def row_blocks(
     """Row blocks and BAD blocks, per piece of the slice by their first position. A compressed
     transaction that is large when inflated comes in several pieces.
 
-    - ROW of a wanted table, one per shape of its rows; rows at or below its ``above_ts`` are in
-      none. A row with a value that cannot be read has ``error_class`` and ``error_message``, and
-      NULL in that column.
+    - ROW of a wanted table, one per shape of its rows and per set of columns that their images
+      have; rows at or below its ``above_ts`` are in none. A row with a value that cannot be read
+      has ``error_class`` and ``error_message``, and NULL in that column. A column that is in none
+      of a row's images has the type null (`contract.Cells`).
     - ROW without a body of another table: ``rows`` counts its row *events*.
     - BAD: events that mean nothing, with their bytes. The name is told where the event's checksum
       is right and its TABLE_MAP is known.
@@ -83,8 +85,7 @@ def row_blocks(
     Cells are typed (``cells/``). A column of dates comes as text where one of them is no date of
     the calendar (``0000-00-00``); a TIMESTAMP's text is in UTC.
 
-    Raises Refused for a wanted table which the server's settings, or the type of a column, leave
-    unreadable.
+    Raises Refused for a wanted table whose columns the server does not name.
     """
     events, bad = events_of(slice_.data, slice_.at, checksum=slice_.checksum, checks_crc=checks_crc)
     reading = _SliceReading(slice_, part, wanted)
@@ -154,11 +155,16 @@ class _SliceReading:
             if not is_above.any():
                 return
             found = TableEvents(found.table, found.shape, found.numbers[is_above])
-        rows, garbage = table_rows(events, found, is_mariadb=self.slice.is_mariadb)
+        several, garbage = table_rows(events, found, is_mariadb=self.slice.is_mariadb)
         for each in garbage:
             self.note(events, each)
-        if not len(rows.op):
-            return
+        for rows in several:
+            if len(rows.op):
+                yield self._rows(events, found, rows, table)
+
+    def _rows(
+        self, events: Events, found: TableEvents, rows: TableRows, table: WantedTable
+    ) -> Block:
         origin = events.origin[rows.number]
         body, key_changes = row_body(
             events.data,
@@ -171,7 +177,7 @@ class _SliceReading:
             checksum=self.slice.checksum,
             key=_key(found, table),
         )
-        yield self._block(events, found, rows.number, body=ipc(body), key_changes=key_changes)
+        return self._block(events, found, rows.number, body=ipc(body), key_changes=key_changes)
 
     def _block(
         self,
@@ -185,7 +191,8 @@ class _SliceReading:
         """``numbers``: the event of each row, or each event."""
         origin = events.origin[numbers]
         commit_ts, position = self.slice.commit_ts[origin], self.slice.position[origin]
-        sizes = events.stop[found.numbers] - events.at[found.numbers]
+        theirs = numbers[np.diff(numbers, prepend=-1) != 0]  # they rise
+        sizes = events.stop[theirs] - events.at[theirs]
         return Block(
             kind=Kind.ROW,
             part=self.part,

@@ -11,6 +11,8 @@ CHECKSUM: Final = "checksum"  # error classes of a BAD block's events
 BAD_EVENT: Final = "bad-event"
 NO_TABLE_MAP: Final = "no-table-map"
 BAD_CELL: Final = "bad-cell"  # error class of a row: one of its values cannot be read
+NOT_WHOLE: Final = "no-whole-row"  # of a row: its images lack what is needed of it
+UNREADABLE: Final = "unreadable"  # no row of the event's table can be read, as the server has it
 
 
 class BadEvent(Exception):

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from streaming.protocols.contract import BAD_BODY, Block, Kind, Messages, Wanted, ipc
 from streaming.source.binlog.format.blocks import Slice, row_blocks
-from streaming.source.binlog.format.cells.layout import image_ends
+from streaming.source.binlog.format.cells.layout import image_ends, layout_of
 from streaming.source.binlog.format.events import HEADER_BYTES, Events, Offsets, events_of, joined
 from streaming.source.binlog.format.faults import BadEvent, Refused
 from streaming.source.binlog.format.inflate import pieces
@@ -28,7 +28,6 @@ from streaming.source.binlog.format.rows.row_events import (
     TableEvents,
     TableRows,
     image_begins,
-    layout_of_shape,
     table_events,
     table_rows,
 )
@@ -74,22 +73,21 @@ def _alone(event: bytes, facts: LetterHead, wanted: set[int]) -> dict[int, bytes
         for piece in pieces(events, lambda _, fault: faults.append(fault)):
             tables, _, held = table_events(piece, held, is_mariadb=facts.is_mariadb)
             for table in (each for each in tables if each.shape == facts.shape):
-                rows, _ = table_rows(piece, table, is_mariadb=facts.is_mariadb)
-                found |= _each_alone(piece, table, rows, indexes, facts)
+                for rows in table_rows(piece, table, is_mariadb=facts.is_mariadb)[0]:
+                    found |= _each_alone(piece, table, rows, indexes)
     except (BadEvent, Refused):
         pass  # what has been decoded before does not come here
     return found
 
 
 def _each_alone(
-    events: Events, table: TableEvents, rows: TableRows, wanted: Offsets, facts: LetterHead
+    events: Events, table: TableEvents, rows: TableRows, wanted: Offsets
 ) -> dict[int, bytes]:
     """By index the events with one row, which ends its statement."""
     chosen = np.flatnonzero(np.isin(rows.index, wanted))
     number, new, old = rows.number[chosen], rows.at[chosen], rows.old_at[chosen]
-    layout = layout_of_shape(table.shape, is_mariadb=facts.is_mariadb)
     begin = image_begins(events, number, len(table.table.columns))
-    end = image_ends(events.data, new, events.end[number], layout)
+    end = image_ends(events.data, new, events.end[number], layout_of(rows.after))
     first = np.where(old < 0, new, old)  # the new image of an UPDATE stands behind its old one
     columns = (rows.index[chosen], events.at[number], begin, first, end)
     return {

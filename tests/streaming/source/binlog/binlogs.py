@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from coordination.model import TableName, Ts
 from streaming.protocols.contract import DATA, OLD, Block, Kind, WantedTable
@@ -18,7 +19,9 @@ from streaming.source.binlog.format.blocks import Slice, row_blocks
 from streaming.source.binlog.format.charsets import Charset, charsets_of
 from streaming.source.binlog.format.control.transactions import Transactions, transactions
 from streaming.source.binlog.format.events import Event, Events, event_at, events_of
+from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import first_of
 
 MAGIC = b"\xfebin"
 # ``ID`` of information_schema.COLLATIONS is NULL for MariaDB's collations of many character sets.
@@ -134,6 +137,12 @@ def rows_of(table: pa.Table, field_name: str = DATA) -> list[dict[str, object] |
     """``data`` or ``old``, row by row."""
     assert field_name in (DATA, OLD)
     return table[field_name].to_pylist()
+
+
+def on(*editions: Edition) -> pytest.MarkDecorator:
+    """Parametrizes ``server`` of format/conftest.py; further editions are ``more``."""
+    found = editions if len(editions) == 1 else first_of(editions, [MARIADB_10_11, MYSQL_9_7])
+    return pytest.mark.parametrize("server", found, ids=lambda edition: edition.name, indirect=True)
 
 
 def rows_by_place(blocks: Iterable[Block]) -> list[tuple[TableName, dict[str, Any]]]:

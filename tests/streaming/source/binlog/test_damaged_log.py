@@ -181,14 +181,6 @@ def test_another_server_at_the_same_address(server: DatabaseServer) -> None:
             there.source.check_unchanged(facts)
 
 
-def test_partial_rows_are_refused_with_what_mends_them(server: DatabaseServer) -> None:
-    with BinlogReading(settings_of(server)) as reading:
-        reading.to_end()
-        server.execute("SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE shop.t SET v = 'c'")
-        with pytest.raises(TidelakeError, match="binlog_row_image = 'FULL'"):
-            reading.to_end()
-
-
 def test_a_large_read_by_executors_is_the_drivers(
     server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

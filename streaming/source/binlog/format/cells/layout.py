@@ -6,8 +6,9 @@ k-th image of every event at once. Between two columns of variable width a step 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Final
 
 import numpy as np
@@ -109,34 +110,43 @@ class Layout:
     bitmap: int  # bytes of the NULL bitmap, which an image begins with
     steps: tuple[Step, ...]
 
-    def walk(self, raw: bytes) -> list[int] | None:
-        """Where the images begin in the bytes of one event; None if one would end beyond them."""
-        starts = []
-        at, stop = 0, len(raw)
-        steps = [
-            (step.fixed, [(byte, widths.tolist()) for byte, widths in step.nullable], step.prefix)
-            + (step.null_at or (0, 8))
-            for step in self.steps
-        ]
-        while at < stop:
-            starts.append(at)
-            place = at + self.bitmap
-            if place > stop:
-                return None
-            for fixed, nullable, prefix, byte, bit in steps:
-                place += fixed
-                for null_byte, widths in nullable:
-                    place += widths[raw[at + null_byte]]
-                if prefix and not raw[at + byte] >> bit & 1:
-                    end = place + prefix
-                    if end > stop:
-                        return None
-                    size = raw[place] if prefix == 1 else int.from_bytes(raw[place:end], "little")
-                    place = end + size
-            if place > stop:
-                return None
-            at = place
-        return starts
+
+def _walk(raw: bytes, layouts: Sequence[Layout]) -> list[int] | None:
+    """Where the images begin in the bytes of one event; None if one would end beyond them."""
+    starts = []
+    at, stop = 0, len(raw)
+    told = [
+        (
+            layout.bitmap,
+            [
+                (step.fixed, [(byte, sizes.tolist()) for byte, sizes in step.nullable], step.prefix)
+                + (step.null_at or (0, 8))
+                for step in layout.steps
+            ],
+        )
+        for layout in layouts
+    ]
+    for bitmap, steps in cycle(told):
+        if at >= stop:
+            break
+        starts.append(at)
+        place = at + bitmap
+        if place > stop:
+            return None
+        for fixed, nullable, prefix, byte, bit in steps:
+            place += fixed
+            for null_byte, widths in nullable:
+                place += widths[raw[at + null_byte]]
+            if prefix and not raw[at + byte] >> bit & 1:
+                end = place + prefix
+                if end > stop:
+                    return None
+                size = raw[place] if prefix == 1 else int.from_bytes(raw[place:end], "little")
+                place = end + size
+        if place > stop:
+            return None
+        at = place
+    return starts
 
 
 def layout_of(columns: tuple[Column, ...]) -> Layout:
@@ -198,24 +208,25 @@ def image_ends(data: Bytes, at: Offsets, stop: Offsets, layout: Layout) -> Offse
 
 
 def image_starts(
-    data: Bytes, begin: Offsets, stop: Offsets, layout: Layout
+    data: Bytes, begin: Offsets, stop: Offsets, *layouts: Layout
 ) -> tuple[Offsets, Offsets, Mask]:
     """Where every image begins that stands in one of the ranges, and the number of its range; and
-    which ranges hold no images: one would end beyond the range. Those give none."""
+    which ranges hold no images: one would end beyond the range. Those give none. ``layouts``: of
+    the images of a range, by turns."""
     if len(begin) <= FEW:
-        return one_by_one(data, begin, stop, layout)
-    return side_by_side(data, begin, stop, layout)
+        return one_by_one(data, begin, stop, *layouts)
+    return side_by_side(data, begin, stop, *layouts)
 
 
 def one_by_one(
-    data: Bytes, begin: Offsets, stop: Offsets, layout: Layout
+    data: Bytes, begin: Offsets, stop: Offsets, *layouts: Layout
 ) -> tuple[Offsets, Offsets, Mask]:
     """`image_starts` for a few ranges, which may be large."""
     found: list[int] = []
     counts = []
     is_bad = np.zeros(len(begin), np.bool_)
     for number, (at, end) in enumerate(zip(begin.tolist(), stop.tolist(), strict=True)):
-        starts = layout.walk(data[at:end].tobytes())
+        starts = _walk(data[at:end].tobytes(), layouts)
         is_bad[number] = starts is None
         counts.append(len(starts or ()))
         found += [at + start for start in starts or ()]
@@ -223,13 +234,13 @@ def one_by_one(
 
 
 def side_by_side(
-    data: Bytes, begin: Offsets, stop: Offsets, layout: Layout
+    data: Bytes, begin: Offsets, stop: Offsets, *layouts: Layout
 ) -> tuple[Offsets, Offsets, Mask]:
     """`image_starts` for many ranges: a step costs about the same for one as for a thousand."""
     events, starts = [], []
     is_bad = np.zeros(len(begin), np.bool_)
     event, at, end = np.arange(len(begin)), begin, stop
-    while True:
+    for layout in cycle(layouts):
         is_left = at < end
         if not is_left.all():
             is_bad[event[at > end]] = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -26,11 +26,11 @@ from streaming.source.binlog.format.cells.reading import Reading
 from streaming.source.binlog.format.cells.row_cells import row_cells
 from streaming.source.binlog.format.charsets import Charset, Charsets
 from streaming.source.binlog.format.events import Bytes, Offsets
-from streaming.source.binlog.format.faults import BAD_CELL
+from streaming.source.binlog.format.faults import BAD_CELL, NOT_WHOLE
 from streaming.source.binlog.format.rows.letter_head import LetterHead
 from streaming.source.binlog.format.rows.maps_in_force import Shape
 from streaming.source.binlog.format.rows.row_events import TableRows
-from streaming.source.binlog.format.table_map import table_map
+from streaming.source.binlog.format.table_map import TableMap, table_map
 
 
 def row_body(
@@ -47,11 +47,16 @@ def row_body(
 ) -> tuple[pa.Table, int]:
     """The body, and how many of its rows have an ``old``: with ``key`` those UPDATEs that change
     it, with its old values; else every UPDATE, with its whole old row. ``commit_ts`` and
-    ``position`` are the rows'. ``checksum``: their events end in a CRC32."""
+    ``position`` are the rows'. ``checksum``: their events end in a CRC32.
+
+    A column that new images lack has the value of the old ones. One that both lack has the type
+    null."""
     table = table_map(shape, is_mariadb=is_mariadb)
-    shown = {column.name for column in _shown(table.columns, is_mariadb=is_mariadb)}
+    shown = [column.name for column in _shown(table.columns, is_mariadb=is_mariadb)]
     reading = Reading(data, charsets)
-    cells = row_cells(reading, rows.at, table.columns)
+    cells = row_cells(reading, rows.at, rows.after)
+    if unchanged := [each.name for each in rows.before if each.name not in cells]:
+        cells |= row_cells(reading, rows.old_at, rows.before, unchanged)
     columns = [
         pa.array(rows.op),
         pa.array(commit_ts),
@@ -63,9 +68,12 @@ def row_body(
     errors = reading.faults
     updates = np.flatnonzero(rows.old_at >= 0)
     key_changes = 0
-    if len(updates):
+    lacks = _lacks(rows, [*cells] if key is None else key, table)
+    if len(updates) and lacks:
+        errors = [*errors, (rows.old_at >= 0, lacks)]
+    elif len(updates):
         reading = Reading(data, charsets)
-        old = row_cells(reading, rows.old_at[updates], table.columns, key)
+        old = row_cells(reading, rows.old_at[updates], rows.before, key)
         if key is not None:
             is_changed = _differ(old, cells, updates, len(rows.op), table.columns)
             updates = updates[is_changed]
@@ -77,10 +85,12 @@ def row_body(
         index = np.zeros(len(rows.op), np.int64)
         is_null = np.ones(len(rows.op), np.bool_)
         index[updates], is_null[updates] = np.arange(len(updates)), False
-        columns.append(_struct(old, shown).take(pa.array(index, mask=is_null)))
+        told = shown if key is None else [name for name in shown if name in key]
+        columns.append(_struct(old, told).take(pa.array(index, mask=is_null)))
         fields.append(pa.field(OLD, columns[-1].type))
     if errors:
-        columns += _error_columns(errors, len(rows.op))
+        classes = [NOT_WHOLE if message == lacks else BAD_CELL for _, message in errors]
+        columns += _error_columns(errors, classes, len(rows.op))
         fields += [pa.field(ERROR_CLASS, pa.string()), pa.field(ERROR_MESSAGE, pa.string())]
     sets = tuple(charsets.get(collation) for collation in table.collations)
     metadata = _metadata(shape, sets, is_mariadb=is_mariadb, checksum=checksum)
@@ -114,9 +124,21 @@ def _shown(columns: Sequence[Column], *, is_mariadb: bool) -> Sequence[Column]:
     return columns[:count]
 
 
-def _struct(cells: Mapping[str, pa.Array], shown: Container[str]) -> pa.StructArray:
-    names = [name for name in cells if name in shown]
-    return pa.StructArray.from_arrays([cells[name] for name in names], names)
+def _lacks(rows: TableRows, needed: Iterable[str], table: TableMap) -> str:
+    """Why an UPDATE's old row does not tell what has to be known of it; empty where it does."""
+    there = {column.name for column in rows.before}
+    lacking = ", ".join(name for name in needed if name not in there)
+    return lacking and (
+        f"the binlog does not tell column {lacking} of the row before its UPDATE: SET GLOBAL "
+        "binlog_row_image = 'FULL' on the server, let its sessions connect again, and bring this "
+        f"row again (UPDATE it there), or copy {table.name} again"
+    )
+
+
+def _struct(cells: Mapping[str, pa.Array], names: Sequence[str]) -> pa.StructArray:
+    rows = len(next(iter(cells.values())))
+    columns = [cells[name] if name in cells else pa.nulls(rows) for name in names]
+    return pa.StructArray.from_arrays(columns, names)
 
 
 def _differ(
@@ -150,7 +172,9 @@ def _spread(reading: Reading, updates: Offsets, count: int) -> list[tuple[Mask, 
     return found
 
 
-def _error_columns(errors: Sequence[tuple[Mask, str]], count: int) -> list[pa.Array]:
+def _error_columns(
+    errors: Sequence[tuple[Mask, str]], classes: Sequence[str], count: int
+) -> list[pa.Array]:
     """The first error of each row, column by column."""
     number = np.zeros(count, np.int64)
     is_good = np.ones(count, np.bool_)
@@ -159,5 +183,4 @@ def _error_columns(errors: Sequence[tuple[Mask, str]], count: int) -> list[pa.Ar
         is_good &= ~is_bad
     messages = pa.array([message for _, message in errors], pa.string())
     chosen = pa.array(number, mask=is_good)
-    classes = pa.array([BAD_CELL] * len(errors), pa.string())
-    return [classes.take(chosen), messages.take(chosen)]
+    return [pa.array(classes, pa.string()).take(chosen), messages.take(chosen)]

@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from coordination.model import TableName
 from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE
-from streaming.source.binlog.format.cells.layout import Layout, Mask, image_starts, layout_of
+from streaming.source.binlog.format.cells.column import Column
+from streaming.source.binlog.format.cells.layout import Layout, image_starts, layout_of
 from streaming.source.binlog.format.events import HEADER_BYTES, Events, Offsets, words_of
-from streaming.source.binlog.format.faults import NO_TABLE_MAP, BadEvent, Refused
+from streaming.source.binlog.format.faults import NO_TABLE_MAP, UNREADABLE, BadEvent, Refused
+from streaming.source.binlog.format.rows.columns_there import Present, by_columns
 from streaming.source.binlog.format.rows.maps_in_force import (
     HEAD_BYTES,
     Maps,
@@ -34,6 +36,11 @@ _NO_ROWS_ID: Final = 0xFFFFFF  # the table ID of an event that ends a statement 
 _FIRST_WITH_EXTRA: Final = int(
     EventType.WRITE_ROWS
 )  # from this code on an event may have extra data
+_PARTIAL_JSON: Final = (
+    "the binlog has JSON values of {} by their changes alone: SET GLOBAL "
+    "binlog_row_value_options = '' on the server, let its sessions connect again, and bring these "
+    "rows again (UPDATE them there), or copy the table again"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,14 +63,16 @@ class TableEvents:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableRows:
-    """The rows of one shape in a block. ``at``: where each row's image begins: the new one, for a
-    DELETE the old one; ``old_at``: the old one of an UPDATE, else -1."""
+    """The rows of one shape whose images have the same columns. ``at``: where each row's image
+    begins: the new one, for a DELETE the old one; ``old_at``: the old one of an UPDATE, else -1."""
 
     op: npt.NDArray[np.int8]
     number: Offsets  # of the block's event
     index: npt.NDArray[np.int32]
     at: Offsets
     old_at: Offsets
+    before: tuple[Column, ...]  # of the images at ``old_at``; where there is none as ``after``
+    after: tuple[Column, ...]  # of those at ``at``
 
 
 def table_events(
@@ -110,51 +119,67 @@ def _whole(events: Events, numbers: Offsets, garbage: list[Garbage]) -> Offsets:
 
 def table_rows(
     events: Events, found: TableEvents, *, is_mariadb: bool
-) -> tuple[TableRows, list[Garbage]]:
-    """Raises Refused where the rows of this table cannot be read, however they come: no names, row
-    images that are not whole, changes of JSON in place of values, a type that is not read."""
-    name = found.table.name
-    if not found.table.has_names:
+) -> tuple[list[TableRows], list[Garbage]]:
+    """The rows by the columns that their images have. Raises Refused where the server names no
+    columns. What else leaves a table's rows unreadable (changes of JSON in place of values, a type
+    that is not read) makes garbage of its events."""
+    table = found.table
+    name = table.name
+    if not table.has_names:
         raise Refused(
             f"the binlog does not name the columns of {name}: SET GLOBAL binlog_row_metadata = "
             "'FULL' on the server, and start behind the rows that were written before it"
         )
-    if IS_PARTIAL[events.kind[found.numbers]].any():
-        raise Refused(
-            f"the binlog has JSON values of {name} by their changes alone: SET GLOBAL "
-            "binlog_row_value_options = '' on the server, let its sessions connect again, and copy "
-            "the table again"
-        )
-    layout = layout_of_shape(found.shape, is_mariadb=is_mariadb)
-    width = layout.bitmap
-    begin = image_begins(events, found.numbers, len(found.table.columns))
-    is_sure = begin >= 0
-    numbers, begin = found.numbers[is_sure], begin[is_sure]
-    is_update = IS_UPDATE[events.kind[numbers]]
-    _refuse_partial(events, begin, is_update, found.table, width)
-    starts, owner, is_bad = image_starts(events.data, begin, events.end[numbers], layout)
-    is_odd = np.bincount(owner, minlength=len(numbers)) & 1 == 1
-    is_bad |= is_update & is_odd
-    if is_bad.any():
-        is_kept = ~is_bad[owner]
-        starts, owner = starts[is_kept], owner[is_kept]
+    is_partial = IS_PARTIAL[events.kind[found.numbers]]
+    garbage = _unreadable(found.numbers[is_partial], _PARTIAL_JSON.format(name), name)
+    numbers = found.numbers[~is_partial]
+    begin = image_begins(events, numbers, len(table.columns))
     other = BadEvent(f"an event of rows has another number of columns than the TABLE_MAP of {name}")
+    garbage += [Garbage(number, other, name) for number in numbers[begin < 0].tolist()]
+    numbers, begin = numbers[begin >= 0], begin[begin >= 0]
     beyond = BadEvent(f"a row image of {name} ends beyond its event")
-    garbage = [
-        *(Garbage(number, other, name) for number in found.numbers[~is_sure].tolist()),
-        *(Garbage(number, beyond, name) for number in numbers[is_bad].tolist()),
-    ]
-    return _rows(events, numbers, starts, owner, is_update), garbage
+    rows = []
+    for present, those in by_columns(events, numbers, begin, len(table.columns)):
+        try:
+            images = _images(found.shape, present, is_mariadb=is_mariadb)
+        except Refused as refused:
+            garbage += _unreadable(numbers[those], str(refused), name)
+            continue
+        here, bad = _rows(events, numbers[those], begin[those], images)
+        garbage += [Garbage(number, beyond, name) for number in bad.tolist()]
+        rows.append(here)
+    return rows, garbage
+
+
+def _unreadable(numbers: Offsets, why: str, name: TableName) -> list[Garbage]:
+    fault = BadEvent(why, UNREADABLE)
+    return [Garbage(number, fault, name) for number in numbers.tolist()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Images:
+    """``layouts``: of the images of a row, one after the other; one if they are alike."""
+
+    before: tuple[Column, ...]
+    after: tuple[Column, ...]
+    layouts: tuple[Layout, ...]
 
 
 @lru_cache(maxsize=4096)
-def layout_of_shape(shape: Shape, *, is_mariadb: bool) -> Layout:
-    """Raises Refused."""
+def _images(shape: Shape, present: Present, *, is_mariadb: bool) -> _Images:
+    """Raises Refused for images that cannot be read."""
     table = table_map(shape, is_mariadb=is_mariadb)
+    before, after = (
+        tuple(table.columns[number] for number in numbers)
+        for numbers in (present.before, present.after)
+    )
+    if not (before and after):
+        raise Refused(f"table {table.name}: rows without any column, which cannot be counted")
     try:
-        return layout_of(table.columns)
+        layouts = tuple(map(layout_of, dict.fromkeys((before, after))))
     except Refused as error:
         raise Refused(f"table {table.name}: {error}") from error
+    return _Images(before, after, layouts)
 
 
 def image_begins(events: Events, numbers: Offsets, count: int) -> Offsets:
@@ -172,29 +197,18 @@ def image_begins(events: Events, numbers: Offsets, count: int) -> Offsets:
     return np.where(is_same & (begin <= end), begin, -1)
 
 
-def _refuse_partial(
-    events: Events, begin: Offsets, is_update: Mask, table: TableMap, width: int
-) -> None:
-    """The bitmaps of the columns that are there stand before the first image."""
-    full = (1 << len(table.columns)) - 1
-    for byte in range(width):
-        expected = full >> 8 * byte & 0xFF
-        after = events.data[begin - width + byte]
-        before = events.data[begin[is_update] - 2 * width + byte]
-        if (after & expected != expected).any() or (before & expected != expected).any():
-            raise Refused(
-                f"the binlog has rows of {table.name} without all of their columns: "
-                "SET GLOBAL binlog_row_image = 'FULL' on the server, let its sessions connect "
-                "again, and copy the table again. If it is FULL, this is a MariaDB from 11 on, "
-                "which leaves out generated columns, and the hidden one of a UNIQUE over a TEXT "
-                "or BLOB: leave the table out with [filter] rules"
-            )
-
-
 def _rows(
-    events: Events, numbers: Offsets, starts: Offsets, owner: Offsets, is_update: Mask
-) -> TableRows:
-    """The images of an UPDATE are the old one and the new one of each row, by turns."""
+    events: Events, numbers: Offsets, begin: Offsets, images: _Images
+) -> tuple[TableRows, Offsets]:
+    """The rows, and the events that hold none. The images of an UPDATE are the old one and the new
+    one of each row, by turns."""
+    is_update = IS_UPDATE[events.kind[numbers]]
+    starts, owner, is_bad = image_starts(events.data, begin, events.end[numbers], *images.layouts)
+    is_odd = np.bincount(owner, minlength=len(numbers)) & 1 == 1
+    is_bad |= is_update & is_odd
+    if is_bad.any():
+        is_kept = ~is_bad[owner]
+        starts, owner = starts[is_kept], owner[is_kept]
     first = np.searchsorted(owner, np.arange(len(numbers)))
     nth = np.arange(len(starts)) - first[owner]
     is_paired = is_update[owner]
@@ -203,10 +217,13 @@ def _rows(
     op = np.where(is_update, OP_UPDATE, op).astype(np.int8)
     owner, is_paired = owner[rows], is_paired[rows]
     index = np.where(is_paired, nth[rows] >> 1, nth[rows]) + events.base[numbers][owner]
-    return TableRows(
+    found = TableRows(
         op=op[owner],
         number=numbers[owner],
         index=index.astype(np.int32),
         at=starts[rows],
         old_at=np.where(is_paired, starts[rows - 1], -1),
+        before=images.before,
+        after=images.after,
     )
+    return found, numbers[is_bad]

@@ -63,20 +63,20 @@ def random_image(columns: tuple[Column, ...], rng: random.Random) -> bytes:
 @pytest.mark.seeds(60)
 def test_both_ways_find_every_image(seed: int):
     rng = random.Random(seed)
-    columns = random_columns(rng)
+    by_turns = [random_columns(rng) for _ in range(rng.randint(1, 2))]
     data, begin, stop, expected, owners = bytearray(), [], [], [], []
     for number in range(rng.randrange(1, 30)):
         data += rng.randbytes(rng.randrange(9))
         begin.append(len(data))
-        for _ in range(rng.randrange(12)):
+        for turn in range(rng.randrange(12)):
             expected.append(len(data))
             owners.append(number)
-            data += random_image(columns, rng)
+            data += random_image(by_turns[turn % len(by_turns)], rng)
         stop.append(len(data))
     array = np.frombuffer(bytes(data) + bytes(PADDING), np.uint8)
-    layout = layout_of(columns)
+    layouts = [layout_of(columns) for columns in by_turns]
     for way in (one_by_one, side_by_side):
-        starts, owner, is_bad = way(array, np.array(begin), np.array(stop), layout)
+        starts, owner, is_bad = way(array, np.array(begin), np.array(stop), *layouts)
         assert (starts.tolist(), owner.tolist()) == (expected, owners)
         assert not is_bad.any()
 
