@@ -165,6 +165,20 @@ def test_to_go_on_without_a_key_is_no_part_of_what_a_table_was_made_as(tmp_path:
         UPSERT.refuse_without_key("shop.t", chosen)
 
 
+def test_a_set_of_rows_is_no_table_of_counted_rows() -> None:
+    by_all, counted = (
+        WriteMode.of_rule(TableRule(matcher=("*.*",), key=key)) for key in ("all-columns", "rows")
+    )
+    keyless = replace(orders.target("t").schema, key=())
+    assert counted.keyed(keyless).counts_rows
+    assert not by_all.keyed(counted.keyed(keyless)).counts_rows
+    assert TableSchema.from_json(counted.keyed(keyless).to_json()).counts_rows
+    counted.refuse_without_key("shop.t", counted.keyed(keyless))
+    for form, was, key in ((by_all, counted, "rows"), (counted, by_all, "all-columns")):
+        with pytest.raises(ConfigError, match=f"without key = '{key}'"):
+            form.refuse_without_key("shop.t", was.keyed(keyless))
+
+
 def test_the_spark_engine_refuses_a_table_by_all_columns(tmp_path: Path) -> None:
     made = orders.target(str(tmp_path / "t"))
     by_all = replace(made, schema=replace(made.schema, key=()).by_all_columns())

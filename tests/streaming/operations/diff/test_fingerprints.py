@@ -87,6 +87,13 @@ def test_equal_rows_of_a_database_are_one() -> None:
         assert differing(lake, database, 10) == ([], 0)
 
 
+@pytest.mark.parametrize(("there", "differ"), [(3, 0), (2, 1), (4, 1), (0, 1)])
+def test_where_rows_are_counted_a_row_is_there_as_often(there: int, differ: int) -> None:
+    rows = [("a", "")] * 3 + [("b", "")]
+    with filled(rows, 2) as lake, filled([("b", ""), *[("a", "")] * there], 2) as database:
+        assert differing(lake, database, 10, counts_rows=True)[1] == differ
+
+
 def test_nothing_on_both_sides() -> None:
     with Fingerprints(4) as lake, Fingerprints(4) as database:
         assert differing(lake, database, 10) == ([], 0)

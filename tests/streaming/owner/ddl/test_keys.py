@@ -162,6 +162,32 @@ def test_a_table_by_all_columns_is_held_where_its_rows_may_become_one(
     assert (found.runs, why(found)) == (None, [TOLD_APART_ANEW])
 
 
+COUNTED = WriteModes([TableRule(matcher=("shop.t",), key="rows")])
+
+
+@pytest.mark.parametrize(
+    ("made_with", "clause", "runs"),
+    [
+        ("`id` INT, `v` INT", "DROP COLUMN `v`", True),
+        ("`id` INT, `v` INT", "MODIFY `v` VARCHAR(9)", True),
+        ("`id` INT, `v` DECIMAL(6,2)", "MODIFY `v` INT", True),
+        ("`id` INT, `v` INT", "ADD PRIMARY KEY (`id`)", False),
+        ("`id` INT NOT NULL, `v` INT", "ADD UNIQUE `u` (`id`)", False),
+        ("`id` INT PRIMARY KEY, `v` INT", "DROP PRIMARY KEY", False),
+    ],
+)
+def test_where_rows_are_counted_they_may_become_equal(
+    made_with: str, clause: str, *, runs: bool
+) -> None:
+    events = [
+        ddl(10, f"CREATE TABLE `t` ({made_with})"),
+        ddl(20, f"ALTER TABLE `t` {clause}", kind="ALTER"),
+    ]
+    found = planned(events, forms=COUNTED)
+    assert (found.runs is not None) == runs
+    assert why(found) == ([] if runs else [TOLD_APART_ANEW])
+
+
 def test_what_a_like_takes_of_a_key_is_by_its_own_rule() -> None:
     """That the source has none, and not by what its rows are told apart."""
     made = ddl(10, "CREATE TABLE `t` (`id` INT)")
