@@ -65,6 +65,11 @@ class TableRule:
             f"sink.tables: key = {self.key!r} is of upserted tables, and write-mode is "
             f"{self.write_mode!r}: leave it out",
         )
+        require(
+            self.key != "rows" or not (self.extra_columns or self.soft_delete),
+            "sink.tables: key = 'rows' counts equal rows, and extra-columns and soft-delete tell "
+            "them apart: give tables without a key a rule of their own, without them",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
