@@ -59,8 +59,7 @@ class TableRule:
         of, told = f"of upserted tables, and write-mode is {self.write_mode!r}", "sink.tables:"
         several = f"{told} extra-columns and soft-delete are {of}: leave them out"
         require(is_upserted or not is_marked, several)
-        one = f"{told} key = {self.key!r} is {of}: leave it out"
-        require(is_upserted or self.key is None, one)
+        require(is_upserted or not self.key, f"{told} key = {self.key!r} is {of}: leave it out")
         require(
             self.key != "rows" or not is_marked,
             "sink.tables: key = 'rows' counts equal rows, and extra-columns and soft-delete tell "
