@@ -55,15 +55,15 @@ class TableRule:
         return self.write_mode == "upsert" and not is_changed
 
     def __post_init__(self) -> None:
+        is_upserted, is_marked = self.write_mode == "upsert", self.extra_columns or self.soft_delete
+        of, told = f"of upserted tables, and write-mode is {self.write_mode!r}", "sink.tables:"
+        several = f"{told} extra-columns and soft-delete are {of}: leave them out"
+        require(is_upserted or not is_marked, several)
+        require(is_upserted or not self.key, f"{told} key = {self.key!r} is {of}: leave it out")
         require(
-            self.write_mode == "upsert" or not (self.extra_columns or self.soft_delete),
-            f"sink.tables: extra-columns and soft-delete are of upserted tables, and write-mode is "
-            f"{self.write_mode!r}: leave them out",
-        )
-        require(
-            self.write_mode == "upsert" or self.key is None,
-            f"sink.tables: key = {self.key!r} is of upserted tables, and write-mode is "
-            f"{self.write_mode!r}: leave it out",
+            self.key != "rows" or not is_marked,
+            "sink.tables: key = 'rows' counts equal rows, and extra-columns and soft-delete tell "
+            "them apart: give tables without a key a rule of their own, without them",
         )
 
 

@@ -78,9 +78,9 @@ class ColumnChoice:
         lost = [each.name for each in schema.columns if each.left_out or each.mask == "null"]
         if lost:
             raise ConfigError(
-                f"{self.about}all columns are the key (key = 'all-columns'), and column {lost[0]} "
-                "is left out or null (sink.column-selectors, sink.column-masks): rows could not be "
-                "told apart"
+                f"{self.about}it has no key, so all columns tell its rows apart ([[sink.tables]] "
+                f"key), and column {lost[0]} is left out or null (sink.column-selectors, "
+                "sink.column-masks): rows could not be told apart"
             )
 
     def difference(self, schema: TableSchema) -> str:

@@ -129,12 +129,17 @@ def test_a_rewind_is_refused_and_leaves_the_table(database: CopiedDatabase) -> N
 
 def test_diff_tells_rows_that_are_there_too_often(database: CopiedDatabase) -> None:
     database.copy()
-    database.server.execute("SET sql_log_bin = 0", "DELETE FROM c.t WHERE x = 1 LIMIT 1")
+    unlogged = "SET sql_log_bin = 0"
+    database.server.execute(unlogged, "DELETE FROM c.t WHERE x = 1 LIMIT 1")
     with database.followed() as life:
         database.wait_beside(life)
         found = found_by_diff(database)
+        rows = ", ".join(f"({number}, 'n', 0)" for number in range(100, 1200))
+        database.server.execute(unlogged, f"INSERT INTO c.t VALUES {rows}")
+        many = found_by_diff(database)
     assert (found.result, found.differing) == ("differs", 1)
     assert [row.kind for row in found.rows] == ["counted"]
+    assert (many.differing, many.not_asked) == (1_000, 101)  # each SELECT reads the whole table
 
 
 def test_one_that_lacks_a_row_or_gets_a_key_is_held_until_it_is_loaded_anew(

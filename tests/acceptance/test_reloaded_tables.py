@@ -206,6 +206,7 @@ def test_what_cannot_be_loaded_anew_is_refused_and_what_fails_is_given_up(
     server.execute(
         "CREATE TABLE c.gone (id INT PRIMARY KEY)",
         "CREATE TABLE c.kept (id INT PRIMARY KEY)",
+        "CREATE TABLE c.named (id INT PRIMARY KEY)",
         "CREATE TABLE c.keyless (id INT)",
         "INSERT INTO c.keyless VALUES (1)",
     )
@@ -233,6 +234,10 @@ def test_what_cannot_be_loaded_anew_is_refused_and_what_fails_is_given_up(
     order = database.orders()["c.gone"]
     assert order.state == "given up"
     assert "the database has no table that goes into c.gone" in (order.error or "")
+    server.execute("RENAME TABLE c.named TO c.other, c.other TO c.named")
+    database.load_anew("c.named")
+    told_why = database.orders()["c.named"].error or ""
+    assert "has caught up (`tidelake progress`), order it again" in told_why
     server.execute("ALTER TABLE c.kept DROP PRIMARY KEY")
     first = order_reload(database.sink, None, "c.kept", is_dry=False)
     again = order_reload(database.sink, None, "c.kept", is_dry=False)

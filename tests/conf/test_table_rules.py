@@ -30,6 +30,11 @@ from tests.conf.test_load import load
         ),
         ("[[sink.tables]]\nmatcher=['*.*']\nkey='id'", "one of all-columns"),
         ("[[sink.tables]]\nmatcher=['*.*']\nkey='rows'", "read the database's binlog"),
+        ("[[sink.tables]]\nmatcher=['*.*']\nkey='rows'\nsoft-delete=true", "tell them apart"),
+        (
+            "[[sink.tables]]\nmatcher=['*.*']\nkey='rows'\nextra-columns=['_tidelake_op']",
+            "tell them apart",
+        ),
         (
             "[[sink.tables]]\nmatcher=['*.*']\nkey='all-columns'\nwrite-mode='history'",
             "key = 'all-columns' is of upserted tables, and write-mode is 'history'",

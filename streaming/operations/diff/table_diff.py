@@ -44,6 +44,7 @@ from streaming.operations.diff.settling import Asked, judged, still
 from streaming.operations.diff.shape import NotComparable, Shape
 
 MOST_ASKED: Final = 10_000  # keys that are asked again
+MOST_WITHOUT_KEY: Final = 1_000  # no index finds these: a SELECT of some reads the whole table
 MOST_CHUNKS: Final = 64  # that are read again for keys that the database alone has
 MOST_ROUNDS: Final = 8  # a row that changes in each of them is not settled
 FURTHER_LOOKS: Final = 8
@@ -130,7 +131,8 @@ class _Comparison:
             self._look_again()
             self._gather(lake, self._of_lake())
             is_counted = self._shape.counts_rows
-            found, total = differing(lake, database, MOST_ASKED, counts_rows=is_counted)
+            most = MOST_WITHOUT_KEY if self._version.schema.key_is_row else MOST_ASKED
+            found, total = differing(lake, database, most, counts_rows=is_counted)
             found = _in_few_chunks(found)
             settled, still_open, rows = self._asked_again(found, is_passed=is_passed)
             return TableFinding(

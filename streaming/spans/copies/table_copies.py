@@ -299,8 +299,9 @@ class TableCopies:
             return _Anew(f"table {name} was renamed, or has exchanged a partition")
         raise TidelakeError(
             f"table {name} was renamed, or has exchanged a partition, in the binlog that the "
-            "changefeed has not read yet, so it cannot join there. Start with the earlier [filter] "
-            "until the changefeed has caught up (`tidelake progress`), and then with this one"
+            "changefeed has not read yet, so it cannot join there. Once the changefeed has caught "
+            "up (`tidelake progress`), order it again; if it is a wider [filter] that takes it, "
+            "start with the earlier one until then"
         )
 
     def _placed(self, position: int, scanned: Scanned) -> Moment:

@@ -140,7 +140,7 @@ def test_a_key_is_never_left_out() -> None:
             made(query)
     assert shown(made("CREATE TABLE `s`.`t` (`name` INT PRIMARY KEY)")) == ["name char(64)"]
     schema = made("CREATE TABLE `s`.`t` (`a` INT, `xa` INT)")
-    with pytest.raises(ConfigError, match="all columns are the key"):
+    with pytest.raises(ConfigError, match="all columns tell its rows apart"):
         CHOICE.refuse_by_all_columns(schema)
 
 
