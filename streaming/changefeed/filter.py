@@ -83,6 +83,16 @@ class TableFilter:
         """Whether the condition of any table is about the row before an UPDATE."""
         return RowFilter(tuple(each.values for each in self._events if each.values)).asks_old_rows
 
+    def loses_rows(self, name: TableName | None) -> bool:
+        """Whether INSERTs or UPDATEs of this table, or of any, may be ignored."""
+        return self._asks_rows and any(
+            rule.ignores_event("insert")
+            or rule.ignores_event("update")
+            or (rule.values is not None and bool(rule.values.expressions.keys() - {"delete"}))
+            for rule in self._events
+            if name is None or rule.rules.match(name)
+        )
+
     def ignores_ddl(self, name: TableName, event_types: Iterable[str], query: str) -> bool:
         """Whether a DDL of a table is ignored (of a schema, if ``name.table`` is empty)."""
         events = [EVENT_ALIASES.get(event, event) for event in event_types]

@@ -48,6 +48,7 @@ class WriteModes:
         *,
         case_sensitive: bool = False,
         asks_old_rows: Callable[[TableName], bool] = lambda _: False,
+        loses_rows: Callable[[TableName], bool] = lambda _: False,
         choice_of: Callable[[TableName], ColumnChoice] = lambda _: ColumnChoice(),
         lossy: LossyTypes | None = None,
     ) -> None:
@@ -59,6 +60,7 @@ class WriteModes:
             for rule in rules
         ]
         self._asks_old_rows = asks_old_rows
+        self._loses_rows = loses_rows
         self._choice_of = choice_of
         self.lossy = LossyTypes() if lossy is None else lossy
 
@@ -73,6 +75,12 @@ class WriteModes:
     def refuse(self, name: TableName, schema: TableSchema) -> None:
         """Raises where a target cannot be, or go on, with this schema."""
         self.of(name).refuse_without_key(name, schema)
+        if schema.counts_rows and self._loses_rows(name):
+            raise ConfigError(
+                f"table {name} has each row as often as the database (key = 'rows'), and an event "
+                "filter ignores INSERTs or UPDATEs of it: the DELETE of such a row would find "
+                "none. Take the table out of that filter, or set write-mode = 'append'"
+            )
         self.lossy.refuse(name, schema)
 
     def refuse_origin(self, origin: TableName, target: TableName) -> None:
@@ -94,6 +102,9 @@ def write_modes(changefeed: Changefeed) -> WriteModes:
     def asks_old_rows(name: TableName) -> bool:
         return taken.asks_old_rows if is_routed else taken.row_filter(name).asks_old_rows
 
+    def loses_rows(name: TableName) -> bool:
+        return taken.loses_rows(None if is_routed else name)
+
     rules = sink.column_selectors, sink.column_masks, case_sensitive
     _rules_of(*rules)  # refused here, not at the first table
 
@@ -102,6 +113,7 @@ def write_modes(changefeed: Changefeed) -> WriteModes:
         sink.tables,
         case_sensitive=case_sensitive,
         asks_old_rows=asks_old_rows,
+        loses_rows=loses_rows,
         choice_of=lambda name: replace(choice_of(name, *rules), salt_check=check),
         lossy=_lossy_types(changefeed),
     )

@@ -10,10 +10,14 @@ import pytest
 
 from conf.column_rules import ColumnMask, ColumnSelector, check_salt, told_masks, told_selectors
 from conf.problems import SettingError
-from conf.settings import DeltaSink
+from conf.rows.event_filter import EventFilter
+from conf.settings import Changefeed, DeltaSink, FilterSettings, TableRule
+from conf.sources.source_uri import parse_source_uri
 from coordination.errors import ConfigError
 from coordination.model import TableName
-from streaming.changefeed.target_forms import choice_of, hides, mask_salt
+from sinks.types.mysql_type import MySQLType
+from sinks.types.table_schema import Column, TableSchema
+from streaming.changefeed.target_forms import choice_of, hides, mask_salt, write_modes
 
 T = TableName("shop", "orders")
 
@@ -94,3 +98,40 @@ def test_rules_come_back_from_json() -> None:
     )
     with pytest.raises(SettingError, match="no columns"):
         ColumnMask(matcher=("*.*",))
+
+
+def expr(kind: str) -> EventFilter:
+    return EventFilter(matcher=("shop.*",), **{f"ignore_{kind}_value_expr": "a > 1"})
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_refused"),
+    [
+        (EventFilter(matcher=("shop.*",), ignore_event=("insert",)), True),
+        (EventFilter(matcher=("shop.*",), ignore_event=("all dml",)), True),
+        (EventFilter(matcher=("shop.*",), ignore_event=("delete", "truncate table")), False),
+        (EventFilter(matcher=("other.*",), ignore_event=("update",)), False),
+        (expr("insert"), True),
+        (expr("update_old"), True),
+        (expr("update_new"), True),
+        (expr("delete"), False),
+    ],
+)
+def test_rows_that_a_filter_leaves_out_are_not_counted(
+    rule: EventFilter, *, is_refused: bool
+) -> None:
+    counted = TableRule(matcher=("shop.*",), key="rows")
+    changefeed = Changefeed(
+        id="f",
+        source=parse_source_uri("mysql://reader@db:3306"),
+        sink=DeltaSink(warehouse="lake", tables=(counted,)),
+        filter=FilterSettings(event_filters=(rule,)),
+    )
+    forms = write_modes(changefeed)
+    columns = (Column(name="a", type=MySQLType.parse("int")),)
+    schema = forms.of(T).keyed(TableSchema(columns=columns, key=()))
+    if is_refused:
+        with pytest.raises(ConfigError, match=r"shop\.orders .*an event filter ignores"):
+            forms.refuse(T, schema)
+    else:
+        forms.refuse(T, schema)
