@@ -27,7 +27,7 @@ def make_account(server: DatabaseServer) -> None:
     is_mariadb = server.edition.is_mariadb
     monitor = "BINLOG MONITOR" if is_mariadb else "REPLICATION CLIENT, LOCK TABLES"
     server.execute(
-        f"CREATE USER {ACCOUNT}@'%'",
+        f"CREATE USER IF NOT EXISTS {ACCOUNT}@'%'",
         f"GRANT SELECT, REPLICATION SLAVE, {monitor} ON *.* TO {ACCOUNT}@'%'",
     )
 
