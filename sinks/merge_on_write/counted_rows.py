@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +25,7 @@ from sinks.merge_on_write.table_handle import TableHandle, rows_at
 from sinks.target.engine_port import DELETE, OP_COLUMN, TS_COLUMN
 from sinks.target.target_table import ROWS_REACHED
 from sinks.target.way_out import load_anew
-from sinks.types.key_hash import Keys, Ordinals, keys_of
-
-_PAIR: Final = np.dtype([("first", np.uint64), ("second", np.uint64)])
+from sinks.types.key_hash import Keys, Ordinals, keys_of, pairs_of
 
 
 def held_until(state: LogState) -> Ts:
@@ -63,7 +60,7 @@ class CountedChanges:
             data_files.one_array(changes[name], table.shape.column(name).arrow)
             for name in changes.column_names
         )
-        _, at, of = np.unique(_words(keys_of(key)), return_index=True, return_inverse=True)
+        _, at, of = np.unique(pairs_of(keys_of(key)), return_index=True, return_inverse=True)
         more = np.zeros(len(at), np.int64)
         np.add.at(more, of, np.where(is_gone, -1, 1))
         return cls(changes=changes, key=key, at=at, more=more)
@@ -77,12 +74,12 @@ class CountedChanges:
         wanted = [columns[each].take(pa.array(at)) for each in sorted_by]
         hits = table.find(sorted_by, wanted, sort_keys(keys_of(wanted)))
         found: dict[str, Ordinals] = {}
-        words = _words(keys_of([column.take(pa.array(at)) for column in self.key]))
+        words = pairs_of(keys_of([column.take(pa.array(at)) for column in self.key]))
         order = np.argsort(words)
         left = fewer[order]
         for path, ordinals in hits.items():
             rising = np.sort(ordinals)
-            here = np.searchsorted(words[order], _words(self._keys_at(table, path, rising)))
+            here = np.searchsorted(words[order], pairs_of(self._keys_at(table, path, rising)))
             nth = _nth_of_its_kind(here)
             taken = nth < left[here]
             left = left - np.bincount(here[taken], minlength=len(left))
@@ -113,14 +110,6 @@ def _nth_of_its_kind(kinds: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
     nth = np.empty(len(kinds), np.int64)
     nth[order] = np.arange(len(kinds)) - begins
     return nth
-
-
-def _words(keys: Keys) -> npt.NDArray[Any]:
-    """Each key as one value."""
-    both = np.empty(len(keys), _PAIR)
-    both["first"] = keys.first.view(np.uint64)
-    both["second"] = 0 if keys.second is None else keys.second
-    return both
 
 
 def without_marks(changes: pa.Table) -> pa.Table:

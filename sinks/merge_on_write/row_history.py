@@ -27,7 +27,7 @@ from sinks.merge_on_write.table_handle import TableHandle, rows_at
 from sinks.target.engine_port import DELETE, OP_COLUMN
 from sinks.target.table_properties import CLOSED, SHOWN
 from sinks.target.write_mode import IS_CURRENT, VALID_FROM_TS, VALID_TO, VALID_TO_TS, moment_us
-from sinks.types.key_hash import Keys, Ordinals, keys_of
+from sinks.types.key_hash import Ordinals, keys_of, pairs_of
 
 Hits = Mapping[str, Ordinals]  # file path to ordinals
 
@@ -124,7 +124,7 @@ class VersionsAbove:
     def find_current(self, table: TableHandle, sorted_by: Sequence[str]) -> dict[str, Ordinals]:
         """Where the current versions of its keys are."""
         columns = self._key_columns(table)
-        _, rows = np.unique(_words(keys_of(columns)), return_index=True)
+        _, rows = np.unique(pairs_of(keys_of(columns)), return_index=True)
         wanted = [column.take(pa.array(rows)) for column in columns]
         wanted.append(pa.repeat(pa.scalar(True), len(rows)))
         return table.find(sorted_by, wanted, sort_keys(keys_of(wanted)))
@@ -159,7 +159,7 @@ class VersionsAbove:
         count = self._changes.num_rows
         if not count:
             return np.zeros(len(old_key[0]), np.int64)
-        both = [_words(keys_of(self._key_columns(table))), _words(keys_of(old_key))]
+        both = [pairs_of(keys_of(self._key_columns(table))), pairs_of(keys_of(old_key))]
         _, ids = np.unique(np.concatenate(both), return_inverse=True)
         never = np.iinfo(np.int64).max
         first = np.full(int(ids.max()) + 1, never)
@@ -173,12 +173,3 @@ class VersionsAbove:
             data_files.one_array(self._changes[name], shape.column(name).arrow)
             for name in self._key
         ]
-
-
-def _words(keys: Keys) -> npt.NDArray[Any]:
-    """Each key as one value."""
-    if keys.second is None:
-        return keys.first
-    both = np.empty(len(keys), [("first", np.uint64), ("second", np.uint64)])
-    both["first"], both["second"] = keys.first, keys.second
-    return both

@@ -47,6 +47,17 @@ class Keys:
         return len(self.first)
 
 
+_PAIR = np.dtype([("first", np.uint64), ("second", np.uint64)])
+
+
+def pairs_of(keys: Keys) -> npt.NDArray[np.void]:
+    """Each key as one value, alike for keys with a NULL among them and without."""
+    both = np.empty(len(keys), _PAIR)
+    both["first"] = keys.first.view(np.uint64)
+    both["second"] = 0 if keys.second is None else keys.second
+    return both
+
+
 def is_numeric(types: Sequence[pa.DataType]) -> bool:
     """Whether a key of these column types is one number, and so is not hashed."""
     (only, *more) = types
