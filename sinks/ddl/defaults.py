@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from sinks.ddl.text.tokens import Word, Words
 from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, MySQLType
+from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import CURRENT_TIMESTAMP, Column
 
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
@@ -53,7 +54,7 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
         inner = Words(first.inner)
         found = _value(inner, mysql_type)
         is_value = not sign and inner.peek().kind == "end"
-        return found if is_value else (sign + _text(first), True)
+        return found if is_value else (sign + shown_expression(first), True)
     of_literal = _literal(words, first, mysql_type)
     if of_literal is not None:
         return of_literal
@@ -65,7 +66,7 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
     is_today = first.upper in _TODAY and mysql_type is not None and mysql_type.name == "date"
     if first.upper in _NOW or is_today:
         return CURRENT_TIMESTAMP, True
-    return _text(first) + (_text(arguments) if arguments else ""), True
+    return shown_expression(first) + (shown_expression(arguments) if arguments else ""), True
 
 
 def _literal(words: Words, first: Word, mysql_type: MySQLType | None) -> Default | None:
@@ -83,7 +84,7 @@ def _literal(words: Words, first: Word, mysql_type: MySQLType | None) -> Default
     try:
         return literal(first, mysql_type, charset), False
     except ValueError:
-        return _text(first), True
+        return shown_expression(first), True
 
 
 def literal(word: Word, mysql_type: MySQLType | None, charset: str = "") -> str:
@@ -109,10 +110,10 @@ def literal(word: Word, mysql_type: MySQLType | None, charset: str = "") -> str:
     return raw.decode("latin-1" if name in BINARY_TYPES else _CODECS.get(charset, "utf-8"))
 
 
-def _text(word: Word) -> str:
+def shown_expression(word: Word) -> str:
     """An expression as text for people; it is never computed."""
     if word.kind == "group":
-        return "(" + " ".join(_text(each) for each in word.inner) + ")"
+        return "(" + " ".join(shown_expression(each) for each in word.inner) + ")"
     quote = {"text": "'", "hex": "x'", "bits": "b'"}.get(word.kind)
     return word.text if quote is None else f"{quote}{word.value or word.text}'"
 
@@ -123,11 +124,11 @@ def as_bytes(text: str) -> str:
     return text.encode().decode("latin-1")
 
 
-def fill(column: Column) -> str | None:
+def fill(column: Column, session: ServerSession | None = None) -> str | None:
     """The value that present rows show in an added column, as text that canal-json would send.
 
-    None is NULL; CURRENT_TIMESTAMP stands for the time of the DDL. Raises ValueError if the value
-    cannot be known.
+    None is NULL; CURRENT_TIMESTAMP stands for the time of the DDL. ``session``: of a MySQL or
+    MariaDB; None: TiDB's rules hold. Raises ValueError if the value cannot be known.
     """
     if column.default_is_expression:
         if column.default == CURRENT_TIMESTAMP:
@@ -139,7 +140,7 @@ def fill(column: Column) -> str | None:
     if column.default is None:
         return None if column.nullable else _zero(column.type)
     try:
-        return _as_sent(column.default, column.type)
+        return _as_sent(column.default, column.type, session is None or session.rounds)
     except (ValueError, InvalidOperation):
         raise ValueError(
             f"the default {column.default!r} of column {column.name} is no {column.type}"
@@ -169,12 +170,12 @@ def _zero(mysql_type: MySQLType) -> str:
     return zeros.get(name, "")
 
 
-def _as_sent(text: str, mysql_type: MySQLType) -> str:
+def _as_sent(text: str, mysql_type: MySQLType, rounds: bool) -> str:
     match name := mysql_type.name:
         case "date" | "datetime" | "timestamp":
-            text = _moment(text, mysql_type)
+            text = _moment(text, mysql_type, rounds)
         case "time":
-            text = _time(text, mysql_type.length or 0)
+            text = _time(text, mysql_type.length or 0, rounds)
         case "enum":
             text = str(_position(text, mysql_type.elements) + 1)
         case "set" if text in mysql_type.elements or not text.isdecimal():
@@ -222,7 +223,7 @@ _OF_DAY = re.compile(r"(-?)(?:(\d+)\s+)?(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d
 _OF_DAY_IN_DIGITS = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?")
 
 
-def _moment(text: str, mysql_type: MySQLType) -> str:
+def _moment(text: str, mysql_type: MySQLType, rounds: bool) -> str:
     found = _WRITTEN.fullmatch(text.strip()) or _IN_DIGITS.fullmatch(text.strip())
     if found is None:
         if text.strip() == "0":
@@ -235,7 +236,7 @@ def _moment(text: str, mysql_type: MySQLType) -> str:
         return f"{year:04}-{month:02}-{day:02}"
     hour, minute, second = clock
     digits = mysql_type.length or 0
-    micros = _rounded(found[7], digits)
+    micros = _rounded(found[7], digits, rounds)
     if micros == 10**6:
         moment = datetime(year, month, day, hour, minute, second) + timedelta(seconds=1)  # noqa: DTZ001
         return f"{moment:%Y-%m-%d %H:%M:%S}" + _fraction(0, digits)
@@ -243,23 +244,23 @@ def _moment(text: str, mysql_type: MySQLType) -> str:
     return text + _fraction(micros, digits)
 
 
-def _time(text: str, digits: int) -> str:
+def _time(text: str, digits: int, rounds: bool) -> str:
     found = _OF_DAY.fullmatch(text.strip()) or _OF_DAY_IN_DIGITS.fullmatch(text.strip())
     if found is None:
         raise ValueError(text)
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:5])
-    micros = _rounded(found[6], digits)
+    micros = _rounded(found[6], digits, rounds)
     whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds + micros // 10**6
     clock = f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
     sign = found[1] if whole or micros % 10**6 else ""  # TiDB has no -00:00:00
     return sign + clock + _fraction(micros % 10**6, digits)
 
 
-def _rounded(fraction: str | None, digits: int) -> int:
-    """A fraction of a second, rounded to so many digits, in microseconds; 10**6 where it rounds up
-    to a whole second."""
-    step = Decimal(1).scaleb(-digits)
-    return int(Decimal(f"0.{fraction or 0}").quantize(step, ROUND_HALF_UP) * 10**6)
+def _rounded(fraction: str | None, digits: int, rounds: bool) -> int:
+    """A fraction of a second, rounded or cut to so many digits, in microseconds; 10**6 where it
+    rounds up to a whole second."""
+    step, how = Decimal(1).scaleb(-digits), ROUND_HALF_UP if rounds else ROUND_DOWN
+    return int(Decimal(f"0.{fraction or 0}").quantize(step, how) * 10**6)
 
 
 def _fraction(micros: int, digits: int) -> str:

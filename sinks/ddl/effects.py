@@ -121,11 +121,12 @@ class RenameIndex(AlterSpec):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCharset(AlterSpec):
     """The character set of later columns: with ``binary``, text columns that name none hold bytes.
-    ``converts``: CONVERT TO does the same to existing columns; another set changes nothing in
-    them."""
+    ``converts``: CONVERT TO does the same to existing columns, in TiDB without another change of
+    their values. ``charset``: its name; empty where it is not told."""
 
     binary: bool
     converts: bool = False
+    charset: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

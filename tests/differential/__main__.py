@@ -1,7 +1,7 @@
 """Runs random DDLs on one server and compares every cell with the server's own.
 
-    python -m tests.differential --server mysql --seed 7 --minutes 10
-    python -m tests.differential --server mysql --replay FILE
+python -m tests.differential --server mysql --seed 7 --minutes 10
+python -m tests.differential --server mysql --replay FILE
 """
 
 from __future__ import annotations

@@ -41,6 +41,8 @@ class Coverage:
     def summary(self) -> str:
         counts = ", ".join(f"{self.of_ddls(each)} {each}" for each in VERDICTS)
         pairs = {
-            (covers, mode) for covers, mode, verdict in self.counts if verdict == "equal" and any(covers)
+            (covers, mode)
+            for covers, mode, verdict in self.counts
+            if verdict == "equal" and any(covers)
         }
         return f"{self.server}: DDLs {counts}; {len(pairs)} changes in a mode came out equal"

@@ -71,7 +71,9 @@ class FollowedTables:
             elif reached is None and beside is not None and (beside.delta_version or 0) >= version:
                 reached = beside.checkpoint_ts
             if reached is not None:
-                late = [name for name in tables if not _is_there(progress.get(_full(name)), reached)]
+                late = [
+                    name for name in tables if not _is_there(progress.get(_full(name)), reached)
+                ]
                 if not late:
                     return self._held(progress, tables)
             time.sleep(0.1)

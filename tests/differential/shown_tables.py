@@ -34,9 +34,7 @@ class ShownColumn:
         return self.name != "id"
 
 
-def read_columns(
-    connection: Connection[Cursor], database: str
-) -> dict[str, Sequence[ShownColumn]]:
+def read_columns(connection: Connection[Cursor], database: str) -> dict[str, Sequence[ShownColumn]]:
     """By table."""
     found: dict[str, list[ShownColumn]] = {}
     with connection.cursor() as cursor:

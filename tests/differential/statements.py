@@ -72,9 +72,7 @@ class TableStatements:
 
     def insert(self, dice: random.Random, columns: Columns, number: int) -> str:
         given = [each for each in columns if not each.generated]
-        values = [
-            str(number) if each.name == "id" else self._literal(dice, each) for each in given
-        ]
+        values = [str(number) if each.name == "id" else self._literal(dice, each) for each in given]
         names = ", ".join(f"`{each.name}`" for each in given)
         return f"INSERT INTO {self.table} ({names}) VALUES ({', '.join(values)})"
 

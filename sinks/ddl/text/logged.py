@@ -21,6 +21,7 @@ from sinks.ddl.effects import (
     Unsupported,
 )
 from sinks.types.mysql_type import MySQLType
+from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import Column
 
 _FLOAT_BYTES = 4  # of a vector's element
@@ -46,12 +47,30 @@ class Session:
     lower_names: bool = False  # lower_case_table_names = 1
     failed: int = 0
     garbled: str = ""  # the character set in which it is not written, behind its comments
+    sql_mode: int | None = None  # its bits, where old values depend on them
+    time_zone: str = ""  # of the session; empty: not told, or the server's own
+    began_us: int | None = None  # when the statement began, in microseconds since 1970
 
     def logged(self, sql: str) -> str:
         """The statement with its session in a comment before it, as it is kept everywhere."""
-        told = {name: value for name, value in asdict(self).items() if value}
+        has = {**asdict(self), "sql_mode": self.sql_mode or None}
+        told = {name: value for name, value in has.items() if value}
         text = json.dumps(told, ensure_ascii=False).replace("*/", "*\\/")
         return f"{_MARK}{text[1:]}{_END}{sql}"
+
+
+def server_session(query: str) -> ServerSession | None:
+    """What the rules of its server need of the session of a statement of a binlog; None for any
+    other statement: TiDB's rules hold."""
+    session = session_of(query)
+    if session is None:
+        return None
+    return ServerSession(
+        is_mariadb=session.is_mariadb,
+        sql_mode=session.sql_mode,
+        time_zone=session.time_zone,
+        began_us=session.began_us,
+    )
 
 
 def session_of(query: str) -> Session | None:
@@ -165,7 +184,7 @@ def as_stored(column: Column) -> Column:
     """With the type as which MariaDB stores it."""
     of = column.type
     if of.name == "json":
-        return replace(column, type=MySQLType(name="longtext"))
+        return replace(column, type=MySQLType(name="longtext"), charset="utf8mb4")
     if of.name == "vector" and of.length is not None:
         return replace(column, type=MySQLType(name="varbinary", length=_FLOAT_BYTES * of.length))
     return column

@@ -28,7 +28,9 @@ from sinks.ddl.effects import (
     TruncateTable,
     Unsupported,
 )
-from sinks.ddl.evolve import SchemaChange, evolved
+from sinks.ddl.evolve import evolved
+from sinks.ddl.schema_change import SchemaChange
+from sinks.ddl.text.logged import server_session
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.way_out import load_anew
 from sinks.target.write_mode import UPSERT, WriteMode
@@ -372,7 +374,8 @@ def _altered(
     event: DdlEvent, schema: TableSchema, effect: AlterTable, form: WriteMode
 ) -> DdlStep | str:
     try:
-        change = evolved(schema, effect.changes, form.choice)
+        session = server_session(event.query)
+        change = evolved(schema, effect.changes, form.choice, session)
         after = replace(change.after, by_id=event.by_id)
         change = replace(change, after=form.keyed(after))
     except (ValueError, ConfigError) as error:

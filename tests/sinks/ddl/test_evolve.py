@@ -7,7 +7,8 @@ import re
 import pytest
 
 from sinks.ddl.effects import AlterTable, CreateTable
-from sinks.ddl.evolve import SchemaChange, evolved
+from sinks.ddl.evolve import evolved
+from sinks.ddl.schema_change import SchemaChange
 from sinks.ddl.statements import read_ddl
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import CURRENT_TIMESTAMP, TableSchema, schema_from_mysql_types

@@ -16,6 +16,7 @@ from streaming.source.binlog.format.type_codes import EventType
 _SQL_MODE: Final = 1
 _CHARSET: Final = 4
 _TIME_ZONE: Final = 5
+_MICROSECONDS: Final = (13, 128)  # MySQL's, MariaDB's
 _ALTER_FLAGS: Final = 130  # MariaDB's GTID has them too
 _MANY_SCHEMAS: Final = 254  # so many that their names are left out
 
@@ -39,13 +40,14 @@ class Query:
 
     schema: str  # the session's own; empty: none
     sql: str
-    time_s: int
+    time_s: int  # when it began, as its session's clock says
     thread_id: int
     error_code: int  # with which the statement ended on the server; 0: without
     sql_mode: int | None = None
     time_zone: str | None = None
     client_collation: int | None = None  # in whose character set the statement was written
     alter_phase: AlterPhase | None = None
+    micros: int = 0  # beside ``time_s``, where they matter to the statement
     garbled: str = ""  # the character set in which it is not written, with U+FFFD where it is not
 
 
@@ -73,6 +75,7 @@ def query(event: Event, charsets: Charsets) -> Query:
         time_zone=status.time_zone,
         client_collation=status.client_collation,
         alter_phase=status.alter_phase,
+        micros=status.micros,
     )
 
 
@@ -96,6 +99,7 @@ class _Status:
         self.time_zone: str | None = None
         self.client_collation: int | None = None
         self.alter_phase: AlterPhase | None = None
+        self.micros = 0
 
     def read(self, body: ByteReader) -> None:
         while body.left:
@@ -107,6 +111,8 @@ class _Status:
                 body.take(4)
             elif code == _TIME_ZONE:
                 self.time_zone = body.text(body.number(1))
+            elif code in _MICROSECONDS:
+                self.micros = body.number(3)
             elif code == _ALTER_FLAGS:
                 flags = body.number(1)
                 phase = flags & _PHASES
@@ -157,13 +163,11 @@ _SKIPPED: Final[Mapping[int, Callable[[ByteReader], object]]] = {
     10: _fixed(4),  # bytes written
     11: _invoker,
     12: _updated_schemas,
-    13: _fixed(3),  # microseconds
     16: _fixed(1),  # explicit_defaults_for_timestamp
     17: _fixed(8),  # XID of a DDL
     18: _fixed(2),  # default_collation_for_utf8mb4
     19: _fixed(1),  # sql_require_primary_key
     20: _fixed(1),  # default_table_encryption
-    128: _fixed(3),  # MariaDB: microseconds
     129: _fixed(8),  # XID
     131: _collations,
 }
