@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from sinks.ddl.text.tokens import Word, Words
-from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, MySQLType
+from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES, MySQLType
 from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import CURRENT_TIMESTAMP, Column
 
@@ -130,6 +130,8 @@ def fill(column: Column, session: ServerSession | None = None) -> str | None:
     None is NULL; CURRENT_TIMESTAMP stands for the time of the DDL. ``session``: of a MySQL or
     MariaDB; None: TiDB's rules hold. Raises ValueError if the value cannot be known.
     """
+    if session is not None:
+        _refuse_unclear(column, session)
     if column.default_is_expression:
         if column.default == CURRENT_TIMESTAMP:
             return CURRENT_TIMESTAMP
@@ -145,6 +147,25 @@ def fill(column: Column, session: ServerSession | None = None) -> str | None:
         raise ValueError(
             f"the default {column.default!r} of column {column.name} is no {column.type}"
         ) from None
+
+
+def _refuse_unclear(column: Column, session: ServerSession) -> None:
+    """Raises ValueError for a default whose value on this server is not known."""
+    of, default, digits = column.type, column.default, column.type.digits
+    is_now = column.default_is_expression and default == CURRENT_TIMESTAMP
+    why = ""
+    if of.name == "timestamp" and default is None and session.implicit_timestamps:
+        why = "what explicit_defaults_for_timestamp = OFF gives old rows"
+    elif is_now and of.name not in ("date", "datetime", "timestamp", "time"):
+        why = f"the text of its default in a {of}"
+    elif is_now and of.name == "time" and digits:
+        why = "the fraction of a second of its default"
+    elif default and not default.isascii() and of.name in TEXT_TYPES and not column.charset:
+        why = "whether its character set has its default"
+    elif default and of.name in ("enum", "set") and "" in of.elements:
+        why = "which of its names its default is"
+    if why:
+        raise ValueError(f"{why} is not known: column {column.name}")
 
 
 def _zero(mysql_type: MySQLType) -> str:
@@ -233,6 +254,8 @@ def _moment(text: str, mysql_type: MySQLType, rounds: bool) -> str:
     if len(found[1]) == 2:
         year += 2000 if year < 70 else 1900
     if mysql_type.name == "date":
+        if rounds and found[7]:
+            raise ValueError(text)  # TiDB cuts it, MySQL rounds it to a day
         return f"{year:04}-{month:02}-{day:02}"
     hour, minute, second = clock
     digits = mysql_type.length or 0

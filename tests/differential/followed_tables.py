@@ -59,17 +59,12 @@ class FollowedTables:
         self._marks += 1
         self.server.execute(f"INSERT INTO {BESIDE} VALUES ({self._marks})")
         deadline = time.monotonic() + PATIENCE_S
-        version: int | None = None
         reached: int | None = None
         while time.monotonic() < deadline:
             progress = self._database.progress()
             if life._ended.is_set():
                 raise Stopped(f"it ended: {life._error!r}")
-            beside = progress.get(BESIDE)
-            if version is None:
-                version = self._version_of_mark()
-            elif reached is None and beside is not None and (beside.delta_version or 0) >= version:
-                reached = beside.checkpoint_ts
+            reached = reached or self._mark_reached()
             if reached is not None:
                 late = [
                     name for name in tables if not _is_there(progress.get(_full(name)), reached)
@@ -81,14 +76,17 @@ class FollowedTables:
         late = [each for each in late if f"checkpoint_ts={reached}" not in each]
         raise Stopped(f"it stands still: {late[:3]}")
 
-    def _version_of_mark(self) -> int | None:
-        """One that has it."""
+    def _mark_reached(self) -> int | None:
+        """To which commit-ts the commit has brought its table that has the mark. A row of progress
+        may name the commit's version before it names its ts."""
         path = self._database.path(BESIDE)
         if not DeltaTable.is_deltatable(path):
             return None
-        version = DeltaTable(path).version()
-        ids = (row["id"] for row in read_rows(path, version))
-        return version if max(ids, default=0) >= self._marks else None
+        table = DeltaTable(path)
+        ids = (row["id"] for row in read_rows(path, table.version()))
+        if max(ids, default=0) < self._marks:
+            return None
+        return table.transaction_version(f"tidelake/{CHANGEFEED}/1/{BESIDE}#1")
 
     def _held(
         self, progress: Mapping[str, ProgressRow], tables: Sequence[str]

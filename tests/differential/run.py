@@ -221,7 +221,11 @@ class DifferentialRun:
             if name not in held and (why := self._differs(connection, followed, table, shown)):
                 differs[name] = why
         asked = [name for name in tables if name not in held]
-        asked = [each for at, each in enumerate(asked) if each in differs or at % _ASKED == self._looks % _ASKED]
+        asked = [
+            each
+            for at, each in enumerate(asked)
+            if each in differs or at % _ASKED == self._looks % _ASKED
+        ]
         for name, found in followed.diff(asked).items():
             if found.problem is not None:
                 differs.setdefault(name, f"diff cannot compare it: {found.problem}")

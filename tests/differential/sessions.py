@@ -41,8 +41,8 @@ def random_session(dice: random.Random, is_mariadb: bool) -> Session:
         f"SET sql_mode = '{','.join(modes)}', time_zone = '{zone}'",
         f"SET timestamp = {second}",
     ]
-    if dice.random() < 0.1:
-        settings.append("SET explicit_defaults_for_timestamp = 0")
+    is_explicit = int(dice.random() > 0.1)
+    settings.append(f"SET explicit_defaults_for_timestamp = {is_explicit}")
     return Session(mode="strict" if is_strict else "lax", settings=tuple(settings))
 
 

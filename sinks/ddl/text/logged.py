@@ -49,6 +49,7 @@ class Session:
     garbled: str = ""  # the character set in which it is not written, behind its comments
     sql_mode: int | None = None  # its bits, where old values depend on them
     time_zone: str = ""  # of the session; empty: not told, or the server's own
+    implicit_timestamps: bool = False  # explicit_defaults_for_timestamp is off
     began_us: int | None = None  # when the statement began, in microseconds since 1970
 
     def logged(self, sql: str) -> str:
@@ -70,6 +71,7 @@ def server_session(query: str) -> ServerSession | None:
         sql_mode=session.sql_mode,
         time_zone=session.time_zone,
         began_us=session.began_us,
+        implicit_timestamps=session.implicit_timestamps,
     )
 
 

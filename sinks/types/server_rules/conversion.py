@@ -49,7 +49,8 @@ class ServerChange:
     @property
     def _may_fill(self) -> bool:
         """Whether a NULL becomes another value: a strict session refuses one."""
-        return self.old.nullable and not self.new.nullable and not self.session.is_strict
+        is_lax = not self.session.is_strict or self.new.type.name == "timestamp"
+        return self.old.nullable and not self.new.nullable and is_lax
 
     def _keeps(self) -> bool:
         old, new = self.old.type, self.new.type
@@ -79,8 +80,10 @@ class ServerChange:
             case "bytes":
                 return _most_bytes(old) <= _most_bytes(new) and (new.name != "binary" or old == new)
             case "enum" | "set":
+                if not self._is_in_charset() and not "".join(old.elements).isascii():
+                    return False
                 is_longer = new.elements[: len(old.elements)] == old.elements
-                return bool(old.elements) and is_longer and self._is_in_charset()
+                return bool(old.elements) and is_longer
             case "datetime" | "timestamp":
                 return (old.digits or 0) <= (new.digits or 0)
             case _:
@@ -295,6 +298,8 @@ def _to_names(change: ServerChange, value: Any) -> str:
     if isinstance(value, bytes):
         value = value.decode("ascii")
     text = _text(change, value).rstrip(" ")
+    if not text.isascii() and change.old.charset != change.new.charset:
+        raise ValueError("its names in another character set are not clear")
     if new.name == "enum":
         return _element(text, new.elements) if text else ""
     chosen = {_element(name, new.elements) for name in text.split(",")} if text else set()

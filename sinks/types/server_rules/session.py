@@ -8,7 +8,6 @@ from typing import Final
 _STRICT: Final = (1 << 21) | (1 << 22)  # STRICT_TRANS_TABLES, STRICT_ALL_TABLES
 _TRUNCATES: Final = 1 << 32  # MySQL's TIME_TRUNCATE_FRACTIONAL
 _ROUNDS: Final = 1 << 34  # MariaDB's TIME_ROUND_FRACTIONAL
-_PADS: Final = 1 << 31  # PAD_CHAR_TO_FULL_LENGTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +19,7 @@ class ServerSession:
     sql_mode: int | None = None
     time_zone: str = ""
     began_us: int | None = None
+    implicit_timestamps: bool = False  # explicit_defaults_for_timestamp is off
 
     @property
     def is_strict(self) -> bool:
@@ -30,7 +30,3 @@ class ServerSession:
         """Whether a fraction of a second that has no place is rounded; else it is cut."""
         mode = self.sql_mode or 0
         return bool(mode & _ROUNDS) if self.is_mariadb else not mode & _TRUNCATES
-
-    @property
-    def pads(self) -> bool:
-        return bool((self.sql_mode or 0) & _PADS)

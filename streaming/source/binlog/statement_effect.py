@@ -65,6 +65,7 @@ def ddl_of(
         lower_names=lower_names,
         failed=query.error_code,
         sql_mode=mode or None,
+        implicit_timestamps=not query.has_explicit_defaults(is_mariadb=is_mariadb),
         time_zone="" if query.time_zone in (None, "SYSTEM") else str(query.time_zone),
         began_us=query.time_s * 1_000_000 + query.micros,
     )

@@ -13,6 +13,9 @@ from streaming.source.binlog.format.events import Event
 from streaming.source.binlog.format.inflate import inflated
 from streaming.source.binlog.format.type_codes import EventType
 
+_FLAGS: Final = 0
+_EXPLICIT_DEFAULTS: Final = 16  # of MySQL
+_OF_MARIADB: Final = 1 << 24  # the same, among its flags
 _SQL_MODE: Final = 1
 _CHARSET: Final = 4
 _TIME_ZONE: Final = 5
@@ -47,8 +50,17 @@ class Query:
     time_zone: str | None = None
     client_collation: int | None = None  # in whose character set the statement was written
     alter_phase: AlterPhase | None = None
+    explicit_defaults: bool | None = None  # explicit_defaults_for_timestamp, as MySQL tells it
+    flags: int = 0
+
     micros: int = 0  # beside ``time_s``, where they matter to the statement
     garbled: str = ""  # the character set in which it is not written, with U+FFFD where it is not
+
+    def has_explicit_defaults(self, *, is_mariadb: bool) -> bool:
+        """``explicit_defaults_for_timestamp``, which is on where nothing else is told."""
+        if is_mariadb:
+            return bool(self.flags & _OF_MARIADB)
+        return self.explicit_defaults is not False
 
 
 def query(event: Event, charsets: Charsets) -> Query:
@@ -76,6 +88,8 @@ def query(event: Event, charsets: Charsets) -> Query:
         client_collation=status.client_collation,
         alter_phase=status.alter_phase,
         micros=status.micros,
+        explicit_defaults=status.explicit_defaults,
+        flags=status.flags or 0,
     )
 
 
@@ -100,11 +114,17 @@ class _Status:
         self.client_collation: int | None = None
         self.alter_phase: AlterPhase | None = None
         self.micros = 0
+        self.flags: int | None = None
+        self.explicit_defaults: bool | None = None
 
     def read(self, body: ByteReader) -> None:
         while body.left:
             code = body.number(1)
-            if code == _SQL_MODE:
+            if code == _FLAGS:
+                self.flags = body.number(4)
+            elif code == _EXPLICIT_DEFAULTS:
+                self.explicit_defaults = bool(body.number(1))
+            elif code == _SQL_MODE:
                 self.sql_mode = body.number(8)
             elif code == _CHARSET:
                 self.client_collation = body.number(2)
@@ -153,7 +173,6 @@ def _collations(body: ByteReader) -> None:
 
 
 _SKIPPED: Final[Mapping[int, Callable[[ByteReader], object]]] = {
-    0: _fixed(4),  # flags
     2: _catalog,
     3: _fixed(4),  # auto-increment
     6: _sized,  # catalog
@@ -163,7 +182,6 @@ _SKIPPED: Final[Mapping[int, Callable[[ByteReader], object]]] = {
     10: _fixed(4),  # bytes written
     11: _invoker,
     12: _updated_schemas,
-    16: _fixed(1),  # explicit_defaults_for_timestamp
     17: _fixed(8),  # XID of a DDL
     18: _fixed(2),  # default_collation_for_utf8mb4
     19: _fixed(1),  # sql_require_primary_key
