@@ -19,6 +19,7 @@ _NUMBERS = (*INTEGER_TYPES, "decimal", "float", "double", "bit", "year")
 _LITERALS = ("text", "hex", "bits")
 _MOMENT_LITERALS = ("DATE", "TIME", "TIMESTAMP")
 _CODECS = {"latin1": "cp1252", "gbk": "gbk", "gb18030": "gb18030", "ascii": "ascii"}  # else UTF-8
+_PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 _LOST = "\ufffd"  # for each byte that is no UTF-8, which JSON cannot hold
 _NO_DEFAULT = ("COLUMN_FORMAT", "STORAGE", "SET")  # a DEFAULT behind these is not the column's
 
@@ -49,7 +50,9 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
     point = "0." if words.accept(".") else ""
     first = words.take()
     if first.kind == "number":
-        return sign + point + first.text, False
+        number = sign + point + first.text
+        is_text = mysql_type is not None and mysql_type.name in TEXT_TYPES
+        return number, is_text and _PLAIN.fullmatch(number) is None  # 1e3 is 1000 in a text
     if sign or first.kind == "group":
         inner = Words(first.inner)
         found = _value(inner, mysql_type)

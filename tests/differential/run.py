@@ -226,7 +226,7 @@ class DifferentialRun:
             for at, each in enumerate(asked)
             if each in differs or at % _ASKED == self._looks % _ASKED
         ]
-        for name, found in followed.diff(asked).items():
+        for name, found in (followed.diff(asked) if asked else {}).items():
             if found.problem is not None:
                 differs.setdefault(name, f"diff cannot compare it: {found.problem}")
             elif found.is_equal == (name in differs):

@@ -17,6 +17,7 @@ from sinks.ddl.effects import (
     DropDatabase,
     Effect,
     ModifyColumn,
+    SetCharset,
     Statement,
     Unsupported,
 )
@@ -135,6 +136,7 @@ def in_session(found: Statement, session: Session) -> Statement:
         return _refused(
             found, f"it is not written in {session.garbled}, the character set of its session"
         )
+    found = replace(found, effects=tuple(map(_of_server, found.effects)))
     if session.is_mariadb:
         stored = _stored_of_oracle if session.is_oracle else as_stored
         found = replace(found, effects=tuple(_of_mariadb(each, stored) for each in found.effects))
@@ -142,6 +144,16 @@ def in_session(found: Statement, session: Session) -> Statement:
             made = (_of_mariadb(each, as_omitted) for each in found.effects)
             found = replace(found, effects=tuple(made))
     return in_lower_case(found) if session.lower_names else found
+
+
+def _of_server(effect: Effect) -> Effect:
+    if not isinstance(effect, AlterTable):
+        return effect
+    changes = (
+        replace(each, by_server=True) if isinstance(each, SetCharset) else each
+        for each in effect.changes
+    )
+    return replace(effect, changes=tuple(changes))
 
 
 def in_lower_case(found: Statement) -> Statement:
