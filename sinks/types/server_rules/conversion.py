@@ -247,7 +247,10 @@ def _to_float(change: ServerChange, value: Any) -> float:
     number = value if isinstance(value, float) else float(_number(change, value))
     if number in (float("inf"), float("-inf")):
         raise ValueError("it is out of range")
-    return numbers.as_float(number, change.new.type, change.session)
+    found = numbers.as_float(number, change.new.type, change.session)
+    if change.old.type.name == change.new.type.name and found != number:
+        raise ValueError("whether the server rounds it, or keeps its bytes, is not clear")
+    return found
 
 
 def _text(change: ServerChange, value: Any) -> str:
