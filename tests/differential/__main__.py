@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.differential.run import TABLES, DifferentialRun, Failure, timed
+from tests.differential.run import TABLES, DifferentialRun, Failure, read_statements, timed
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
 
@@ -38,21 +38,13 @@ def main() -> int:
     with DatabaseServer(SERVERS[given.server]) as server:
         run = DifferentialRun(server, given.seed, tables=given.tables, told=told)
         if given.replay:
-            lines = given.replay.read_text(encoding="utf-8").splitlines()
-            statements = [each.rstrip(";") for each in lines if each and not each.startswith("--")]
-            run.replay(statements, next(_tables(statements)))
+            run.replay(*read_statements(given.replay))
         else:
             run.run(timed(given.minutes))
             print(run.findings.coverage.table())
             print(run.findings.coverage.summary(), f"in {time.monotonic() - begun:.0f} s")
     print(f"{len(run.findings.failures)} failures, {len(run.findings.holds)} held")
     return 1 if run.findings.failures else 0
-
-
-def _tables(statements: list[str]):  # type: ignore[no-untyped-def]
-    for each in statements:
-        if each.startswith("CREATE TABLE c."):
-            yield each.split()[2].split(".")[1]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The types of columns that a random table has, and literals of each, the extremes among them. Pure.
+"""The types of columns that a random table has, and literals of each, the extremes among them.
+Pure.
 
 A literal may be none that the type or the session takes: the server says so, and nothing is done.
 """
@@ -55,7 +56,7 @@ def random_kind(dice: random.Random, is_mariadb: bool) -> str:
     return dice.choices(kinds, [KINDS[each] for each in kinds])[0]
 
 
-def random_type(dice: random.Random, kind: str) -> str:
+def random_type(dice: random.Random, kind: str) -> str:  # noqa: C901, PLR0911 - one per kind
     """In SQL, with its attributes but for NULL, DEFAULT and the rest of a definition."""
     sign = dice.choice(("", "", "", " UNSIGNED", " ZEROFILL"))
     fsp = dice.choice(("", "", "(1)", "(2)", "(3)", "(4)", "(5)", "(6)", "(6)"))
@@ -173,7 +174,7 @@ _LONG_TIMES = (
 _NO_DATES = ("0000-00-00", "2020-00-10", "2020-02-00", "2021-02-31", "0001-01-01", "0000-01-01")
 
 
-def random_literal(dice: random.Random, column_type: str, charset: str | None, flavour: str) -> str:
+def random_literal(dice: random.Random, column_type: str, flavour: str) -> str:
     """In SQL. ``column_type``: as a server shows it. ``flavour``: what texts mean."""
     if dice.random() < 0.08:
         return "NULL"

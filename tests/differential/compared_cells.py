@@ -89,7 +89,7 @@ def _asked(column: ShownColumn) -> str:
             return name
 
 
-def _of_server(value: Any, column: ShownColumn) -> Any:
+def _of_server(value: Any, column: ShownColumn) -> Any:  # noqa: PLR0911 - one per kind
     if value is None:
         return None
     match column.kind:
@@ -118,7 +118,7 @@ def _moment(text: str) -> str | None:
     return found.isoformat(" ", "microseconds")
 
 
-def target_cell(value: Any, column: ShownColumn) -> Any:
+def target_cell(value: Any, column: ShownColumn) -> Any:  # noqa: PLR0911 - one per kind
     if value is None:
         return None
     match column.kind:

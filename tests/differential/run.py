@@ -92,22 +92,21 @@ class DifferentialRun:
         self._seed = seed
         self._tables = tables
         self._told = told
-        self._looks = 0
+        self._looks = self._rounds = 0
         self._omits = server.edition is MARIADB_11_8
         self.findings = Findings(Coverage(server.edition.name))
 
     def run(self, is_over: Callable[[int], bool]) -> Findings:
         """Life by life until ``is_over`` (of the rounds so far) says so."""
-        rounds = 0
-        for number in range(1_000_000):
-            dice = random.Random(f"{self._seed}/{number}")
-            rounds += self._life(dice, lambda: is_over(rounds))
-            if is_over(rounds):
-                break
+        lives = 0
+        while not is_over(self._rounds):
+            self._life(random.Random(f"{self._seed}/{lives}"), is_over)
+            lives += 1
         return self.findings
 
-    def replay(self, statements: Sequence[str], table: str) -> None:
-        """Of one table, in order: what stands before the first ALTER is copied."""
+    def replay(self, statements: Sequence[str], table: str, *, looks_often: bool = True) -> None:
+        """Of one table, in order: what stands before the first ALTER is copied. ``looks_often``:
+        behind each ALTER, not only at the end."""
         made = TableStatements(table=f"{DATABASE}.{table}", is_mariadb=True, flavour="")
         one = _Table(table, made)
         first = next((at for at, each in enumerate(statements) if _is_alter(each)), len(statements))
@@ -122,13 +121,12 @@ class DifferentialRun:
                     if table not in tables:
                         break
                     self._run(connection, one, each)
-                    if _is_alter(each):
+                    if looks_often and _is_alter(each):
                         self._look(connection, followed, life, tables, each)
-                self._look(connection, followed, life, tables, "the end")
+                if tables:
+                    self._look(connection, followed, life, tables, "the end")
 
-    def _life(self, dice: random.Random, is_over: Callable[[], bool]) -> int:
-        """How many rounds it had."""
-        done = 0
+    def _life(self, dice: random.Random, is_over: Callable[[int], bool]) -> None:
         with self._stage() as (connection, followed):
             tables = self._filled(connection, dice)
             try:
@@ -136,15 +134,14 @@ class DifferentialRun:
                 with followed.followed() as life:
                     self._look(connection, followed, life, tables, "the copy")
                     for number in range(ROUNDS):
-                        if is_over():
+                        if is_over(self._rounds):
                             break
                         self._round(connection, dice, tables, number)
                         self._look(connection, followed, life, tables, f"round {number}")
-                        done += 1
+                        self._rounds += 1
             except Stopped as stopped:
                 self._stopped(str(stopped), tables)
-                done += 1
-        return done
+                self._rounds += 1
 
     @contextmanager
     def _stage(self) -> Iterator[tuple[Connection[Cursor], FollowedTables]]:
@@ -333,3 +330,11 @@ def timed(minutes: float) -> Callable[[int], bool]:
     """Whether so much time is up, whatever the rounds."""
     begun = time.monotonic()
     return lambda _rounds: time.monotonic() - begun > minutes * 60
+
+
+def read_statements(file: Path) -> tuple[list[str], str]:
+    """Those of a file, one a line, and the table that they are about."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    statements = [each.rstrip(";") for each in lines if each and not each.startswith("--")]
+    made = next(each for each in statements if each.startswith(f"CREATE TABLE {DATABASE}."))
+    return statements, made.split()[2].removeprefix(f"{DATABASE}.")

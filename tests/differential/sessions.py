@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 _STRICT = ("STRICT_TRANS_TABLES", "STRICT_ALL_TABLES")
@@ -44,8 +43,3 @@ def random_session(dice: random.Random, is_mariadb: bool) -> Session:
     is_explicit = int(dice.random() > 0.1)
     settings.append(f"SET explicit_defaults_for_timestamp = {is_explicit}")
     return Session(mode="strict" if is_strict else "lax", settings=tuple(settings))
-
-
-def as_replayed(statements: Sequence[str]) -> str:
-    """A file of statements of one table, in order: one a line."""
-    return "".join(f"{each};\n" for each in statements)

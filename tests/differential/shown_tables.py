@@ -1,4 +1,4 @@
-"""A table as its server shows it: what a generator builds on, and what a target is compared with."""
+"""A table as its server shows it: a generator builds on it, and a target is compared with it."""
 
 from __future__ import annotations
 

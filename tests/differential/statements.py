@@ -119,7 +119,7 @@ class TableStatements:
 
     def _literal(self, dice: random.Random, column: ShownColumn) -> str:
         flavour = self.flavour if dice.random() < 0.85 else dice.choice(FLAVOURS)
-        return random_literal(dice, column.type, column.charset, flavour)
+        return random_literal(dice, column.type, flavour)
 
     def _modify(self, dice: random.Random, columns: Columns, number: str) -> Alteration | None:
         ours = [each for each in columns if not each.generated]
@@ -170,7 +170,7 @@ class TableStatements:
         if roll < 0.1:
             return "NULL"
         shown = "tinyint" if kind == "integer" and "(" in sql_type else sql_type.lower()
-        literal = random_literal(dice, shown, None, dice.choice(FLAVOURS))
+        literal = random_literal(dice, shown, dice.choice(FLAVOURS))
         if kind in ("enum", "set") and roll < 0.4:
             return str(dice.randrange(1, 1 + max(1, len(names_of(sql_type)))))
         if roll < 0.35 and literal[0] not in "'xN":

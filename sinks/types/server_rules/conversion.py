@@ -24,6 +24,7 @@ _NAMES: Final = ("enum", "set")
 _MOMENTS: Final = ("date", "datetime", "timestamp")
 _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _UNICODE: Final = ("utf8mb4", "utf16", "utf32")
+_BYTES_OF_CHARACTER: Final = 4
 _LENGTHS: Final = {"tinytext": 255, "text": 65535, "mediumtext": 1 << 24, "longtext": 1 << 32}
 _Convert = Callable[[Any], Any]
 
@@ -52,7 +53,7 @@ class ServerChange:
         is_lax = not self.session.is_strict or self.new.type.name == "timestamp"
         return self.old.nullable and not self.new.nullable and is_lax
 
-    def _keeps(self) -> bool:
+    def _keeps(self) -> bool:  # noqa: C901, PLR0911 - one per kind
         old, new = self.old.type, self.new.type
         was, now = kind_of(old), kind_of(new)
         if arrow_type(old) != arrow_type(new) or was != now or old.is_untold or new.is_untold:
@@ -93,14 +94,25 @@ class ServerChange:
         old, new = self.old.type, self.new.type
         if not self._is_in_charset() or (new.name == "char" and old.name != "char"):
             return False
-        return _most_bytes(old) <= _most_bytes(new) and (
-            self.old.charset == self.new.charset or new.name not in ("tinytext", "text")
-        )
+        if old.name in ("char", "varchar") and new.name not in ("char", "varchar"):
+            return _BYTES_OF_CHARACTER * (old.length or 1) <= _most_bytes(new)
+        is_same = self.old.charset == self.new.charset or new.name in ("varchar", "longtext")
+        return is_same and _most_bytes(old) <= _most_bytes(new)
 
     def _is_in_charset(self) -> bool:
         """Whether the new set surely has each character."""
         was, now = self.old.charset, self.new.charset
         return bool(was) and (was == now or now in _UNICODE)
+
+    @property
+    def _is_wider(self) -> bool:
+        """Whether Arrow's cast is exact and does what the servers do."""
+        old, new = self.old.type, self.new.type
+        if old.name in INTEGER_BITS and new.name in INTEGER_BITS:
+            (low, high), (lowest, highest) = whole_range(old), whole_range(new)
+            return lowest <= low and high <= highest
+        is_double = (old.name, new.name) == ("float", "double") and new.scale is None
+        return is_double and (old.unsigned or not new.unsigned)
 
     def values(self, values: pa.Array, time_zone: str, *, is_strict: bool = True) -> pa.Array:
         """In the new type. ``time_zone``: the session's, where TIMESTAMPs become others. Raises
@@ -109,6 +121,8 @@ class ServerChange:
         old, new = self.old.type, self.new.type
         kind = arrow_type(new)
         zone = zone_of(time_zone)
+        if self._is_wider and not self._may_fill:
+            return values.cast(kind)
         encoded = values.dictionary_encode()
         found: list[Any] = []
         for value in encoded.dictionary.to_pylist():
@@ -161,7 +175,7 @@ def same_values(old: Column, new: Column) -> bool:
     )
 
 
-def implicit_zero(column: Column) -> Any:
+def implicit_zero(column: Column) -> Any:  # noqa: PLR0911 - one per kind
     """What a NULL becomes where it may not be one; None: a date of zeros, which is NULL here."""
     of = column.type
     match kind_of(of):
