@@ -94,6 +94,8 @@ class ServerChange:
         old, new = self.old.type, self.new.type
         if not self._is_in_charset() or (new.name == "char" and old.name != "char"):
             return False
+        if old.name == "char" and new.name != "char" and self.session.pads:
+            return False
         if old.name in ("char", "varchar") and new.name not in ("char", "varchar"):
             return _BYTES_OF_CHARACTER * (old.length or 1) <= _most_bytes(new)
         is_same = self.old.charset == self.new.charset or new.name in ("varchar", "longtext")
@@ -281,6 +283,8 @@ def _text(change: ServerChange, value: Any) -> str:
             return numbers.text_of_float(value, old.type, old.zerofill)
         case "set" if "" in old.type.elements:
             raise ValueError("the server's rule for a name without a character is not clear")
+        case "text" if old.type.name == "char" and change.session.pads:
+            return str(value).ljust(old.type.length or 1)
         case "text" | "enum" | "set" | "uuid" | "inet4" | "inet6" | "time":
             return str(value)
         case _ if isinstance(value, date | datetime):
@@ -302,7 +306,7 @@ def _to_bytes(change: ServerChange, value: Any) -> bytes:
     if isinstance(value, bytes):
         raw = value
     elif kind_of(old.type) in ("text", "enum", "set"):
-        raw = texts.encoded(value, old.charset)
+        raw = texts.encoded(_text(change, value), old.charset)
     else:
         raw = _text(change, value).encode()
     return texts.fitted_bytes(raw, change.new.type, session)

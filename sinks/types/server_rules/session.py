@@ -7,6 +7,7 @@ from typing import Final
 
 _STRICT: Final = (1 << 21) | (1 << 22)  # STRICT_TRANS_TABLES, STRICT_ALL_TABLES
 _TRUNCATES: Final = 1 << 32  # MySQL's TIME_TRUNCATE_FRACTIONAL
+_PADS: Final = 1 << 31  # PAD_CHAR_TO_FULL_LENGTH
 _ROUNDS: Final = 1 << 34  # MariaDB's TIME_ROUND_FRACTIONAL
 
 
@@ -30,3 +31,8 @@ class ServerSession:
         """Whether a fraction of a second that has no place is rounded; else it is cut."""
         mode = self.sql_mode or 0
         return bool(mode & _ROUNDS) if self.is_mariadb else not mode & _TRUNCATES
+
+    @property
+    def pads(self) -> bool:
+        """Whether a CHAR is read with the blanks up to its length."""
+        return bool((self.sql_mode or 0) & _PADS)

@@ -21,6 +21,7 @@ MARIADB = ServerSession(is_mariadb=True, sql_mode=STRICT)
 MYSQL = ServerSession(is_mariadb=False, sql_mode=STRICT)
 MARIADB_ROUNDS = ServerSession(is_mariadb=True, sql_mode=STRICT | ROUNDS)
 MYSQL_TRUNCATES = ServerSession(is_mariadb=False, sql_mode=STRICT | TRUNCATES)
+PADS = ServerSession(is_mariadb=False, sql_mode=STRICT | 1 << 31)
 LAX = ServerSession(is_mariadb=True, sql_mode=0)
 
 
@@ -78,6 +79,8 @@ NIGHT = datetime(2026, 1, 1, 23, 59, 59, 600_000)  # noqa: DTZ001
         ("int", "tinyint unsigned", LAX, 300, 255),
         ("decimal(5,2)", "int", MYSQL, Decimal("-2.50"), -3),
         ("double", "int", MYSQL, 2.5, 2),
+        ("char(4) in utf8mb4", "binary(6)", PADS, "a", b"a   \0\0"),
+        ("char(4) in utf8mb4", "varchar(6) in utf8mb4", PADS, "a", "a   "),
         ("date", "varchar(4) in utf8mb4", LAX, date(2026, 1, 2), "2026"),
     ],
 )
