@@ -101,8 +101,8 @@ def _show(
     ask: Ask, arguments: dict[str, str | None], config: Path | None, output_format: OutputFormat
 ) -> None:
     from streaming.cli import terminal
+    from streaming.operations.before_start.findings import DryRunRefused
     from streaming.operations.cluster import operator
-    from streaming.operations.findings import DryRunRefused
 
     settings = load_server(
         config=config, environment=os.environ, arguments=arguments, model="ChangefeedFile"

@@ -25,6 +25,7 @@ from conf.masking import masked
 from conf.problems import SettingError
 from coordination.metadata.duration import duration_ms
 from coordination.metadata.version import tidelake_version
+from streaming.cli import check as start_check
 from streaming.cli import cluster, ddl, diff, letters, record, reload, task
 from streaming.cli.options import (
     Addr,
@@ -36,8 +37,8 @@ from streaming.cli.options import (
     Format,
     LogFormatOption,
     LogLevelOption,
-    MaskingGroup,
     OverwriteCheckpointTs,
+    ProgramGroup,
     SchemaFile,
     ShownChangefeed,
     SinkUri,
@@ -58,7 +59,7 @@ MAX_LAG = "60s"
 
 app = typer.Typer(
     name="tidelake",
-    cls=MaskingGroup,
+    cls=ProgramGroup,
     epilog="Settings can also come from the environment: --sink-uri is TIDELAKE_SINK_URI.",
     no_args_is_help=True,
     add_completion=False,
@@ -66,6 +67,7 @@ app = typer.Typer(
 )
 
 
+app.command()(start_check.check)
 app.command()(cluster.server)
 cluster.table.command()(reload.reload)
 for _name in ("changefeed", "capture", "processor", "table"):
@@ -103,7 +105,7 @@ def tidelake(
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Copy the changes that TiCDC sends to Kafka into Delta tables, each change exactly once.
+    """Copy the changes of TiDB (TiCDC), MySQL and MariaDB into Delta tables, exactly once.
 
     For one changefeed (a source URI and a sink URI) `tidelake run` is all you need:
     it replicates in its own process. `progress` and `snapshot` show what it did; if a

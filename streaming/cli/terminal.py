@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -33,6 +33,7 @@ from streaming.changefeed.awaited import awaited, delivery
 from streaming.changefeed.freshness import NOT_RUNNING, why_not_running
 from streaming.changefeed.refused.lossy_tables import in_words
 from streaming.operations import changed, progress_report
+from streaming.operations.before_start.notes import Outlook
 from streaming.operations.diff.findings import DiffReport
 from streaming.operations.progress_report import ProgressReport
 from streaming.operations.snapshots import SnapshotReport, select_text
@@ -55,7 +56,8 @@ WORDY = frozenset({"query", "reason", "sql", "error"})
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 
 
-R = TypeVar("R", ProgressReport, SnapshotReport, DiffReport)
+VERDICTS: Final = {"ok": "green", "note": "yellow", "waits": "yellow", "refused": "red"}
+R = TypeVar("R", ProgressReport, SnapshotReport, DiffReport, Outlook)
 ShownRow = Mapping[str, Any]
 Cells = dict[str, Text]
 
@@ -72,6 +74,20 @@ def progress(found: ProgressReport, width: int) -> RenderableType:
     lossy = [_lossy(*of, columns) for of, columns in found.lossy.items()]
     below = [_table(spans, width)] if spans else []
     return Group(_table(changefeeds, width), *notes, *below, *dropped, *nulled, *lossy)
+
+
+def outlook(found: Outlook, width: int) -> RenderableType:  # noqa: ARG001  # it folds by itself
+    """A line for each finding, the worst ones last, and what they come to."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold", ratio=1)
+    order = list(VERDICTS)
+    for note in sorted(found.notes, key=lambda each: order.index(each.verdict)):
+        style = VERDICTS[note.verdict]
+        about = Text(masked(note.about))
+        table.add_row(Text(note.verdict, style=style), about, Text(masked(note.what)))
+    return Group(table, Text(found.line, style="red" if found.is_refused else "green"))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from coordination.errors import ConfigError, Stop
+from coordination.errors import Stop
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from streaming.source.dump.chunk_files import ChunkFiles
@@ -77,11 +77,8 @@ def copy_tables(
 
     A table that was copied by an earlier call comes at once, one that was begun goes on. Raises
     SourceAway and StagingFull (TryAgain: the same call again), SourceRefuses, TableChanged,
-    SnapshotGone and StagingFailed, Stop when ``is_stopped``, and ConfigError where one of the
-    tables cannot be copied, before anything is.
+    SnapshotGone and StagingFailed, and Stop when ``is_stopped``.
     """
-    tables = list(tables)
-    _refuse(tables, in_one_moment)
 
     def is_at_once(table: SourceTable) -> bool:
         return tidb_ts is None and (not table.key or in_one_moment(table))
@@ -94,19 +91,6 @@ def copy_tables(
         yield from copy.run(deque(tables), is_stopped)
     finally:
         copy.close()
-
-
-def _refuse(tables: Iterable[SourceTable], in_one_moment: Callable[[SourceTable], bool]) -> None:
-    refusals = [table.refusal for table in tables if table.refusal]
-    refusals += [
-        f"table {table.name} must be read in one moment, as it has no key or keeps its history,"
-        " and its engine has no consistent reads: make it an InnoDB table, or leave it out with"
-        " [filter] rules"
-        for table in tables
-        if not table.has_snapshots and (not table.key or in_one_moment(table))
-    ]
-    if refusals:
-        raise ConfigError("; ".join(refusals))
 
 
 def copied_table(folder: Path, table: SourceTable) -> CopiedTable:
