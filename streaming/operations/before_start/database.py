@@ -22,7 +22,6 @@ from streaming.operations.before_start.notes import Note
 from streaming.owner.start_point import first_row
 from streaming.source.binlog.database import Database
 from streaming.source.binlog.dump import BinlogDump
-from streaming.source.binlog.format.charsets import CODECS
 from streaming.source.binlog.source import BinlogSource
 from streaming.spans.copies.found.left_out import sorted_out, what_it_lacks
 from streaming.spans.copies.found.readable import found_tables
@@ -137,7 +136,7 @@ def _of_waiting(changefeed: Changefeed) -> Iterator[Note]:
 
 
 def _of_the_log(source: BinlogSource, changefeed: Changefeed) -> Iterator[Note]:
-    """What the server writes into its binlog of no table, or in no way that is understood."""
+    """What the server does not write into its binlog."""
     selects, database = changefeed_routes(changefeed).filter.selects, source.database
     for name in filter(selects, source.unlogged()):
         yield Note(
@@ -146,24 +145,14 @@ def _of_the_log(source: BinlogSource, changefeed: Changefeed) -> Iterator[Note]:
             "a foreign key with CASCADE or SET NULL changes its rows, and the server does not "
             "write that into its binlog: the target keeps such rows. The table is in state warning",
         )
-    unknown: dict[tuple[TableName, str], list[str]] = defaultdict(list)
     omitted: dict[TableName, list[str]] = defaultdict(list)
-    for schema, table, column, charset, extra in database.ask(
-        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, CHARACTER_SET_NAME, EXTRA "
+    for schema, table, column, extra in database.ask(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, EXTRA "
         f"FROM information_schema.COLUMNS WHERE TABLE_SCHEMA NOT IN {_OWN}"
     ):
         name = TableName(str(schema), str(table))
-        if charset is not None and str(charset) not in CODECS and selects(name):
-            unknown[name, str(charset)].append(str(column))
         if "GENERATED" in str(extra).upper().split() and selects(name):
             omitted[name].append(str(column))
-    for (name, charset), columns in unknown.items():
-        yield Note(
-            "note",
-            str(name),
-            f"the character set {charset} of {', '.join(columns)} is not known here: each change "
-            "of a row is a dead letter. MODIFY these columns to CHARACTER SET utf8mb4",
-        )
     if database.facts().omits_generated:
         for name, columns in omitted.items():
             yield Note(
