@@ -38,6 +38,10 @@ from streaming.source.sources import open_source
 
 PROBE: Final = ".tidelake-probe"  # an empty file, written and deleted
 NAMED: Final = 5  # so many tables are named
+RELOADS_OF_A_RUN: Final = (
+    "'reload' loads a table anew from its database, by a `tidelake run` with a mysql:// or "
+    "mariadb:// source. Leave it out"
+)
 
 
 # Broker and storage were reached, so that every capture would fail in the same way.
@@ -80,6 +84,10 @@ def findings(changefeed: Changefeed, *, is_new: bool) -> list[TidelakeError]:
 
 
 def _check_tables(changefeed: Changefeed) -> None:
+    if changefeed.on_unknown_values == "reload" and not isinstance(
+        changefeed.source, BinlogSettings
+    ):
+        raise ConfigError(f"on-unknown-values: {RELOADS_OF_A_RUN}")
     changefeed_routes(changefeed)
     forms = write_modes(changefeed)
     for defined in definitions_of(changefeed).values():
