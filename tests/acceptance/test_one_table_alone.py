@@ -13,8 +13,12 @@ from deltalake import write_deltalake
 from conf.route_rules import RouteRule
 from conf.settings import TableRule
 from coordination.errors import ConfigError
+from streaming.changefeed.freshness import Freshness
+from streaming.operations.check import Finding, verdict
 from streaming.operations.diff.comparison import DiffLimits
 from streaming.operations.diff.databases import compare_with_database
+from streaming.operations.progress_report import read_progress
+from streaming.process.copy_first import copy_first
 from tests.acceptance.copied_database import CopiedDatabase, make_account
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer, needs
@@ -253,3 +257,19 @@ def test_all_that_refuses_a_copy_is_told_before_it(server: DatabaseServer, tmp_p
     ):
         assert part in said
     assert not list((tmp_path / "staging").glob("*/*.parquet"))
+
+
+@on(MARIADB_10_11)
+def test_a_first_copy_that_is_refused_shows_why(server: DatabaseServer, tmp_path: Path) -> None:
+    server.execute(BESIDE, "CREATE TABLE c.no_key (id INT)")
+    database = CopiedDatabase(server, tmp_path)
+    with pytest.raises(ConfigError):
+        copy_first(database.changefeed)
+    report = read_progress(database.sink, None, Freshness())
+    (row,) = report.changefeeds
+    assert (row.state, "none is copied: c.no_key" in (row.error or "")) == ("failed", True)
+    assert verdict(report, 60.0).finding is Finding.FAILED
+    server.execute("ALTER TABLE c.no_key ADD PRIMARY KEY (id)")
+    copy_first(database.changefeed)
+    (row,) = read_progress(database.sink, None, Freshness()).changefeeds
+    assert (row.state, row.error) == ("stopped", None)

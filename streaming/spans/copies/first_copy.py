@@ -105,9 +105,11 @@ class FirstCopy:
         if not self._settings.dump_dir:
             end_copy(self._folder)
 
-    def show(self, state: ChangefeedState, fresh_for_s: float | None) -> None:
+    def show(
+        self, state: ChangefeedState, fresh_for_s: float | None, error: str | None = None
+    ) -> None:
         """See `shown_row`."""
-        show_in_row(self._changefeed, state, fresh_for_s)
+        show_in_row(self._changefeed, state, fresh_for_s, error)
 
     def run(self) -> None:
         """Copy and load what is not yet; afterwards the changefeed can begin. Raises SourceAway and

@@ -110,10 +110,12 @@ class TidbCopy:
         row = self._tables.changefeeds.read(self._changefeed.id)
         return row is not None and bool(row.source_positions)
 
-    def show(self, state: ChangefeedState, fresh_for_s: float | None) -> None:
+    def show(
+        self, state: ChangefeedState, fresh_for_s: float | None, error: str | None = None
+    ) -> None:
         """See `shown_row`. A copy that is not whole stays ``loading``: no stream may begin."""
         is_whole = self.copied_ts is not None
-        show_in_row(self._changefeed, state if is_whole else "loading", fresh_for_s)
+        show_in_row(self._changefeed, state if is_whole else "loading", fresh_for_s, error)
 
     def run(self) -> None:
         """Copy, load and publish what is not yet; afterwards the changefeed can go on from Kafka.
