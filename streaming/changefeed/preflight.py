@@ -22,6 +22,7 @@ from coordination.model import TSO_LOGICAL_BITS
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.warehouse import ControlTables
+from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import LocalStorage
 from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
@@ -231,7 +232,8 @@ def check_warehouse(sink: DeltaSink, changefeed_id: str) -> None:
     if scheme_of(sink.warehouse) in LOCAL:
         _check_folder(sink.warehouse)
     else:
-        _write_once(open_storage(sink.warehouse, revealed_options(sink.storage_options)))
+        with one_sentence("write to", sink.warehouse):
+            _write_once(open_storage(sink.warehouse, revealed_options(sink.storage_options)))
     _stored(sink, changefeed_id)
 
 

@@ -151,7 +151,9 @@ def test_what_waits_alone_is_no_refusal(database: DatabaseServer, check: Check) 
     assert (code, of(notes, "waits")) == (0, {})
 
 
-def test_what_does_not_answer(check: Check, tmp_path: Path) -> None:
+def test_what_does_not_answer(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All else is told nevertheless."""
     code, notes = check(user="nobody")
     assert code == 2
@@ -160,6 +162,12 @@ def test_what_does_not_answer(check: Check, tmp_path: Path) -> None:
     assert code == 1
     assert "does not answer" in of(notes, "refused")["source"][0]
     assert of(notes, "ok").keys() == {"Java", "jars", "etcd", "settings", "warehouse", "changefeed"}
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")
+    code, notes = check("--sink-uri", "delta+s3://bucket/lake")
+    assert code == 1
+    assert "cannot write to s3://bucket/lake: " in of(notes, "refused")["warehouse"][0]
     (tmp_path / "lake").write_text("")
     code, notes = check()
     assert code == 2

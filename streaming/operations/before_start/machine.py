@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
-from coordination.errors import ConfigError
+from coordination.errors import ConfigError, TidelakeError
 from streaming.operations.before_start.notes import Note
-from streaming.spark.jvm import GATEWAY_VARIABLES, NEEDS
+from streaming.spark.java import java_version
+from streaming.spark.jvm import GATEWAY_VARIABLES
 from streaming.spark.spark_conf import JARS_VARIABLE, jar_files
-
-LEAST_JAVA: Final = 17
-ANSWER_S: Final = 30.0
-_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)[^"]*"')
 
 
 def machine_notes() -> Iterator[Note]:
@@ -30,24 +23,10 @@ def machine_notes() -> Iterator[Note]:
 
 
 def _of_java() -> Note:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if java is None or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "none is on the PATH"
-        return Note("refused", "Java", f"there is no Java: {where}. {NEEDS}")
     try:
-        said = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=ANSWER_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Note("refused", "Java", f"{java} does not start: {error}. {NEEDS}")
-    told = _VERSION.search(said.stderr + said.stdout)
-    if told is None:
-        last = (said.stderr + said.stdout).strip().splitlines()[-1:] or [f"code {said.returncode}"]
-        return Note("refused", "Java", f"{java} does not tell its version: {last[0]}. {NEEDS}")
-    if int(told[1]) < LEAST_JAVA:
-        return Note("refused", "Java", f"{java} is Java {told[1]}. {NEEDS}")
-    return Note("ok", "Java", f"{told[0].removeprefix('version ')} ({java})")
+        return Note("ok", "Java", java_version())
+    except TidelakeError as error:
+        return Note("refused", "Java", str(error))
 
 
 def _of_jars() -> Note:
