@@ -38,15 +38,18 @@ def outlook(settings: Settings) -> Outlook:
         ("source", preflight.check_beginning),
     ]
     told = {about: dict[str, None]() for about, _ in checks}
+    unknown = set[str]()
     for about, check in checks:
         try:
             check(changefeed)
         except TidelakeError as error:
-            told[about][str(error)] = None  # two checks may ask the same source
+            unknown.add(about)
+            if not (told["warehouse"] and changefeed.sink.warehouse in str(error)):
+                told[about][str(error)] = None  # two checks may ask the same source
             is_away = is_away or not isinstance(error, preflight.SAME_EVERYWHERE)
     for about, whys in told.items():
         notes += [Note("refused", about, why) for why in whys]
-        notes += [] if whys else [Note("ok", about, _RIGHT[about])]
+        notes += [] if about in unknown else [Note("ok", about, _RIGHT[about])]
     if isinstance(changefeed.source, BinlogSettings):
         stored = None
         with suppress(TidelakeError):  # told of the warehouse
