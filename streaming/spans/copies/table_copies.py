@@ -237,6 +237,7 @@ class TableCopies:
             self._folder,
             connections=settings.connections,
             rows_per_chunk=settings.chunk_rows,
+            rows_per_s=settings.copy_rows_per_s,
             in_one_moment=self._needs_one_moment,
             progress=self._progress,
             is_stopped=self._is_stopped,

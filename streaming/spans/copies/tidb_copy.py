@@ -289,6 +289,7 @@ class TidbCopy:
             self._folder,
             connections=settings.connections,
             rows_per_chunk=settings.chunk_rows,
+            rows_per_s=settings.copy_rows_per_s,
             tidb_ts=ts,
             progress=progress,
             is_stopped=self._is_stopped,

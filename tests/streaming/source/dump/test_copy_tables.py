@@ -293,6 +293,27 @@ def test_a_thousand_small_tables(mariadb: DatabaseServer, tmp_path: Path):
         assert took_s < 60
 
 
+def test_a_copy_keeps_its_pace(mariadb: DatabaseServer, tmp_path: Path):
+    """No more rows have come at any time than the pace allows, a chunk a connection aside."""
+    seen: list[tuple[float, int]] = []
+    with mariadb.database("copied") as schema:
+        mariadb.execute("CREATE TABLE t (a INT PRIMARY KEY)", database=schema)
+        mariadb.insert("copied.t", [(n,) for n in range(600)])
+        began_s = time.monotonic()
+        copied = one_copy(
+            mariadb,
+            table_of(mariadb, schema, "t"),
+            tmp_path,
+            rows_per_s=200,
+            rows_per_chunk=100,
+            connections=2,
+            progress=lambda each: seen.append((time.monotonic() - began_s, each.rows)),
+        )
+    assert copied.rows == 600
+    assert all(rows <= 200 * at_s + 2 * 100 for at_s, rows in seen)
+    assert seen[-1][0] > 1.5, "the last chunk may begin when its time has come"
+
+
 def test_no_connection_is_left_behind(mariadb: DatabaseServer, tmp_path: Path):
     with mariadb.database("copied") as schema:
         mariadb.execute("CREATE TABLE t (a INT PRIMARY KEY)", database=schema)
