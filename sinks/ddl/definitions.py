@@ -188,7 +188,7 @@ def read_column(part: Sequence[Word], binary: bool, charset: str = "") -> Column
 
 
 def _charset(mysql_type: MySQLType, attributes: Sequence[Word], charset: str) -> str:
-    """Of a column of texts."""
+    """The character set of a column of texts."""
     if mysql_type.name not in (*TEXT_TYPES, "enum", "set"):
         return ""
     if any(word.upper in ("ASCII", "UNICODE") for word in attributes):

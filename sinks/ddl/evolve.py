@@ -84,7 +84,7 @@ def evolved(
 
 
 def _charset(changes: Sequence[AlterSpec], schema: TableSchema) -> str:
-    """Of columns that name none, whatever stands first in the statement."""
+    """The character set of columns that name none, whatever stands first in the statement."""
     told = [each.charset for each in changes if isinstance(each, SetCharset)]
     return told[-1] if told else schema.charset
 

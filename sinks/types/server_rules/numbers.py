@@ -50,7 +50,7 @@ def rounded(number: Decimal, scale: int) -> Decimal:
 
 
 def as_integer(number: Decimal, old: MySQLType, new: MySQLType, session: ServerSession) -> int:
-    """Of a FLOAT or DOUBLE a half goes to the even one."""
+    """A half goes away from zero; that of a FLOAT or DOUBLE goes to the even number."""
     if old.name in ("float", "double"):
         whole = int(np.rint(float(number)))
     else:
