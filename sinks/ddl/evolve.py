@@ -33,10 +33,12 @@ from sinks.ddl.handle_key import PRIMARY, keyed, named
 from sinks.ddl.schema_change import SchemaChange
 from sinks.ddl.text.tokens import same_name
 from sinks.types.column_choice import EVERY_COLUMN, ColumnChoice, keeps_text
-from sinks.types.mysql_type import TEXT_TYPES
+from sinks.types.mysql_type import BINARY_TYPES, TEXT_TYPES
 from sinks.types.partitioning import Partitioning
 from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import Column, Index, IndexKind, TableSchema
+
+_WIDE = ("ucs2", "utf16", "utf16le", "utf32")  # character sets in which ASCII has other bytes
 
 
 def evolved(
@@ -76,6 +78,8 @@ def evolved(
         if was == "virtual" or (column.generated and not was):
             raise ValueError(f"{column.name} is computed in old rows, whose values are not sent")
         text = fill(column, session) if old is None else None
+        if session and text and column.type.name in BINARY_TYPES and after.charset in _WIDE:
+            raise ValueError(f"the bytes of the default of column {column.name} are not clear")
         if text is not None:
             fills[column.name] = text
     found = SchemaChange(before=schema, after=after, sources=sources, fills=fills, session=session)

@@ -250,6 +250,9 @@ def _to_integer(change: ServerChange, value: Any) -> int:
     if new.name == "year":
         is_text = isinstance(value, str | bytes) and old.name not in (*_NAMES, "decimal")
         return numbers.as_year(number, is_text, change.session)
+    if kind_of(old) == "text" and (number != int(number) or set(value) & {".", "e", "E"}):
+        # MariaDB rounds it, or takes the digits before it, by what its statement counts.
+        raise ValueError("whether the server rounds it, or cuts it, is not clear")
     return numbers.as_integer(number, old, new, change.session)
 
 

@@ -127,6 +127,8 @@ def test_null_in_a_lax_session(kind: str, wanted: Any) -> None:
         ("enum('a') in utf8mb4", "enum('A') in utf8mb4", "a"),
         ("set('','x') in utf8mb4", "varchar(9) in utf8mb4", "x"),
         ("float(10,3)", "float(5,0)", 1.5),
+        ("varchar(9) in utf8mb4", "int", "2.5"),
+        ("longtext in utf8mb4", "int", "1e5"),
     ],
 )
 def test_what_is_not_sure_is_refused(old: str, new: str, value: Any) -> None:
