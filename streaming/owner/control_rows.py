@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from coordination.failpoint import Failpoint, failpoint
-from coordination.model import TableName, Ts
+from coordination.model import TableName, Ts, tso_time
 from coordination.ports import Advance
 from coordination.scheduler.messages import Span
 from sinks.control.changefeeds import ChangefeedRow
@@ -46,6 +46,8 @@ from streaming.source.resolved.limits import Marks
 from streaming.stream.backlog import Backlog
 
 logger = logging.getLogger(__name__)
+
+CLOSE_S = 60.0  # behind now: what `progress --check` calls fresh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,7 @@ class ControlRows:
         self._altered: dict[TableName, list[ReplicatedTable]] = {}  # as it was after each DDL
         self._schemas: list[SchemaRow] = []  # to be written; again where they may be there
         self._last_cut_ts = 0
+        self._is_told = False
         self._missing = MissingValues()
 
     @property
@@ -371,6 +374,15 @@ class ControlRows:
         snapshot = cut(row.changefeed_id, tables, at_ts, self._letters) if tables else None
         if snapshot is not None:
             self._tables.snapshots.publish(snapshot, row.term)
+            self._tell_all_is_well(len(tables), at_ts)
+
+    def _tell_all_is_well(self, tables: int, at_ts: Ts) -> None:
+        """Once, when every table is there and close to now."""
+        ours = sum(row.state != DROPPED for row in self.progress.values())
+        lag_s = time.time() - tso_time(at_ts).timestamp()
+        if not self._is_told and tables >= ours and lag_s < CLOSE_S:
+            self._is_told = True
+            logger.info("all is well: every table is there, and fresh tables=%d", tables)
 
     def _ended_past(self, at_ts: Ts) -> list[TableName]:
         """Tables that were in the cut and are dropped since, and whose version at that ts nobody
