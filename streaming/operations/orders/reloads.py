@@ -144,8 +144,8 @@ def _refuse_target(table: str, state: TargetState, row: ChangefeedRow) -> None:
     if is_of_rows and len(origins := Shards.of_text(state.shards)) > 1:
         raise ConfigError(
             f"table {table} is not loaded anew: {', '.join(map(str, origins))} go into it, and it "
-            "is written by all columns, so their copies would have to be of one moment. Give each of "
-            "them a target of its own"
+            "is written by all columns, so their copies would have to be of one moment. Give each "
+            "a target of its own"
         )
     if why := no_reload_of(state.form):
         raise ConfigError(f"table {table} is not loaded anew: {why}")
