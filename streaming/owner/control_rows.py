@@ -90,7 +90,7 @@ class ControlRows:
         self._lock = threading.Lock()
         self._shown: ChangefeedRow | None = None
         self._written_at_s = time.monotonic()
-        # At which ts a table's Delta version is known exactly: a progress row alone does not say it.
+        # At which ts a table's Delta version is known exactly: its progress row does not say it.
         self._known: dict[TableName, tuple[Ts, int | None]] = {}
         self._altered: dict[TableName, list[ReplicatedTable]] = {}  # as it was after each DDL
         self._schemas: list[SchemaRow] = []  # to be written; again where they may be there
@@ -228,7 +228,7 @@ class ControlRows:
     ) -> bool:
         """Write the captures' reports, and how far the owner has read. Returns whether its sync
         point is in the ledger now. ``reading``: the owner's own low water; ``unlogged``: tables of
-        which the source does not tell all; ``blocked``: those that wait for an operator, and why."""
+        which the source does not tell all; ``blocked``: tables that wait, and why."""
         with self._lock:
             self._save_schemas()
             reported = [each for each in advance.spans if self._is_current(each.span)]
