@@ -117,8 +117,8 @@ def _of_tables(database: Database, changefeed: Changefeed) -> Iterator[Note]:
     for left in found.left_out:
         if left.why or changefeed.on_no_key == "leave-out":
             why = left.why or f"it has {NO_KEY}. Give it one, or a rule: {RULES}"
-            rows = f"{left.rows} rows, about" if left.rows else "its rows"
-            yield Note("waits", str(left.name), f"{rows}: {why}")
+            size = f"about {left.rows} rows" if left.rows else "its rows"
+            yield Note("waits", str(left.name), f"{size}: {why}")
     if not tables:
         yield Note(
             "note",
