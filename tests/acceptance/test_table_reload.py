@@ -247,6 +247,7 @@ def test_a_table_is_loaded_anew_by_itself(mariadb: DatabaseServer, tmp_path: Pat
     with staged(mariadb, tmp_path, rules) as stage:
         life = stage.start("first")
         life.await_line("copied and loaded")
+        life.await_line("all is well: every table is there, and fresh tables=2")
         mariadb.execute(f"ALTER TABLE {HELD} ADD COLUMN s INT AS (v * 2) STORED")
         mariadb.execute(f"UPDATE {HELD} SET v = v + 1 WHERE id < 10")
         life.await_line("is to be loaded anew rows=300")
