@@ -15,7 +15,7 @@ from tests.simulation.invariants import Watchman
 from tests.simulation.mutate import ROOT, Mutation, hunt, mutations
 from tests.simulation.run import CHANGEFEEDS, JOBS, SeedFailed, run_seed
 
-SEEDS, FURTHER_SEEDS = 25, 100  # of each kind, in make test and up to there in make test-more
+SEEDS, FURTHER_SEEDS = 25, 50  # of each kind, in make test and up to there in make test-more
 SOAKED = 500
 HELD_SEEDS = 10
 CHUNK = 25  # of one test, so that several workers share them
