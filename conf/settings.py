@@ -116,14 +116,11 @@ class FilterSettings:
     dml_filters: Literal["here", "ticdc"] = setting(
         "dml-filters",
         "here",
-        "who asks what event filters say of rows (`insert`, `update` and `delete` of `ignore-event`"
-        ", and the conditions): `here`, or `ticdc` alone, whose own file has them "
-        "(docs/configuration.md#conditions-on-values)",
+        "who asks what event filters say of rows (`ignore-event` and the conditions): `here`, or "
+        "`ticdc` alone, whose own file has them (docs/configuration.md#conditions-on-values)",
     )
     case_sensitive: bool = setting(
-        "case-sensitive",
-        False,
-        "whether the patterns of `[filter]` tell upper from lower case",
+        "case-sensitive", False, "whether the patterns of `[filter]` tell upper from lower case"
     )
 
 
@@ -139,7 +136,6 @@ class SessionSettings:
         2.0,
         "so long before its session would end a capture ceases to write",
     )
-    # A capture sends no keep-alive while something in it hangs.
     answer_timeout_s: Seconds = setting(
         "answer-timeout-s",
         60.0,
@@ -178,8 +174,7 @@ class BatchSettings:
     min_commit_interval_s: SecondsOrNone = setting(
         "min-commit-interval-s",
         0.0,
-        "the least time between two commits of a table; a larger one makes fewer versions and "
-        "files",
+        "the least time between two commits of a table; a larger one makes fewer versions",
     )
     key_index_memory_mib: Above0 = setting(
         "key-index-memory-mib",
@@ -274,14 +269,21 @@ class Changefeed:
     on_add_default: Literal["rewrite", "null"] = setting(
         "on-add-default",
         "rewrite",
-        "old rows show an added column's default; `null`: they show NULL, and nothing is written "
-        "anew",
+        "old rows show an added column's default; `null`: they stay as they are, and show NULL",
     )
     on_type_change: Literal["rewrite", "stop"] = setting(
         "on-type-change",
         "rewrite",
-        "rows are written anew in the new type; `stop` stops the table, until an operator says how "
-        "to go on",
+        "rows are written anew in the new type; `stop`: the table waits for an operator",
+    )
+    on_unknown_values: Literal["hold", "reload"] = setting(
+        "on-unknown-values",
+        "hold",
+        "a DDL whose values nobody can know here holds its table; with `reload` a `run` on a "
+        "database loads the table anew (docs/mysql.md#loaded-anew-by-itself)",
+    )
+    reload_most_rows: NotNegative = setting(
+        "reload-most-rows", 1_000_000, "a table with more rows is held all the same"
     )
     ddl_time_zone: str | None = setting(
         "ddl-time-zone",
@@ -294,8 +296,7 @@ class Changefeed:
         "keep",
         "a dropped table's rows stay readable under another name; `drop`: they go",
     )
-    # What tables were at the start-ts whose CREATE TABLE is not read. The text, and not the path
-    # of the `schema-file`, since captures run on other machines.
+    # Not the path of the `schema-file`, since captures run on other machines.
     schema_text: str = setting("schema-text", "", "the text of the `schema-file`")
 
     def __post_init__(self) -> None:
@@ -346,9 +347,7 @@ class TransportSettings:
         "cert-allowed-cn", (), "the certificate names of captures; none: any that the CA has signed"
     )
     operator_allowed_cn: tuple[str, ...] = setting(
-        "operator-allowed-cn",
-        (),
-        "further certificate names, of operators: they make requests, but send no messages",
+        "operator-allowed-cn", (), "further certificate names, of operators, who only make requests"
     )
 
     def __post_init__(self) -> None:

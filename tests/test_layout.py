@@ -21,7 +21,7 @@ from tests.test_tidy import LAYERS, PRODUCT, ROOT, tree
 
 PAGE: Final = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
 MOST_ROOMS: Final = 14
-MOST_ARROWS: Final = {"streaming": 43}
+MOST_ARROWS: Final = {"streaming": 45}
 
 # What does not look like the page yet: each step of the move takes something out.
 NOT_YET: Final[tuple[str, ...]] = ("streaming/apply/letters",)

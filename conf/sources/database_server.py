@@ -23,6 +23,7 @@ _NUMBERS: Final[Mapping[str, tuple[int, str]]] = {
     "connect-timeout-s": (2**31, "must be seconds, above 0"),
     "chunk-rows": (2**31, "must be above 0"),
     "connections": (1025, "must be 1 to 1024"),
+    "copy-rows-per-s": (2**31, "must be above 0"),
 }
 
 
@@ -56,6 +57,11 @@ class DatabaseServer:
         says="rows that one SELECT of a copy or a comparison reads; without it, some 64 MiB",
     )
     connections: Above0 = setting("connections", 4, "connections by which tables are copied")
+    copy_rows_per_s: Above0 | None = setting(
+        "copy-rows-per-s",
+        says="the most rows that a copy reads in a second, so that the server has time for others; "
+        "a table without a key is one SELECT all the same",
+    )
 
     @property
     def address(self) -> str:

@@ -1,6 +1,7 @@
-"""``_tidelake/reloads``: operators' orders to load one table anew, and how far each is.
+"""``_tidelake/reloads``: orders to load one table anew, and how far each is.
 
-``tidelake table reload`` stores an order. The program that replicates the changefeed stops its
+``tidelake table reload`` stores an order, and where `on-unknown-values` says so, the program
+itself. The program that replicates the changefeed stops its
 stream, carries the order out, and goes on. Rows carry no term: what an order does to a table is
 named by ``order_id``, and done once.
 """
@@ -34,6 +35,9 @@ class Reload:
     of_rows: Annotated[int, "of about so many, as the database estimates"] = 0
     updated_at: Annotated[datetime, "when the row was written"]
     error: Annotated[str | None, "why it was given up"] = None
+    ddl_ts: Annotated[
+        int | None, "commit-ts of the DDL for which the program has ordered it; null: an operator"
+    ] = None
 
     @property
     def name(self) -> TableName:
@@ -71,8 +75,9 @@ class Reloads:
     def read_all(self) -> list[Reload]:
         return self._table.read(lambda view: from_rows(view.rows(), Reload)) or []
 
-    def order(self, changefeed_id: str, name: TableName) -> Reload:
-        """Store an order, and return it. One that is open already stays as it is."""
+    def order(self, changefeed_id: str, name: TableName, ddl_ts: int | None = None) -> Reload:
+        """Store an order, and return it. One that is open already stays as it is, and so does the
+        last one where the program gives it a second time for one DDL (``ddl_ts``)."""
         now = datetime.now(UTC)
         ordered = Reload(
             changefeed_id=changefeed_id,
@@ -81,13 +86,15 @@ class Reloads:
             order_id=uuid.uuid4().hex,
             ordered_at=now,
             updated_at=now,
+            ddl_ts=ddl_ts,
         )
 
         def plan(view: TableView) -> Change | None:
             nonlocal ordered
             found = _of(view, changefeed_id)
             known = found.get(name)
-            if known is not None and known.is_open:
+            is_again = known is not None and ddl_ts is not None and known.ddl_ts == ddl_ts
+            if known is not None and (known.is_open or is_again):
                 ordered = known
                 return None
             return replaced(view, changefeed_id, {**found, name: ordered}.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from coordination.model import TSO_LOGICAL_BITS
 from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.warehouse import ControlTables
+from sinks.storage.errors import one_sentence
 from sinks.storage.local_storage import LocalStorage
 from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
@@ -37,6 +39,10 @@ from streaming.source.sources import open_source
 
 PROBE: Final = ".tidelake-probe"  # an empty file, written and deleted
 NAMED: Final = 5  # so many tables are named
+RELOADS_OF_A_RUN: Final = (
+    "'reload' loads a table anew from its database, by a `tidelake run` with a mysql:// or "
+    "mariadb:// source. Leave it out"
+)
 
 
 # Broker and storage were reached, so that every capture would fail in the same way.
@@ -51,16 +57,26 @@ def check_changefeed(changefeed: Changefeed) -> None:
     """Check filter, schema file, warehouse and source. Blocks. Raises the first thing that a start
     would raise: ConfigError for wrong settings, another TidelakeError for a source or storage that
     does not answer."""
-    for check in (_check_tables, _check_sink, _check_routes, _check_source):
+    for _, check in checks():
         check(changefeed)
+
+
+def checks() -> list[tuple[str, Callable[[Changefeed], None]]]:
+    """What a start looks at, in its order, each with what it is about."""
+    return [
+        ("settings", _check_tables),
+        ("warehouse", _check_sink),
+        ("changefeed", _check_routes),
+        ("source", _check_source),
+    ]
 
 
 def findings(changefeed: Changefeed, *, is_new: bool) -> list[TidelakeError]:
     """All errors in a changefeed that is to be created (``is_new``) or changed. Blocks."""
-    checks = [_check_tables, _check_sink, _check_routes, refuse_others_warehouse, _check_source]
-    checks += [check_beginning] if is_new else []
+    *before, source = (check for _, check in checks())
+    asked = [*before, refuse_others_warehouse, source, *([check_beginning] if is_new else [])]
     found: dict[str, TidelakeError] = {}
-    for check in checks:
+    for check in asked:
         try:
             check(changefeed)
         except TidelakeError as error:
@@ -69,6 +85,10 @@ def findings(changefeed: Changefeed, *, is_new: bool) -> list[TidelakeError]:
 
 
 def _check_tables(changefeed: Changefeed) -> None:
+    if changefeed.on_unknown_values == "reload" and not isinstance(
+        changefeed.source, BinlogSettings
+    ):
+        raise ConfigError(f"on-unknown-values: {RELOADS_OF_A_RUN}")
     changefeed_routes(changefeed)
     forms = write_modes(changefeed)
     for defined in definitions_of(changefeed).values():
@@ -107,11 +127,9 @@ def _check_source(changefeed: Changefeed) -> None:
 
 
 def refuse_others_warehouse(changefeed: Changefeed) -> None:
-    """Raise ConfigError where somebody writes this changefeed into the warehouse already, or where
-    tables there that the filter selects are another changefeed's. Blocks: whether a row is still
-    refreshed may need a second look."""
-    tables = ControlTables.of(changefeed.sink)
-    rows, left = Freshness().look(tables.changefeeds.read_all)
+    """Raise ConfigError where somebody writes this changefeed into the warehouse already, and as
+    `refuse_others_tables`. Blocks: whether a row is still refreshed may need a second look."""
+    rows, left = Freshness().look(ControlTables.of(changefeed.sink).changefeeds.read_all)
     own = next((each for each in rows if each.changefeed_id == changefeed.id), None)
     if own is not None and own.fresh_for_s is not None and own.changefeed_id not in left:
         raise ConfigError(
@@ -119,7 +137,13 @@ def refuse_others_warehouse(changefeed: Changefeed) -> None:
             f"already, by capture {own.capture_id} ({own.process or 'no process is known'}) of "
             f"etcd cluster {own.etcd_cluster_id}: stop that, or give another sink-uri"
         )
-    routes = changefeed_routes(changefeed)
+    refuse_others_tables(changefeed)
+
+
+def refuse_others_tables(changefeed: Changefeed) -> None:
+    """Raise ConfigError where tables in the warehouse that the filter selects are another
+    changefeed's. Blocks."""
+    routes, tables = changefeed_routes(changefeed), ControlTables.of(changefeed.sink)
     taken: dict[str, list[str]] = {}
     for each in tables.progress.read_all():
         if each.changefeed_id != changefeed.id and routes.may_make(each.name):
@@ -208,7 +232,8 @@ def check_warehouse(sink: DeltaSink, changefeed_id: str) -> None:
     if scheme_of(sink.warehouse) in LOCAL:
         _check_folder(sink.warehouse)
     else:
-        _write_once(open_storage(sink.warehouse, revealed_options(sink.storage_options)))
+        with one_sentence("write to", sink.warehouse):
+            _write_once(open_storage(sink.warehouse, revealed_options(sink.storage_options)))
     _stored(sink, changefeed_id)
 
 

@@ -57,6 +57,15 @@ _DUMPED = re.compile(r"-- Host: .*\bDatabase: (\S+)")  # the first line of a mys
 _SHOWN = 60  # characters of a statement in an error
 
 
+class UnreadableDefinition(ConfigError):
+    """``reason``: why, without the table's name."""
+
+    def __init__(self, name: TableName, reason: str) -> None:
+        shown = str(name) if name.schema else name.table
+        super().__init__(f"schema-file: table {shown}: {reason}")
+        self.reason = reason
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
     name: TableName
@@ -162,7 +171,8 @@ def _read(text: str, settings: FilterSettings, is_safe: bool) -> Definitions:
 
 
 def read_definitions(text: str, is_wanted: Callable[[TableName], bool]) -> Definitions:
-    """The wanted tables of this text. Raises ConfigError if one of them cannot be read."""
+    """The wanted tables of this text. Raises ConfigError, mostly UnreadableDefinition, if one of
+    them cannot be read."""
     found, has_tables, database = Definitions(), False, ""
     for statement, header in _statements(text):
         database = database or header
@@ -179,7 +189,7 @@ def read_definitions(text: str, is_wanted: Callable[[TableName], bool]) -> Defin
         definition = Definition(name, _schema(name, effect, found), statement)
         known = found.setdefault(_lower(name), definition)
         if known.schema != definition.schema:
-            raise _wrong(name, "it is there twice, and each time other")
+            raise UnreadableDefinition(name, "it is there twice, and each time other")
     if text.strip() and not has_tables:
         raise ConfigError("schema-file: it has no CREATE TABLE statement")
     return found
@@ -239,7 +249,9 @@ def _name(statement: str, database: str) -> TableName:
         shown = " ".join(statement[:_SHOWN].split())
         raise ConfigError(f"schema-file: {shown} … cannot be read: {error}") from error
     if not (schema or database):
-        raise _wrong(TableName("", table), "no database is named: put `USE <database>;` before it")
+        raise UnreadableDefinition(
+            TableName("", table), "no database is named: put `USE <database>;` before it"
+        )
     return TableName(schema or database, table)
 
 
@@ -250,15 +262,12 @@ def _schema(name: TableName, effect: Effect, found: Definitions) -> TableSchema:
         case CreateTableLike(source=source):
             if (schema_of_source := found.schema(source)) is not None:
                 return schema_of_source
-            raise _wrong(name, f"it is like {source}, which is not before it, or not in [filter]")
+            raise UnreadableDefinition(
+                name, f"it is like {source}, which is not before it, or not in [filter]"
+            )
         case Unsupported(reason=reason):
-            raise _wrong(name, reason)
-    raise _wrong(name, "it makes no table")
-
-
-def _wrong(name: TableName, reason: str) -> ConfigError:
-    shown = str(name) if name.schema else name.table
-    return ConfigError(f"schema-file: table {shown}: {reason}")
+            raise UnreadableDefinition(name, reason)
+    raise UnreadableDefinition(name, "it makes no table")
 
 
 def _lower(name: TableName) -> TableName:

@@ -100,9 +100,9 @@ def asks(group: typer.Typer, name: str | None = None) -> Callable[[Callable[...,
 def _show(
     ask: Ask, arguments: dict[str, str | None], config: Path | None, output_format: OutputFormat
 ) -> None:
-    from streaming.cli import terminal
+    from streaming.cli import screen
+    from streaming.operations.before_start.findings import DryRunRefused
     from streaming.operations.cluster import operator
-    from streaming.operations.findings import DryRunRefused
 
     settings = load_server(
         config=config, environment=os.environ, arguments=arguments, model="ChangefeedFile"
@@ -110,12 +110,12 @@ def _show(
     with operator(settings.etcd, settings.transport, say) as op:
         as_json = output_format == "json"
         try:
-            terminal.show_rows(ask(op), as_json=as_json)
+            screen.show_rows(ask(op), as_json=as_json)
         except NotInTime as late:
-            terminal.show_rows([*late.rows], as_json=as_json)
+            screen.show_rows([*late.rows], as_json=as_json)
             raise
         except DryRunRefused as refused:
-            terminal.show_rows(refused.rows, as_json=as_json)
+            screen.show_rows(refused.rows, as_json=as_json)
             raise
 
 
@@ -343,11 +343,11 @@ def _pause(
 ) -> None:
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        from streaming.cli import terminal
+        from streaming.cli import screen
         from streaming.operations.cluster import set_table_paused
 
         row = set_table_paused(sink, name, paused=paused)
-        terminal.show_rows([row], as_json=output_format == "json")
+        screen.show_rows([row], as_json=output_format == "json")
 
 
 @asks(table)

@@ -55,10 +55,10 @@ def list_ddls(
     """
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        from streaming.cli import terminal
+        from streaming.cli import screen
         from streaming.operations.orders import ddl
 
-        terminal.show_rows(ddl.list_ddls(sink, changefeed_id), as_json=output_format == "json")
+        screen.show_rows(ddl.list_ddls(sink, changefeed_id), as_json=output_format == "json")
 
 
 @ddl.command()
@@ -131,7 +131,7 @@ def _order(
             arguments={"etcd": etcd, "cluster-id": cluster_id},
             model="ChangefeedFile",
         )
-        from streaming.cli import terminal
+        from streaming.cli import screen
         from streaming.operations.cluster import operator
         from streaming.operations.orders.ddl import go_on, order_ddl
 
@@ -148,7 +148,7 @@ def _order(
         )
         after = "that has been done already" if ordered.is_done else go_on(ordered.changefeed, op)
         if output_format == "json":
-            terminal.show_rows([{**ordered.to_row(), "next": after}], as_json=True)
+            screen.show_rows([{**ordered.to_row(), "next": after}], as_json=True)
             return
         query = sql or ordered.ddl.query
         runs = "is passed over" if action == "skip" else f"is run as: {query}"

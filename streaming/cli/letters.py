@@ -17,6 +17,8 @@ import typer
 from conf.load import load_sink
 from streaming.cli.options import ConfigFile, Format, ShownChangefeed, SinkUri, reported, say
 
+MOST_LISTED = 20  # on a terminal, one by one
+
 if TYPE_CHECKING:
     from conf.settings import DeltaSink
     from streaming.operations.captures import ShownRow
@@ -83,9 +85,9 @@ class Choice:
         return self.which
 
     def show(self, rows: ShownRow | list[ShownRow]) -> None:
-        from streaming.cli import terminal
+        from streaming.cli import screen
 
-        terminal.show_rows(rows, as_json=self.as_json)
+        screen.show_rows(rows, as_json=self.as_json)
 
 
 def about_letters(name: str | None = None) -> Callable[[Callable[..., None]], None]:
@@ -147,10 +149,18 @@ def list_letters(choice: Choice, *, state: State = None) -> None:
     """List dead letters with their states: open, replayed, superseded or resolved.
 
     A letter is superseded when a newer change of its row has come: there is nothing to mend.
+    On a terminal more than 20 letters are counted by table, reason and state; --table,
+    --reason or another choice brings the single ones, and a pipe has them all.
     """
-    from streaming.operations.letters import list_letters
+    from streaming.cli.screen import is_terminal
+    from streaming.operations.letters import grouped, list_letters
 
-    choice.show(list_letters(choice.sink, replace(choice.which, state=state)))
+    rows = list_letters(choice.sink, replace(choice.which, state=state))
+    if len(rows) > MOST_LISTED and is_terminal() and not choice.as_json:
+        choice.show(grouped(rows))
+        say(f"{len(rows)} dead letters: --table, --reason or --position lists some of them")
+        return
+    choice.show(rows)
 
 
 @about_letters()

@@ -25,6 +25,7 @@ from conf.masking import masked
 from conf.problems import SettingError
 from coordination.metadata.duration import duration_ms
 from coordination.metadata.version import tidelake_version
+from streaming.cli import check as start_check
 from streaming.cli import cluster, ddl, diff, letters, record, reload, task
 from streaming.cli.options import (
     Addr,
@@ -36,8 +37,8 @@ from streaming.cli.options import (
     Format,
     LogFormatOption,
     LogLevelOption,
-    MaskingGroup,
     OverwriteCheckpointTs,
+    ProgramGroup,
     SchemaFile,
     ShownChangefeed,
     SinkUri,
@@ -58,7 +59,7 @@ MAX_LAG = "60s"
 
 app = typer.Typer(
     name="tidelake",
-    cls=MaskingGroup,
+    cls=ProgramGroup,
     epilog="Settings can also come from the environment: --sink-uri is TIDELAKE_SINK_URI.",
     no_args_is_help=True,
     add_completion=False,
@@ -66,6 +67,7 @@ app = typer.Typer(
 )
 
 
+app.command()(start_check.check)
 app.command()(cluster.server)
 cluster.table.command()(reload.reload)
 for _name in ("changefeed", "capture", "processor", "table"):
@@ -89,6 +91,14 @@ MaxLag = Annotated[
         metavar="DURATION",
     ),
 ]
+MaxDeadLetters = Annotated[
+    int | None,
+    typer.Option(
+        help="With --check: more open dead letters of a changefeed than this are a failure.",
+        min=0,
+        metavar="COUNT",
+    ),
+]
 
 
 def _version(asked: bool) -> None:
@@ -103,7 +113,7 @@ def tidelake(
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Copy the changes that TiCDC sends to Kafka into Delta tables, each change exactly once.
+    """Copy the changes of TiDB (TiCDC), MySQL and MariaDB into Delta tables, exactly once.
 
     For one changefeed (a source URI and a sink URI) `tidelake run` is all you need:
     it replicates in its own process. `progress` and `snapshot` show what it did; if a
@@ -202,6 +212,7 @@ def progress(
     watch: Watch = False,
     check: Check = False,
     max_lag: MaxLag = None,
+    max_dead_letters: MaxDeadLetters = None,
 ) -> None:
     """Show how far each table is, how much is left to read, and what holds it back.
 
@@ -212,7 +223,8 @@ def progress(
     state is `not running`; it may take some seconds to find that out.
 
     Exit codes with --check, the worst of all tables and changefeeds: 0 fresh (or finished),
-    3 late, 4 nobody there (killed, or stopped), 5 failed, or a table is blocked.
+    3 late, 4 nobody there (killed, or stopped), 5 failed, or a table is blocked, or there are more
+    dead letters than --max-dead-letters.
 
     Examples:
       tidelake progress --sink-uri delta:///data/lake --watch
@@ -222,11 +234,12 @@ def progress(
         max_lag_s = duration_ms("--max-lag", max_lag or MAX_LAG) / 1e3
         if watch and check:
             raise SettingError("--check prints one line: it goes without --watch")
-        if max_lag is not None and not check:
-            raise SettingError("--max-lag is for --check")
+        for option, value in (("--max-lag", max_lag), ("--max-dead-letters", max_dead_letters)):
+            if value is not None and not check:
+                raise SettingError(f"{option} is for --check")
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         from streaming.changefeed.freshness import Freshness
-        from streaming.cli import terminal
+        from streaming.cli import screen, terminal
         from streaming.operations import progress_report
         from streaming.operations.check import verdict
 
@@ -236,8 +249,8 @@ def progress(
             return progress_report.read_progress(sink, changefeed_id, freshness)
 
         if check:
-            found = verdict(read(), max_lag_s)
-            terminal.say(found.line, found.to_json(), as_json=as_json)
+            found = verdict(read(), max_lag_s, max_dead_letters)
+            screen.say(found.line, found.to_json(), as_json=as_json)
             raise typer.Exit(int(found.finding))
         if watch:
             terminal.watch(read, terminal.progress, every_s=WATCH_INTERVAL_S, as_json=as_json)

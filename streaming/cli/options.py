@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,11 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_LATE = 3
 LOG_FORMAT_VARIABLE = "TIDELAKE_LOG_FORMAT"
+
+ORDER = (
+    *("run", "check", "progress", "snapshot", "diff", "table", "ddl", "dead-letters", "record"),
+    *("task", "server", "changefeed", "capture", "processor"),
+)
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -169,8 +176,21 @@ def settings_of(options: Mapping[str, object]) -> dict[str, object]:
     return {name.replace("_", "-"): value for name, value in options.items() if name != "config"}
 
 
-class MaskingGroup(TyperGroup):
-    """Masks secrets in usage errors: they repeat what was typed, which may be a password."""
+class ProgramGroup(TyperGroup):
+    """The commands, in the order in which a user meets them. Masks secrets in usage errors: they
+    repeat what was typed, which may be a password."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _reflowed(self)
+        super().format_help(ctx, formatter)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """What nobody has put in order comes last."""
+        names = super().list_commands(ctx)
+        return sorted(names, key=lambda name: (*ORDER, *names).index(name))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return _reflowed(super().get_command(ctx, cmd_name))
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         with _masking():
@@ -179,6 +199,15 @@ class MaskingGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with _masking():
             return super().invoke(ctx)
+
+
+def _reflowed(command: Any) -> Any:
+    """With its help as paragraphs that fill any terminal; indented lines stay."""
+    if command is not None:
+        command.help = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(command.help or ""))
+        for each in getattr(command, "commands", {}).values():
+            _reflowed(each)
+    return command
 
 
 @contextmanager

@@ -50,8 +50,8 @@ def reload(
         source = None
         if source_uri is not None:
             source = load_source(config=config, environment=os.environ, source_uri=source_uri)
-        from streaming.cli import terminal
+        from streaming.cli import screen
         from streaming.operations.orders.reloads import order_reload
 
         found = order_reload(sink, changefeed_id, table_name, source=source, is_dry=dry_run)
-        terminal.show_rows(found, as_json=output_format == "json")
+        screen.show_rows(found, as_json=output_format == "json")

@@ -63,10 +63,10 @@ def check(
     """
     with reported():
         plan = _planned(read_task_file(file), source_uri, sink_uri, config)
-        from streaming.cli import terminal
-        from streaming.operations.findings import refuse
+        from streaming.cli import screen
+        from streaming.operations.before_start.findings import refuse
 
-        terminal.show_rows(plan.row, as_json=output_format == "json")
+        screen.show_rows(plan.row, as_json=output_format == "json")
         refuse(plan.findings(is_new=True, is_checked=not no_check))
 
 

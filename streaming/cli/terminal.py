@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Final, TypeVar
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -24,39 +21,39 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from conf.masking import masked, masked_values
+from conf.masking import masked
 from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import DROPPED, ProgressRow
 from streaming.changefeed.awaited import awaited, delivery
-from streaming.changefeed.freshness import NOT_RUNNING, why_not_running
+from streaming.changefeed.freshness import why_not_running
 from streaming.changefeed.refused.lossy_tables import in_words
-from streaming.operations import changed, progress_report
+from streaming.cli.screen import as_json_text, clock, console_of, state_text
+from streaming.operations import progress_report
+from streaming.operations.before_start.notes import Outlook
 from streaming.operations.diff.findings import DiffReport
 from streaming.operations.progress_report import ProgressReport
 from streaming.operations.snapshots import SnapshotReport, select_text
 
-GOOD_STATES = frozenset({"running", "finished", "replicating", "normal"})
-BAD_STATES = frozenset({"failed", "error", "pending", NOT_RUNNING})
-PIPE_WIDTH = 200  # the width if stdout is no terminal: wide enough that no cell is cut
-MOST_WIDTH = 1_000_000
-NARROW = 130
 TIME = "checkpoint time"
 SHORT_TIME = slice(len("2026-"), len("2026-01-31T12:00:00"))
-LEFT_OUT_WHEN_NARROW = ("checkpoint-ts", "resolved-ts", "capture")
+LEFT_OUT_FIRST = (
+    *("capture", "resolved-ts", "checkpoint-ts", "term", "engine", "source keeps", "left"),
+    *("messages/s", "refreshed", "Delta\nversion", TIME),
+)
+BETWEEN = 2  # two columns
 NUMBERS = frozenset(
     {
         *("checkpoint-ts", "resolved-ts", "lag", "behind", "messages/s", "left", "term"),
-        *("Delta\nversion", "dead\nletters", "dead letters", "rows", "columns"),
+        *("Delta\nversion", "dead\nletters", "rows", "columns"),
     }
 )
-WORDY = frozenset({"query", "reason", "sql", "error"})
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 
 
-R = TypeVar("R", ProgressReport, SnapshotReport, DiffReport)
-ShownRow = Mapping[str, Any]
+VERDICTS: Final = {"ok": "green", "note": "yellow", "waits": "yellow", "refused": "red"}
+R = TypeVar("R", ProgressReport, SnapshotReport, DiffReport, Outlook)
 Cells = dict[str, Text]
 
 
@@ -72,6 +69,20 @@ def progress(found: ProgressReport, width: int) -> RenderableType:
     lossy = [_lossy(*of, columns) for of, columns in found.lossy.items()]
     below = [_table(spans, width)] if spans else []
     return Group(_table(changefeeds, width), *notes, *below, *dropped, *nulled, *lossy)
+
+
+def outlook(found: Outlook, width: int) -> RenderableType:  # noqa: ARG001  # it folds by itself
+    """A line for each finding, the worst ones last, and what they come to."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold", ratio=1)
+    order = list(VERDICTS)
+    for note in sorted(found.notes, key=lambda each: order.index(each.verdict)):
+        style = VERDICTS[note.verdict]
+        about = Text(masked(note.about))
+        table.add_row(Text(note.verdict, style=style), about, Text(masked(note.what)))
+    return Group(table, Text(found.line, style="red" if found.is_refused else "green"))
 
 
 @contextmanager
@@ -90,7 +101,7 @@ def snapshot(found: SnapshotReport, width: int) -> RenderableType:
     copied."""
     row = found.row
     head = Text(
-        f"{row.changefeed_id} as of {row.primary_ts} ({_clock(row.primary_time)}), "
+        f"{row.changefeed_id} as of {row.primary_ts} ({clock(row.primary_time)}), "
         f"{row.dead_letters} dead letters"
     )
     versions: list[Cells] = [
@@ -114,53 +125,10 @@ def snapshot(found: SnapshotReport, width: int) -> RenderableType:
     return Group(head, _table(versions, width), *gone, *statements)
 
 
-def show_rows(found: ShownRow | list[ShownRow], *, as_json: bool) -> None:
-    """Print one row with a line for each field, or a list of rows (with equal keys) as a table."""
-    rows = found if isinstance(found, list) else [found]
-    if as_json:
-        print(_json({"rows": rows}, indent=2))
-        return
-    for row in rows:
-        for line in changed.lines(row):
-            print(line)
-    rows = [{name: row[name] for name in row if name != changed.CHANGED} for row in rows]
-    if isinstance(found, list):
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in rows[0] if rows else ("none",):
-            # Rich makes columns that may not wrap narrower last: they are what a command is given.
-            table.add_column(name, no_wrap=name not in WORDY, overflow="fold")
-        for row in rows:
-            table.add_row(*(_plain(name, value) for name, value in row.items()))
-    else:
-        table = Table(box=None, pad_edge=False, show_header=False)
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold")
-        for name, value in rows[0].items():
-            table.add_row(Text(name, style="bold"), _plain(name, value))
-    console = _console()
-    if not console.is_terminal:  # for programs: a row is a line, however long
-        wide = console.options.update_width(MOST_WIDTH)
-        console.width = max(console.width, console.measure(table, options=wide).maximum)
-    console.print(table, crop=False)
-
-
-def _plain(name: str, value: object) -> Text:
-    if name == "state":
-        return _state(str(value))
-    if isinstance(value, datetime):
-        return Text(_clock(value))
-    return Text("-" if value is None else masked(str(value)))
-
-
-def say(line: str, fields: dict[str, Any], *, as_json: bool) -> None:
-    """Print one line: a text, or JSON."""
-    print(_json(fields, indent=None) if as_json else masked(line))
-
-
 def show(found: R, view: Callable[[R, int], RenderableType], *, as_json: bool) -> None:
-    console = _console()
+    console = console_of()
     if as_json:
-        print(_json(found.to_json(), indent=2))
+        print(as_json_text(found.to_json(), indent=2))
     else:
         console.print(view(found, console.width), crop=False)
 
@@ -174,7 +142,7 @@ def watch(
 ) -> None:
     """Read and print again and again until Ctrl-C. An error of ``read`` is shown and does not end
     it: a warehouse that is empty now may have a changefeed later."""
-    console = _console()
+    console = console_of()
     with ExitStack() as stack:
         is_over = stack.enter_context(_interrupt())
         if console.is_terminal and not as_json:
@@ -192,7 +160,7 @@ def watch(
             if live is not None:
                 live.update(content, refresh=True)
             elif as_json:
-                print(_json(fields, indent=None), flush=True)
+                print(as_json_text(fields, indent=None), flush=True)
             else:
                 console.print(content, crop=False)
             is_over.wait(every_s)
@@ -216,30 +184,18 @@ def _interrupt() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _json(content: dict[str, Any], *, indent: int | None) -> str:
-    def plain(value: object) -> str:
-        return value.isoformat() if isinstance(value, datetime) else str(value)
-
-    return json.dumps(masked_values(content), default=plain, indent=indent, ensure_ascii=False)
-
-
-def _console() -> Console:
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    return Console(width=width, highlight=False)
-
-
 def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
     moving, row = progress_report.is_moving(row), found.measured(row)
     return {
         "changefeed": Text(row.changefeed_id),
-        "state": _state(found.state(row)),
+        "state": state_text(found.state(row)),
         "refreshed": Text(f"{_lag(found.refresh_age_s(row))} ago"),
         **_checkpoint(found, row.checkpoint_ts, moving),
         "behind": _count(row.messages_behind if moving else None),
         "messages/s": _count(row.messages_per_s if moving else None),
         "left": Text(_left(row) if moving else "-"),
         "source keeps": Text("-" if (left_s := found.source_left_s(row)) is None else _lag(left_s)),
-        "dead letters": _letters(row.dead_letters),
+        "dead\nletters": _letters(row.dead_letters),
         "resolved-ts": Text(str(row.resolved_ts or "-")),
         "term": Text(str(row.term)),
         "capture": Text(row.capture_id),
@@ -274,9 +230,19 @@ def _notes(found: ProgressReport, row: ChangefeedRow) -> list[Text]:
         )
     if row.error:
         notes.append(Text(f"{row.changefeed_id}: {masked(row.error)}", style="red"))
-    ours = (each for each in found.spans if each.changefeed_id == row.changefeed_id)
-    errors = [each.error for each in ours if each.error and each.error != row.error]
-    return [*notes, *(Text(f"{row.changefeed_id}: {masked(e)}", style="red") for e in errors)]
+    return [*notes, *_notes_of_tables(found, row)]
+
+
+def _notes_of_tables(found: ProgressReport, row: ChangefeedRow) -> Iterator[Text]:
+    for each in found.spans:
+        if each.changefeed_id != row.changefeed_id or not each.error:
+            continue
+        decided = found.decided.get((each.changefeed_id, each.name))
+        if decided is not None:
+            told = f"table {each.name}: {decided} is ordered, and not carried out yet"
+            yield Text(f"{row.changefeed_id}: {told}", style="yellow")
+        elif each.error != row.error:
+            yield Text(f"{row.changefeed_id}: {masked(each.error)}", style="red")
 
 
 def _reload(found: ProgressReport, span: ProgressRow) -> list[Text]:
@@ -293,7 +259,7 @@ def _span(found: ProgressReport, span: ProgressRow, moving: bool) -> Cells:
     version = "-" if span.delta_version is None else str(span.delta_version)
     return {
         "table": Text(f"{span.changefeed_id}: {span.name}" if several else str(span.name)),
-        "state": _state(found.state(span)),
+        "state": state_text(found.state(span)),
         **_checkpoint(found, span.checkpoint_ts, moving and span.state != DROPPED),
         "Delta\nversion": Text(version),
         "engine": Text(span.engine or "-"),
@@ -307,7 +273,7 @@ def _checkpoint(found: ProgressReport, ts: int, moving: bool) -> Cells:
     at, lag_s = progress_report.checkpoint_time(ts), found.lag_s(ts)
     return {
         "checkpoint-ts": Text(str(ts or "-")),
-        TIME: Text(_clock(at) if at is not None else "-"),
+        TIME: Text(clock(at) if at is not None else "-"),
         "lag": Text(_lag(lag_s) if moving and lag_s is not None else "-"),
     }
 
@@ -352,27 +318,32 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def _table(rows: Sequence[Cells], width: int) -> Table:
-    """A table of the rows. On a narrow terminal some columns are left out: the time of a checkpoint
-    says as much as its TSO."""
+    """A table of the rows. What a narrow terminal has no room for is left out, the least needed
+    first; the first column, a name, is folded where it must be."""
+    columns = list(rows[0])
+    if (
+        TIME in columns and _needed(rows, columns) > width
+    ):  # the time of a checkpoint says as much as its TSO
+        rows = [
+            row | {TIME: row[TIME][SHORT_TIME]} if row[TIME].plain != "-" else row for row in rows
+        ]
+    for name in LEFT_OUT_FIRST:
+        if _needed(rows, columns) > width and name in columns:
+            columns.remove(name)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    dropped = LEFT_OUT_WHEN_NARROW if width < NARROW else ()
-    columns = [name for name in (rows[0] if rows else ()) if name not in dropped]
     for name in columns:
-        table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
+        side: JustifyMethod = "right" if name in NUMBERS else "left"
+        table.add_column(name, justify=side, no_wrap=name != columns[0], overflow="fold")
     for row in rows:
-        is_cut = width < NARROW and TIME in row and row[TIME].plain != "-"
-        cells = row | {TIME: row[TIME][SHORT_TIME]} if is_cut else row
-        table.add_row(*(cells[name] for name in columns))
+        table.add_row(*(row[name] for name in columns))
     return table
 
 
-def _state(state: str) -> Text:
-    style = "green" if state in GOOD_STATES else "red" if state in BAD_STATES else "yellow"
-    return Text(state, style=style)
-
-
-def _clock(at: datetime) -> str:
-    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+def _needed(rows: Sequence[Cells], columns: Sequence[str]) -> int:
+    widest = (
+        max(*map(len, name.split("\n")), *(len(row[name]) for row in rows)) for name in columns
+    )
+    return sum(widest) + BETWEEN * (len(columns) - 1)
 
 
 def _lag(seconds: float) -> str:

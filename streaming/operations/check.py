@@ -1,6 +1,7 @@
 """``tidelake progress --check``: one line and an exit code for a probe. Pure.
 
     0 fresh   3 late   4 nobody there   5 failed, or waits for an operator     the worst one counts
+                                        (too many dead letters too)
 
 1 and 2 are those of every command: it could not be found out, and wrong usage.
 """
@@ -52,9 +53,20 @@ class Verdict:
         return {"exit_code": int(self.finding), "finding": word, "why": self.why}
 
 
-def verdict(found: ProgressReport, max_lag_s: float) -> Verdict:
-    """The worst of all changefeeds and tables."""
-    return max(_verdicts(found, max_lag_s), key=lambda each: each.finding)
+def verdict(
+    found: ProgressReport, max_lag_s: float, max_dead_letters: int | None = None
+) -> Verdict:
+    """The worst of all changefeeds and tables. ``max_dead_letters``: the most open ones that a
+    changefeed may have; None: any number."""
+    told = [*_verdicts(found, max_lag_s)]
+    for row in found.changefeeds if max_dead_letters is not None else ():
+        if (row.dead_letters or 0) > (max_dead_letters or 0):
+            why = (
+                f"{row.changefeed_id} has {row.dead_letters} open dead letters, more than "
+                f"{max_dead_letters}: `tidelake dead-letters list` shows them"
+            )
+            told.append(Verdict(finding=Finding.FAILED, why=why))
+    return max(told, key=lambda each: each.finding)
 
 
 def _verdicts(found: ProgressReport, max_lag_s: float) -> Iterator[Verdict]:

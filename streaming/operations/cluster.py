@@ -40,9 +40,9 @@ from coordination.secrets import revealed_options
 from streaming.changefeed.admission import refuse_a_runs
 from streaming.changefeed.freshness import NOT_RUNNING
 from streaming.changefeed.settings_in_etcd import changefeed_settings, described, updated, uris
+from streaming.operations.before_start.findings import DryRunRefused, findings, refuse
 from streaming.operations.captures import CaptureOperations, ShownRow, table_name
 from streaming.operations.changed import CHANGED, between, setting_changes
-from streaming.operations.findings import DryRunRefused, findings, refuse
 from streaming.operations.owner_calls import OwnerCalls
 from streaming.operations.tasks import TaskOperations
 

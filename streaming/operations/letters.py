@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import getpass
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -91,6 +91,25 @@ def chosen(sink: DeltaSink, which: Chosen) -> pa.Table:
 
 def list_letters(sink: DeltaSink, which: Chosen) -> list[ShownRow]:
     return [listed_row(each) for each in chosen(sink, which).to_pylist()]
+
+
+def grouped(rows: Iterable[ShownRow]) -> list[ShownRow]:
+    """How many letters there are of each table, reason and state, the most first, with the message
+    of the last one."""
+    groups: dict[tuple[str, ...], list[ShownRow]] = {}
+    for row in rows:
+        names = (row["changefeed"], row["table"] or "-", row["reason"] or "-", row["state"])
+        groups.setdefault(names, []).append(row)
+    largest = sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
+    return [
+        {
+            **dict(zip(("changefeed", "table", "reason", "state"), names, strict=True)),
+            "letters": len(letters),
+            "last_created_at": max(each["created_at"] for each in letters),
+            "message": max(letters, key=lambda each: each["created_at"])["message"],
+        }
+        for names, letters in largest
+    ]
 
 
 def show_letters(sink: DeltaSink, which: Chosen) -> list[ShownRow]:

@@ -41,6 +41,8 @@ class ProgressReport:
     lossy: Mapping[tuple[str, TableName], Mapping[str, str]] = field(default_factory=dict)
     # The last order to load a table anew, by changefeed and table.
     reloads: Mapping[tuple[str, TableName], Reload] = field(default_factory=dict)
+    # What an operator has decided about a DDL that holds a table, and is not carried out yet.
+    decided: Mapping[tuple[str, TableName], str] = field(default_factory=dict)
 
     def reload_of(self, row: ProgressRow) -> Reload | None:
         return self.reloads.get((row.changefeed_id, row.name))
@@ -119,6 +121,7 @@ class ProgressReport:
                     "lag_s": None if row.state == DROPPED else self.lag_s(row.checkpoint_ts),
                     "lossy_columns": self.lossy.get((row.changefeed_id, row.name), {}),
                     "reload": _told(self.reload_of(row)),
+                    "decided": self.decided.get((row.changefeed_id, row.name)),
                 }
                 for row in self.spans
             ],
@@ -150,7 +153,22 @@ def read_progress(
         not_running=not_running,
         lossy=_lossy(rows, spans, tables.schemas),
         reloads={(each.changefeed_id, each.name): each for each in tables.reloads.read_all()},
+        decided=_decided(tables, rows, spans),
     )
+
+
+def _decided(
+    tables: ControlTables, feeds: Iterable[ChangefeedRow], spans: Iterable[ProgressRow]
+) -> dict[tuple[str, TableName], str]:
+    reached = {(each.changefeed_id, each.name): each.checkpoint_ts for each in spans}
+    wanted = {each.changefeed_id for each in feeds}
+    return {
+        (each.changefeed_id, each.name): f"{each.action} of the DDL at commit-ts {each.commit_ts}"
+        for each in tables.blocked_ddls.read_all()
+        if each.action is not None
+        and each.changefeed_id in wanted
+        and reached.get((each.changefeed_id, each.name), 0) < each.commit_ts
+    }
 
 
 def how_far(order: Reload) -> str:

@@ -34,9 +34,9 @@ from coordination.metadata.records import ChangefeedInfo
 from coordination.model import ChangefeedID, JobID, TaskID, Ts, tso_time
 from coordination.transport.grpc_calls import CallRefused
 from streaming.changefeed.settings_in_etcd import described
+from streaming.operations.before_start.findings import findings, refuse
 from streaming.operations.captures import ShownRow
 from streaming.operations.changed import CHANGED, between
-from streaming.operations.findings import findings, refuse
 from streaming.operations.owner_calls import OwnerCalls
 
 ANSWER_S: Final = 3.0  # for the leader, who tells how units are; without it etcd's rows are shown

@@ -15,8 +15,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from coordination.model import TableName
+from coordination.secrets import revealed_options
 from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.text.shown import shown
+from sinks.merge_on_write.version_reader import open_version
+from sinks.target.target_table import inspect, table_uri
 from streaming.owner.ddl.due import Place
 from streaming.owner.ddl.plan import HeldTable
 from streaming.owner.ddl.refusal import brief, is_loaded_anew, refusal, way_past
@@ -91,7 +94,33 @@ class BlockedTables:
         self._context.tables.blocked_ddls.note(noted_row(self._changefeed.id, held))
         self._context.concerns.say(_subject(held.name), None)
         self._context.concerns.say(_subject(held.name), self._text(held))
+        self._order(held)
         self._noted[held.place] = held
+
+    def _order(self, held: HeldTable) -> None:
+        """Have the table loaded anew, where the user says so; once for a DDL."""
+        feed, tables = self._changefeed, self._context.tables
+        if feed.on_unknown_values != "reload" or not self._may_reload(held):
+            return
+        rows, most = self._rows(held.name), feed.reload_most_rows
+        if rows > most:
+            logger.warning(
+                "the table is not loaded anew by itself: it has %d rows, and reload-most-rows is "
+                "%d table=%s",
+                *(rows, most, held.name),
+            )
+            return
+        order = tables.reloads.order(feed.id, held.name, held.event.commit_ts)
+        if order.is_open:
+            logger.info("the table is to be loaded anew rows=%d table=%s", rows, held.name)
+
+    def _rows(self, name: TableName) -> int:
+        sink = self._changefeed.sink
+        options = revealed_options(sink.storage_options)
+        state = inspect(table_uri(sink.warehouse, name), options)
+        if state is None:
+            return 0
+        return open_version(state.handle.table_uri, state.version, options).count_rows()
 
     def _text(self, held: HeldTable) -> str:
         may_reload = self._may_reload(held)

@@ -26,6 +26,7 @@ from streaming.changefeed.refused.lossy_tables import MissingValues
 from streaming.changefeed.replicated_table import ReplicatedTable, schema_row, span_of
 from streaming.changefeed.table_registry import TableRegistry
 from streaming.owner.progress_rows import (
+    all_is_well,
     at_pins,
     counted,
     cut,
@@ -89,12 +90,12 @@ class ControlRows:
         self._lock = threading.Lock()
         self._shown: ChangefeedRow | None = None
         self._written_at_s = time.monotonic()
-        # At which ts the Delta version of each table is known exactly: what a cut may be made of.
-        # A progress row alone does not say it: its parts only rise, each by itself.
+        # At which ts a table's Delta version is known exactly: its progress row does not say it.
         self._known: dict[TableName, tuple[Ts, int | None]] = {}
         self._altered: dict[TableName, list[ReplicatedTable]] = {}  # as it was after each DDL
         self._schemas: list[SchemaRow] = []  # to be written; again where they may be there
         self._last_cut_ts = 0
+        self._is_told = False
         self._missing = MissingValues()
 
     @property
@@ -226,9 +227,8 @@ class ControlRows:
         blocked: Mapping[TableName, str] = MappingProxyType({}),
     ) -> bool:
         """Write the captures' reports, and how far the owner has read. Returns whether its sync
-        point is in the ledger now. ``reading``: the low water of the owner's own reading;
-        ``unlogged``: tables that lack changes which the source does not tell; ``blocked``: tables
-        that wait for an operator, and why."""
+        point is in the ledger now. ``reading``: the owner's own low water; ``unlogged``: tables of
+        which the source does not tell all; ``blocked``: tables that wait, and why."""
         with self._lock:
             self._save_schemas()
             reported = [each for each in advance.spans if self._is_current(each.span)]
@@ -280,7 +280,7 @@ class ControlRows:
         return [row for row in found if row is not self.progress.get(row.name)]
 
     def look_at_letters(self) -> None:
-        """Operators handle them beside us: the rows show it although nothing else comes."""
+        """Operators handle them beside us."""
         if self.dead_letters.have_news():
             with self._lock:
                 self._write_progress(self._with_letters(()))
@@ -371,6 +371,9 @@ class ControlRows:
         snapshot = cut(row.changefeed_id, tables, at_ts, self._letters) if tables else None
         if snapshot is not None:
             self._tables.snapshots.publish(snapshot, row.term)
+            if not self._is_told and all_is_well(self.progress.values(), at_ts, time.time()):
+                self._is_told = True
+                logger.info("all is well: every table is there, and fresh tables=%d", len(tables))
 
     def _ended_past(self, at_ts: Ts) -> list[TableName]:
         """Tables that were in the cut and are dropped since, and whose version at that ts nobody

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from coordination.model import SEALED_TS, TableName, Ts, fence_number
+from coordination.model import SEALED_TS, TableName, Ts, fence_number, tso_time
 from coordination.ports import Advance, RegisteredTable
 from coordination.scheduler.coordinator import SpanProgress
 from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
@@ -24,6 +24,8 @@ from streaming.changefeed.replicated_table import (
     span_of,
 )
 from streaming.source.resolved.commit_clock import from_token, pin_at
+
+CLOSE_S = 60.0  # behind now: what `progress --check` calls fresh
 
 
 def registered(table: ReplicatedTable, incarnation: int) -> RegisteredTable:
@@ -314,6 +316,14 @@ def there_at(progress: Iterable[ProgressRow], at_ts: Ts) -> list[ProgressRow]:
     """The spans that have a table, and have not been dropped at or below the ts."""
     rows = (each for each in progress if each.delta_version is not None)
     return [each for each in rows if each.state != DROPPED or each.checkpoint_ts > at_ts]
+
+
+def all_is_well(progress: Iterable[ProgressRow], at_ts: Ts, now_s: float) -> bool:
+    """Whether every table that there is has come to the ts, with nothing to be said against it, and
+    that is close to now."""
+    ours = [row for row in progress if row.state != DROPPED]
+    is_there = all(row.checkpoint_ts >= at_ts and row.state == REPLICATING for row in ours)
+    return is_there and now_s - tso_time(at_ts).timestamp() < CLOSE_S
 
 
 def _shown_ts(row: ProgressRow) -> int:

@@ -30,6 +30,7 @@ from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.tidb_uri import TidbSettings
 from coordination.errors import Stop, TidelakeError, TryAgain
 from coordination.model import TableName
+from sinks.control.earlier_owner import ChangefeedState
 from sinks.control.warehouse import ControlTables
 from sinks.target.engine_choice import LOCAL, scheme_of
 from streaming.changefeed.preflight import has_finished, is_dump, to_its_end
@@ -189,13 +190,20 @@ def _row_of(copy: FirstCopy | TidbCopy) -> Iterator[None]:
 
     thread = threading.Thread(target=refresh, name="copy-row", daemon=True)
     thread.start()
+    state: ChangefeedState = "stopped"
+    said = None
     try:
         yield
+    except Stop:
+        raise
+    except TidelakeError as error:
+        state, said = "failed", str(error)
+        raise
     finally:
         over.set()
         thread.join()
         with suppress(TidelakeError):
-            copy.show("stopped", None)
+            copy.show(state, None, said)
 
 
 class _Shown:

@@ -60,6 +60,18 @@ class TextFormatter(logging.Formatter):
         return masked(line)
 
 
+class TerminalFormatter(logging.Formatter):
+    """For somebody who looks on: ``19:30:00 INFO loaded table=shop.orders``. Which changefeed it is
+    he knows."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = self.formatTime(record, "%H:%M:%S")
+        line = f"{at} {record.levelname} {record.getMessage()}"
+        if record.exc_info:
+            line = f"{line}\n{self.formatException(record.exc_info)}"
+        return masked(line)
+
+
 def install(
     log_format: Literal["text", "json"],
     level: str,
@@ -70,8 +82,10 @@ def install(
     """Send all log lines of the process to ``stream`` (default: stderr), replacing earlier
     handlers. Python's warnings, and errors that end a thread, are logged too."""
     identity.changefeed_id = changefeed
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(_json_lines() if log_format == "json" else TextFormatter())
+    stream = stream or sys.stderr
+    handler = logging.StreamHandler(stream)
+    text = TerminalFormatter() if stream.isatty() else TextFormatter()
+    handler.setFormatter(_json_lines() if log_format == "json" else text)
     handler.addFilter(_is_to_log)
     handler.addFilter(identity)
     root = logging.getLogger()

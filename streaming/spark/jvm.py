@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from coordination.errors import Stop, TidelakeError
+from streaming.spark.java import NEEDS, java_version
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,6 @@ CHATTER: Final = (
 )
 # A line with one of these is a warning; without them it is mostly Ivy's report of its work.
 TROUBLE: Final = re.compile(r"Exception|Error|fatal", re.IGNORECASE)
-NEEDS: Final = "It needs Java 17 or newer, in JAVA_HOME or on the PATH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +182,12 @@ class DriverJvm:
                 process.stdin.close()
                 if self._is_stopped:
                     raise Stop("asked to stop")
-                raise TidelakeError(
-                    f"Spark does not start: {self._words() or f'exit code {code}'}. {NEEDS}"
-                )
+                said = self._words() or f"exit code {code}"
+                try:
+                    java_version()
+                except TidelakeError as error:
+                    raise TidelakeError(f"Spark does not start: {error}") from None
+                raise TidelakeError(f"Spark does not start: {said}. {NEEDS}")
         written = gateway.read_bytes()
         port, length = struct.unpack_from("!ii", written)
         return port, written[8 : 8 + length].decode()

@@ -26,7 +26,8 @@ from pyspark.sql import SparkSession
 from coordination.errors import ConfigError, Stop, TidelakeError
 from sinks.spark.jvm_errors import line
 from sinks.spark.session_settings import COMPILED
-from streaming.spark.jvm import NEEDS, STOP_S, DriverJvm, in_time
+from streaming.spark.java import NEEDS
+from streaming.spark.jvm import STOP_S, DriverJvm, in_time
 from streaming.spark.python_worker import first_task
 from streaming.spark.spark_conf import (
     CHECKPOINT_CONF,

@@ -9,7 +9,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from conf.settings import DeltaSink, SourceSettings
+from conf.settings import Changefeed, DeltaSink, SourceSettings
 from sinks.control.reloads import Reload
 from sinks.control.warehouse import ControlTables
 from streaming.operations.orders.reloads import order_reload
@@ -61,6 +61,10 @@ class CopiedDatabase(FollowedDatabase):
     def orders(self) -> dict[str, Reload]:
         rows = ControlTables.of(self.sink).reloads.read(self._settings.changefeed.id)
         return {str(name): each for name, each in rows.items()}
+
+    @property
+    def changefeed(self) -> Changefeed:
+        return self._settings.changefeed
 
     @property
     def sink(self) -> DeltaSink:

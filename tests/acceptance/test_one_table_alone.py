@@ -6,10 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from conf.route_rules import RouteRule
+from conf.settings import TableRule
+from coordination.errors import ConfigError
+from streaming.changefeed.freshness import Freshness
+from streaming.operations.check import Finding, verdict
 from streaming.operations.diff.comparison import DiffLimits
 from streaming.operations.diff.databases import compare_with_database
+from streaming.operations.progress_report import read_progress
+from streaming.process.copy_first import copy_first
 from tests.acceptance.copied_database import CopiedDatabase, make_account
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer, needs
@@ -180,3 +189,87 @@ def test_what_an_account_may_not_read_whole_waits(server: DatabaseServer, tmp_pa
         database.wait_beside(life)
         life.wait_until(database.is_same("c.t"))
         assert [n for n, row in database.progress().items() if row.lacks] == ["c.i"]
+
+
+@on(MARIADB_10_11, MYSQL_9_7)
+def test_what_cannot_be_copied_waits(server: DatabaseServer, tmp_path: Path) -> None:
+    """Nothing of it is known only behind the copy, nor is it all that the start knows."""
+    kept = {"c.kept": "no consistent reads: make it an InnoDB table"}
+    server.execute(
+        BESIDE,
+        "CREATE TABLE c.o (id INT PRIMARY KEY)",
+        "INSERT INTO c.o VALUES (1)",
+        "CREATE TABLE c.kept (id INT PRIMARY KEY) ENGINE = MyISAM",
+    )
+    if server.edition.is_mariadb:
+        kept |= {
+            "c.versioned": "it is system-versioned",
+            "c.away": "is not replicated: the database at",
+        }
+        server.execute(
+            "CREATE TABLE c.versioned (id INT PRIMARY KEY) WITH SYSTEM VERSIONING",
+            "CREATE TABLE c.away (id INT PRIMARY KEY) ENGINE = MyISAM",
+        )
+        (server.folder / "data" / "c" / "away.frm").write_bytes(b"garbage")
+        server.execute("FLUSH TABLES")
+    database = CopiedDatabase(
+        server, tmp_path, tables=[TableRule(matcher=("c.kept",), write_mode="history")]
+    )
+    database.copy()
+    with database.followed() as life:
+        server.execute("INSERT INTO c.o VALUES (2)", "INSERT INTO c.kept VALUES (5)")
+        database.wait_beside(life)
+        life.wait_until(database.is_same("c.o"))
+        errors = {name: row.error for name, row in database.progress().items() if row.lacks}
+    for each in (server.folder / "data" / "c").glob("away.*"):
+        each.unlink()  # else the database could not be dropped
+    assert errors.keys() == kept.keys()
+    for name, why in kept.items():
+        assert why in errors[name]
+
+
+@on(MARIADB_10_11, MYSQL_9_7)
+def test_all_that_refuses_a_copy_is_told_before_it(server: DatabaseServer, tmp_path: Path) -> None:
+    server.execute(
+        BESIDE,
+        "CREATE TABLE c.no_key (id INT)",
+        "CREATE TABLE c.none_either (id INT)",
+        "CREATE TABLE c.taken (id INT PRIMARY KEY)",
+        "CREATE TABLE c.eu (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE c.us (id INT PRIMARY KEY, v BIGINT)",
+        "INSERT INTO c.beside VALUES (1)",
+    )
+    routes = (
+        RouteRule(
+            matcher=("c.eu", "c.us"), target_schema="c", target_table="all", disjoint_keys=True
+        ),
+    )
+    database = CopiedDatabase(server, tmp_path, routes=routes)
+    write_deltalake(str(database.warehouse / "c" / "taken"), pa.table({"id": [1]}))
+    with pytest.raises(ConfigError) as refused:
+        database.copy()
+    said = str(refused.value)
+    for part in (
+        "none is copied: c.no_key, c.none_either",
+        "goes into c.all with others, and has other columns",
+        "table c.taken at",
+        "was not made by Tidelake",
+    ):
+        assert part in said
+    assert not list((tmp_path / "staging").glob("*/*.parquet"))
+
+
+@on(MARIADB_10_11)
+def test_a_first_copy_that_is_refused_shows_why(server: DatabaseServer, tmp_path: Path) -> None:
+    server.execute(BESIDE, "CREATE TABLE c.no_key (id INT)")
+    database = CopiedDatabase(server, tmp_path)
+    with pytest.raises(ConfigError):
+        copy_first(database.changefeed)
+    report = read_progress(database.sink, None, Freshness())
+    (row,) = report.changefeeds
+    assert (row.state, "none is copied: c.no_key" in (row.error or "")) == ("failed", True)
+    assert verdict(report, 60.0).finding is Finding.FAILED
+    server.execute("ALTER TABLE c.no_key ADD PRIMARY KEY (id)")
+    copy_first(database.changefeed)
+    (row,) = read_progress(database.sink, None, Freshness()).changefeeds
+    assert (row.state, row.error) == ("stopped", None)

@@ -138,19 +138,26 @@ def test_a_target_of_each_form_is_loaded_anew_or_refused(
         TableRule(matcher=("c.keyless",), key="all-columns"),
         TableRule(matcher=("c.log",), write_mode="append"),
         TableRule(matcher=("c.versions",), write_mode="history"),
+        TableRule(matcher=("c.r",), key="rows"),
     )
     told = Extract(regexp="s(.*)", target_column="t")
     route = RouteRule(matcher=("c.s?",), target_schema="c", target_table="s", extract_table=told)
+    of_r = Extract(regexp="r(.*)", target_column="t")
+    other = RouteRule(matcher=("c.r?",), target_schema="c", target_table="r", extract_table=of_r)
     keyed = ("soft", "log", "versions", "s1", "s2", "letters")
     for each in keyed:
         server.execute(f"CREATE TABLE c.{each} (id INT PRIMARY KEY, at DATE)")
     server.execute("CREATE TABLE c.keyless (id INT, at DATE)")
     for each in (*keyed, "keyless"):
         server.insert(f"c.{each}", [(number, "2020-01-01") for number in range(1, 40)])
-    database = CopiedDatabase(server, tmp_path, tables=tables, routes=[route], zero_date="fail")
+    database = CopiedDatabase(
+        server, tmp_path, tables=tables, routes=[route, other], zero_date="fail"
+    )
     database.copy()
     with database.followed() as life:
         server.execute(
+            *("CREATE TABLE c.r1 (v INT)", "CREATE TABLE c.r2 (v INT)"),
+            *("INSERT INTO c.r1 VALUES (1), (1)", "INSERT INTO c.r2 VALUES (1)"),
             "DELETE FROM c.soft WHERE id = 5",
             "SET sql_mode = ''",
             "INSERT INTO c.letters VALUES (50, '0000-00-00')",
@@ -169,6 +176,8 @@ def test_a_target_of_each_form_is_loaded_anew_or_refused(
     database.load_anew(*anew)
     assert [(each.state, each.error) for each in database.orders().values()] == [("done", None)] * 4
     assert len(database.delta_rows("c.soft")) == 38
+    with pytest.raises(ConfigError, match=r"c\.r1, c\.r2 go into it, .* have to be of one moment"):
+        database.load_anew("c.r")
     for each, kind in (("c.log", "events"), ("c.versions", "versions of rows")):
         with pytest.raises(ConfigError, match=f"holds {kind} of before that no copy has"):
             order_reload(database.sink, None, each, is_dry=True)

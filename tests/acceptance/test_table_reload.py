@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -84,13 +85,21 @@ def stage(
     mariadb: DatabaseServer, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Reloaded]:
     program = getattr(request, "param", ON_THREADS)
+    with staged(mariadb, tmp_path, RULES, program) as found:
+        yield found
+
+
+@contextmanager
+def staged(
+    mariadb: DatabaseServer, tmp_path: Path, rules: str, program: str = ON_THREADS
+) -> Iterator[Reloaded]:
     with mariadb.database(NAME):
         mariadb.execute(f"DROP USER IF EXISTS {ACCOUNT}")
         make_account(mariadb)
         for name in (HELD, OTHER):
             mariadb.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT, t VARCHAR(20))")
             mariadb.insert(str(name), [(number, number * 3, f"t{number}") for number in range(300)])
-        with BinlogStage(mariadb, tmp_path, rules=RULES, mode="all", program=program) as stage:
+        with BinlogStage(mariadb, tmp_path, rules=rules, mode="all", program=program) as stage:
             yield Reloaded(stage)
 
 
@@ -230,3 +239,27 @@ def test_a_table_that_is_written_all_the_time_is_exact_behind_each_reload(stage:
     stage.until_equal(life)
     stage.diff()
     stage.stop(life)
+
+
+def test_a_table_is_loaded_anew_by_itself(mariadb: DatabaseServer, tmp_path: Path) -> None:
+    """Once for each DDL, however the order ended; and no table that is too large."""
+    rules = f"on-unknown-values = 'reload'\nreload-most-rows = 300\n{RULES}"
+    with staged(mariadb, tmp_path, rules) as stage:
+        life = stage.start("first")
+        life.await_line("copied and loaded")
+        life.await_line("all is well: every table is there, and fresh tables=2")
+        mariadb.execute(f"ALTER TABLE {HELD} ADD COLUMN s INT AS (v * 2) STORED")
+        mariadb.execute(f"UPDATE {HELD} SET v = v + 1 WHERE id < 10")
+        life.await_line("is to be loaded anew rows=300")
+        life.await_line("loaded the table anew")
+        stage.await_state(HELD, "replicating", life)
+        stage.until_equal(life)
+        first = stage.ordered()
+        assert first.ddl_ts is not None
+        mariadb.execute(f"INSERT INTO {HELD} (id) VALUES (1000)")
+        stage.until_equal(life)
+        mariadb.execute(f"ALTER TABLE {HELD} ADD COLUMN s3 INT AS (v * 3) STORED")
+        life.await_line("not loaded anew by itself: it has 301 rows")
+        stage.await_state(HELD, "blocked", life)
+        assert stage.ordered() == first
+        stage.stop(life)

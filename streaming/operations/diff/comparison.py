@@ -249,8 +249,8 @@ def _there(found: Mapping[TableName, SourceTable], name: TableName) -> SourceTab
     table = found.get(name)
     if table is None:
         raise NotComparable(f"the database has no table {name}")
-    if table.refusal:
-        raise NotComparable(table.refusal)
+    if table.unread:
+        raise NotComparable(f"table {name} cannot be read whole: {table.unread}")
     return table
 
 

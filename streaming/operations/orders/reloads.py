@@ -26,7 +26,7 @@ from sinks.merge_on_write.version_reader import open_version
 from sinks.target.target_table import TargetState, inspect, table_uri
 from streaming.changefeed.earlier_filters import stored_routes
 from streaming.changefeed.replicated_table import NO_KEY, RULES, WARNING, no_reload_of
-from streaming.changefeed.routes import Routes
+from streaming.changefeed.routes import Routes, Shards
 from streaming.operations.changed import CHANGED, between
 from streaming.operations.diff.comparison import changefeed_of
 from streaming.source.binlog.source import PART, BinlogSource
@@ -139,6 +139,13 @@ def _refuse_target(table: str, state: TargetState, row: ChangefeedRow) -> None:
         raise ConfigError(
             f"the Delta table at the place of {table} was not made by {made}: move it away, and "
             "order it then"
+        )
+    is_of_rows = state.schema is not None and state.schema.key_is_row
+    if is_of_rows and len(origins := Shards.of_text(state.shards)) > 1:
+        raise ConfigError(
+            f"table {table} is not loaded anew: {', '.join(map(str, origins))} go into it, and it "
+            "is written by all columns, so their copies would have to be of one moment. Give each "
+            "a target of its own"
         )
     if why := no_reload_of(state.form):
         raise ConfigError(f"table {table} is not loaded anew: {why}")

@@ -48,6 +48,7 @@ _REFUSED: Final = frozenset(
     }
 )
 NOT_READ: Final = (ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR)
+NO_SUCH_TABLE: Final = ER.NO_SUCH_TABLE
 _DENIED: Final = ER.SPECIFIC_ACCESS_DENIED_ERROR
 _NAMES: Final = ("server_uuid", "server_uid", "hostname", "port", "server_id")
 RIGHTS: Final = "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user"

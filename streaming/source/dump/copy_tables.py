@@ -10,6 +10,7 @@ error ends the copy: what is running ends first and is noted. The same call goes
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -17,12 +18,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from coordination.errors import ConfigError, Stop
+from coordination.errors import Stop
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from streaming.source.dump.chunk_files import ChunkFiles
 from streaming.source.dump.chunk_reader import StepDone, TableReader
-from streaming.source.dump.chunks import ChunkPlan, Measure, Read, Step
+from streaming.source.dump.chunks import ChunkPlan, Measure, Read, Step, chunk_rows
 from streaming.source.dump.moment import SnapshotPosition
 from streaming.source.dump.session import Connect, Session
 from streaming.source.dump.source_table import SourceTable
@@ -63,6 +64,7 @@ def copy_tables(
     *,
     connections: int = 4,
     rows_per_chunk: int | None = None,
+    rows_per_s: int | None = None,
     in_one_moment: Callable[[SourceTable], bool] = lambda _: False,
     tidb_ts: int | None = None,
     progress: Callable[[CopyProgress], None] = lambda _: None,
@@ -71,42 +73,27 @@ def copy_tables(
     """Copy the tables into folders of their own in ``folder``; each comes when it is whole.
 
     ``connect`` gives a PyMySQL connection in autocommit. ``rows_per_chunk``: about; None: as many
-    as are CHUNK_BYTES. ``in_one_moment``: tables that need it besides those without a key.
+    as are CHUNK_BYTES. ``rows_per_s``: the most that is read, but for tables that are one SELECT;
+    None: as fast as can be. ``in_one_moment``: tables that need it besides those without a key.
     ``tidb_ts``: a TiDB is read, and everything as of this TSO.
     ``progress`` is called on the thread that iterates.
 
     A table that was copied by an earlier call comes at once, one that was begun goes on. Raises
     SourceAway and StagingFull (TryAgain: the same call again), SourceRefuses, TableChanged,
-    SnapshotGone and StagingFailed, Stop when ``is_stopped``, and ConfigError where one of the
-    tables cannot be copied, before anything is.
+    SnapshotGone and StagingFailed, and Stop when ``is_stopped``.
     """
-    tables = list(tables)
-    _refuse(tables, in_one_moment)
 
     def is_at_once(table: SourceTable) -> bool:
         return tidb_ts is None and (not table.key or in_one_moment(table))
 
     settings = _Settings(
-        connect, folder, connections, rows_per_chunk, is_at_once, tidb_ts, progress
+        connect, folder, connections, rows_per_chunk, rows_per_s, is_at_once, tidb_ts, progress
     )
     copy = _Copy(settings)
     try:
         yield from copy.run(deque(tables), is_stopped)
     finally:
         copy.close()
-
-
-def _refuse(tables: Iterable[SourceTable], in_one_moment: Callable[[SourceTable], bool]) -> None:
-    refusals = [table.refusal for table in tables if table.refusal]
-    refusals += [
-        f"table {table.name} must be read in one moment, as it has no key or keeps its history,"
-        " and its engine has no consistent reads: make it an InnoDB table, or leave it out with"
-        " [filter] rules"
-        for table in tables
-        if not table.has_snapshots and (not table.key or in_one_moment(table))
-    ]
-    if refusals:
-        raise ConfigError("; ".join(refusals))
 
 
 def copied_table(folder: Path, table: SourceTable) -> CopiedTable:
@@ -132,6 +119,7 @@ class _Settings:
     folder: Path
     connections: int
     rows_per_chunk: int | None
+    rows_per_s: int | None
     is_at_once: Callable[[SourceTable], bool]  # in one transaction with a known position
     tidb_ts: int | None
     progress: Callable[[CopyProgress], None]
@@ -146,6 +134,8 @@ class _Copy:
         self._begun: deque[_TableCopy] = deque()
         self._running: dict[Future[StepDone | ChunkPlan], tuple[_TableCopy, Step | None]] = {}
         self._error: Exception | None = None
+        self._began_s = time.monotonic()
+        self._granted = 0  # rows of the chunks that were begun, about
 
     def run(
         self, tables: deque[SourceTable], is_stopped: Callable[[], bool]
@@ -154,7 +144,9 @@ class _Copy:
             if self._error is None and not is_stopped():
                 yield from self._start_steps(tables)
             if not self._running:
-                break
+                if not self._waits(is_stopped):
+                    break
+                continue
             ended, _ = wait(self._running, LOOK_S, FIRST_COMPLETED)
             for each in ended:
                 yield from self._end_step(each)
@@ -164,6 +156,15 @@ class _Copy:
             raise self._error
         if self._begun or tables:
             raise Stop("the copy was asked to stop: it goes on with the next chunk")
+
+    def _waits(self, is_stopped: Callable[[], bool]) -> bool:
+        """Whether the next chunk only waits for its time. Blocks for as long as one look."""
+        is_paced = self._settings.rows_per_s is not None and bool(self._begun)
+        if self._error is not None or is_stopped() or not is_paced:
+            return False
+        if not self._is_in_time():
+            time.sleep(LOOK_S)
+        return True
 
     def close(self) -> None:
         """Ends what is running first: a chunk takes a second or so."""
@@ -187,10 +188,21 @@ class _Copy:
 
     def _start_begun(self) -> None:
         for copy in self._begun:
-            while len(self._running) < self._settings.connections and copy.staged.plan is not None:
+            while (
+                len(self._running) < self._settings.connections
+                and copy.staged.plan is not None
+                and self._is_in_time()
+            ):
                 if (step := copy.staged.next_step(2 * self._settings.connections)) is None:
                     break
                 self._submit(copy, step)
+                if isinstance(step, Read):
+                    self._granted += copy.staged.plan.chunk_rows
+
+    def _is_in_time(self) -> bool:
+        """Whether the chunks that were begun are no more than the pace allows by now."""
+        pace = self._settings.rows_per_s
+        return pace is None or self._granted <= pace * (time.monotonic() - self._began_s)
 
     def _opened(self, table: SourceTable) -> _TableCopy:
         staged = StagedTable(self._settings.folder, table)
@@ -236,7 +248,10 @@ class _Copy:
         reader = TableReader(self._session(), self._settings.connect, copy.staged.table)
         if step is None:
             is_whole = copy.is_at_once or not copy.staged.table.has_chunks
-            return reader.begin(self._settings.rows_per_chunk, is_whole=is_whole)
+            rows, pace = self._settings.rows_per_chunk, self._settings.rows_per_s
+            if pace is not None:  # a chunk is no more than a second of it
+                rows = min(pace, rows or chunk_rows(copy.staged.table))
+            return reader.begin(rows, is_whole=is_whole)
         if isinstance(step, Measure):
             return reader.measure(step)
         assert files is not None

@@ -17,6 +17,8 @@ from streaming.source.dump.cells import cell_type, cells_of, vector_texts
 
 Query = Callable[[str], list[tuple[Any, ...]]]
 _VERSIONED: Final = "SYSTEM VERSIONED"
+# The binlog has the history of such a table among its rows, as INSERTs of keys that are there.
+_OF_VERSIONED: Final = "it is system-versioned, and no copy has its history"
 _SNAPSHOT_ENGINES: Final = frozenset(("innodb", "rocksdb"))
 
 
@@ -53,8 +55,8 @@ class SourceTable:
     ``key``: the columns of the primary key, or of the first unique one without NULLs; empty: there
     is none. ``index`` is its name. ``is_of_prefixes``: it has parts of columns alone: these tell
     rows apart, so whole columns do, but the index has no order by which chunks could be cut.
-    ``rows`` and ``bytes`` are the server's estimates. ``refusal``: why it cannot be copied, as a
-    sentence; empty where it can. ``hindered``: why it alone is not copied now, and what mends that.
+    ``rows`` and ``bytes`` are the server's estimates. ``hindered``: why it alone cannot be read
+    whole, and what mends that; empty where it can be.
     ``has_snapshots``: its engine shows a transaction the table as it was when that began.
     """
 
@@ -64,7 +66,6 @@ class SourceTable:
     index: str
     rows: int
     bytes: int
-    refusal: str = ""
     hindered: str = ""
     has_snapshots: bool = True
     is_of_prefixes: bool = False
@@ -81,6 +82,17 @@ class SourceTable:
             if is_read(column.name)
         )
         return self if choice.is_all else replace(self, columns=columns)
+
+    @property
+    def unread(self) -> str:
+        """Why it cannot be read whole; empty where it can be."""
+        of_types = (
+            f"its column {each.name} has the type {each.type}, which is not known here: leave the "
+            "column out with [[sink.column-selectors]]"
+            for each in self.columns
+            if cell_type(each.type) is None
+        )
+        return self.hindered or next(of_types, "")
 
     @property
     def has_chunks(self) -> bool:
@@ -145,7 +157,7 @@ def read_tables(
                 is_of_prefixes=any(each == index and cut for each, _, cut in indexes[name]),
                 rows=int(rows),
                 bytes=int(size),
-                refusal=_refusal(name, kind == _VERSIONED, columns[name]),
+                hindered=_OF_VERSIONED if kind == _VERSIONED else "",
                 has_snapshots=engine.lower() in _SNAPSHOT_ENGINES,
             )
         )
@@ -182,20 +194,6 @@ def _shown(column: SourceColumn, vectors: Vectors) -> SourceColumn:
     if vectors is Vectors.BYTES:
         return replace(column, type=MySQLType(name="varbinary", length=4 * column.type.length))
     return replace(column, charset="binary") if vectors is Vectors.FLOATS else column
-
-
-def _refusal(table: TableName, is_versioned: bool, columns: Iterable[SourceColumn]) -> str:
-    """The binlog has the history of a system-versioned table among its rows, as INSERTs of keys
-    that are there."""
-    if is_versioned:
-        return f"table {table} is system-versioned: leave it out with [filter] rules"
-    for column in columns:
-        if cell_type(column.type) is None:
-            return (
-                f"column {column.name} of {table} has the type {column.type}, which cannot be"
-                " copied: leave the table out with [filter] rules"
-            )
-    return ""
 
 
 def _text(value: str) -> str:

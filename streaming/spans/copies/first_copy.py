@@ -37,6 +37,8 @@ from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.source_table import SourceTable
 from streaming.source.resolved.commit_clock import to_token
 from streaming.spans.copies.copied_server import is_there
+from streaming.spans.copies.found.left_out import may_be_copied
+from streaming.spans.copies.found.readable import found_tables
 from streaming.spans.copies.joining import (
     joined,
     lacking_targets,
@@ -44,9 +46,7 @@ from streaming.spans.copies.joining import (
     refuse_beside_an_owner,
     standing,
 )
-from streaming.spans.copies.left_out import may_be_copied
 from streaming.spans.copies.load_all import load_all
-from streaming.spans.copies.readable import found_tables
 from streaming.spans.copies.settled_copy import (
     SettledCopy,
     chosen_by,
@@ -105,9 +105,11 @@ class FirstCopy:
         if not self._settings.dump_dir:
             end_copy(self._folder)
 
-    def show(self, state: ChangefeedState, fresh_for_s: float | None) -> None:
+    def show(
+        self, state: ChangefeedState, fresh_for_s: float | None, error: str | None = None
+    ) -> None:
         """See `shown_row`."""
-        show_in_row(self._changefeed, state, fresh_for_s)
+        show_in_row(self._changefeed, state, fresh_for_s, error)
 
     def run(self) -> None:
         """Copy and load what is not yet; afterwards the changefeed can begin. Raises SourceAway and
@@ -126,7 +128,7 @@ class FirstCopy:
                 forget_copy(self._folder)
                 settled = None
             if settled is None or settled.chosen != chosen:
-                settled = self._copies(chosen, self._routes.filter.selects).run()
+                settled = self._copies(self._routes.filter.selects).run()
                 settled.save(self._folder)
             elif self._settings.dump_dir:
                 logger.info(
@@ -203,7 +205,6 @@ class FirstCopy:
             chosen = chosen_by(self._changefeed)
             if settled is None or (settled.chosen, settled.begin) != (chosen, joins.begin):
                 settled = self._copies(
-                    chosen,
                     lambda name: name in names or (not name.table and name.schema in schemas),
                     joins,
                 ).run()
@@ -267,18 +268,15 @@ class FirstCopy:
         return settled
 
     def _copies(
-        self, chosen: str, selects: Callable[[TableName], bool], joins: Standing | None = None
+        self, selects: Callable[[TableName], bool], joins: Standing | None = None
     ) -> TableCopies:
+        row = self._tables.changefeeds.read(self._changefeed.id) if joins is not None else None
         return TableCopies(
-            self._settings,
+            self._changefeed,
             self._folder,
-            database=self._database,
             source=self._source,
             selects=selects,
-            routes=self._routes,
-            forms=self._forms,
-            chosen=chosen,
-            leaves_out=self._changefeed.on_no_key == "leave-out",
+            row=row or first_row(self._changefeed),
             joins=joins,
             progress=self._progress,
             is_stopped=self._is_stopped,

@@ -45,7 +45,7 @@ from streaming.owner.progress_rows import first_progress
 from streaming.owner.start_point import row_rules
 from streaming.source.dump.copy_tables import CopyProgress
 from streaming.source.dump.manifest import described
-from streaming.spans.copies.left_out import LeftOut, what_it_lacks
+from streaming.spans.copies.found.left_out import LeftOut, what_it_lacks
 from streaming.spans.copies.leftover import delete_leftover
 from streaming.spans.copies.load_table import Loaded, load_table, loading
 from streaming.spans.copies.moments import Moment

@@ -238,18 +238,15 @@ class _OneReload:
         names = self._names()
         schemas = {each.schema for each in names}
         settled = TableCopies(
-            self._settings,
+            self._changefeed,
             folder,
-            database=source.database,
             source=source,
             selects=lambda each: each in names or (not each.table and each.schema in schemas),
-            routes=self._routes,
-            forms=self._forms,
-            chosen=chosen,
-            leaves_out=False,
+            row=row,
             joins=joins,
             progress=self._look,
             is_stopped=self._all.is_stopped,
+            is_anew=True,
         ).run()
         settled.save(folder)
         return settled

@@ -22,7 +22,7 @@ from streaming.source.dump.copy_tables import CopiedTable, copied_table
 from streaming.source.dump.manifest import described, table_from_json
 from streaming.source.dump.staging import is_of_a_table
 from streaming.source.resolved.commit_clock import Pin, from_token, to_token
-from streaming.spans.copies.left_out import LeftOut
+from streaming.spans.copies.found.left_out import LeftOut
 from streaming.spans.copies.moments import Moment
 
 SETTLED: Final = "settled.json"

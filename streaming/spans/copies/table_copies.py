@@ -14,26 +14,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings
-from coordination.errors import ConfigError, TidelakeError
+from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName, Ts
-from sinks.ddl.effects import (
-    AlterTable,
-    Effect,
-    ExchangePartition,
-    ModifyColumn,
-    RenameColumn,
-    RenameTable,
-)
+from sinks.control.changefeeds import ChangefeedRow
 from sinks.target.write_mode import WriteMode
-from streaming.changefeed.routes import Routes
-from streaming.changefeed.target_forms import WriteModes
-from streaming.source.binlog.database import Database
+from streaming.changefeed.preflight import is_dump
+from streaming.changefeed.routes import changefeed_routes
+from streaming.changefeed.target_forms import write_modes
 from streaming.source.binlog.failover.log_search import LogSearch
 from streaming.source.binlog.log_scan import Scanned, scan
 from streaming.source.binlog.source import PART, BinlogSource
@@ -47,10 +41,18 @@ from streaming.source.dump.staging import StagedTable
 from streaming.source.resolved.commit_clock import Pin, pin_at, with_pins
 from streaming.source.resolved.gtid_sets import Trail
 from streaming.spans.copies.copied_server import connection_to, is_there
-from streaming.spans.copies.left_out import LeftOut, sorted_out
+from streaming.spans.copies.ddls_amid import late_shards, moved, renamed_by
+from streaming.spans.copies.found.left_out import LeftOut, sorted_out
+from streaming.spans.copies.found.readable import definitions_now, found_tables
+from streaming.spans.copies.found.refusals import refusals
 from streaming.spans.copies.moments import Begins, Moment
-from streaming.spans.copies.readable import create_statement, found_tables
-from streaming.spans.copies.settled_copy import BEGINS, CopiedFrom, SettledCopy, forget_copy
+from streaming.spans.copies.settled_copy import (
+    BEGINS,
+    CopiedFrom,
+    SettledCopy,
+    chosen_by,
+    forget_copy,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -87,39 +89,40 @@ class Standing:
 
 
 class TableCopies:
-    """Copies the tables that the filter selects. ``folder`` keeps what is copied; ``chosen``: see
-    `SettledCopy`; ``joins``: the changefeed that the tables join. For one thread."""
+    """Copies the tables that ``selects`` takes. ``folder`` keeps what is copied; ``joins``: the
+    changefeed that the tables join; ``is_anew``: what the targets have is to go. For one thread."""
 
     def __init__(
         self,
-        settings: BinlogSettings,
+        changefeed: Changefeed,
         folder: Path,
         *,
-        database: Database,
         source: BinlogSource,
         selects: Callable[[TableName], bool],
-        routes: Routes,
-        forms: WriteModes,
-        chosen: str,
-        leaves_out: bool,
+        row: ChangefeedRow,
         joins: Standing | None,
         progress: Callable[[CopyProgress], None],
         is_stopped: Callable[[], bool],
+        is_anew: bool = False,
     ) -> None:
-        self._settings = settings
-        self._database = database
+        """``row``: of the changefeed, as it is or will begin."""
+        assert isinstance(changefeed.source, BinlogSettings)
+        self._changefeed, self._settings = changefeed, changefeed.source
+        self._database = source.database
         self._source = source
         self._selects = selects
-        self._routes = routes
-        self._forms = forms
-        self._chosen = chosen
+        self._routes = changefeed_routes(changefeed)
+        self._forms = write_modes(changefeed)
+        self._chosen = chosen_by(changefeed)
+        self._row = None if is_anew or is_dump(changefeed) else row
         self._joins = joins
         self._folder = folder
         self._progress = progress
         self._is_stopped = is_stopped
-        self._leaves_out = leaves_out
+        self._leaves_out = changefeed.on_no_key == "leave-out" and not is_anew
         self._left_out: tuple[LeftOut, ...] = ()  # as they were seen last
         self._hindered: dict[TableName, str] = {}  # tables with values that cannot be read
+        self._is_asked = False
 
     def run(self) -> SettledCopy:
         """Raises SourceAway and other TryAgains, after which the same call goes on; Stop; and
@@ -190,16 +193,12 @@ class TableCopies:
         leaves_out = self._leaves_out
         tables = [replace(t, hindered=t.hindered or self._hindered.get(t.name, "")) for t in tables]
         both = sorted_out(tables, self._form, self._routes, leaves_out=leaves_out)
-        found, self._left_out = both.copied, tuple(both.left_out)
-        for target, origins in self._routes.by_target(each.name for each in found).items():
-            if len(origins) > 1 and self._form(origins[0]).needs_one_moment:
-                raise ConfigError(
-                    f"{origins[0]} and {origins[1]} both go into {target}, which is written with "
-                    f"{self._form(origins[0])}: a copy of several tables into such a target would "
-                    "need one moment for all of them. Begin with task-mode = incremental, or give "
-                    "each its own target"
-                )
-        return found
+        if not self._is_asked:
+            both.refused[:] = refusals(self._changefeed, self._database, both, self._row)
+        both.refuse()
+        self._is_asked = True
+        self._left_out = tuple(both.left_out)
+        return both.copied
 
     def _form(self, name: TableName) -> WriteMode:
         target = self._routes.of(name).target
@@ -238,6 +237,7 @@ class TableCopies:
             self._folder,
             connections=settings.connections,
             rows_per_chunk=settings.chunk_rows,
+            rows_per_s=settings.copy_rows_per_s,
             in_one_moment=self._needs_one_moment,
             progress=self._progress,
             is_stopped=self._is_stopped,
@@ -250,17 +250,21 @@ class TableCopies:
         self, server: str, begin: Moment, begins: Begins, found: dict[TableName, CopiedFrom]
     ) -> SettledCopy | _Anew | None:
         """None if tables were altered, or must be copied again: they are not in ``found``."""
-        definitions = "".join(create_statement(self._database.ask, name) for name in found)
+        definitions = definitions_now(self._database, list(found))
         end = int(self._database.end())
         tables = self._tables()
-        if len(tables) != len(found) or not all(_is_same(found.get(of.name), of) for of in tables):
+        if (
+            definitions is None
+            or len(tables) != len(found)
+            or not all(_is_same(found.get(of.name), of) for of in tables)
+        ):
             return None
         places = [end, *(each.begin.position for each in found.values())]
         joins = self._joins
         first = self._first_pin(begin) if joins is None else joins.numbering
         known = () if joins is None else joins.pins
         scanned = scan(self._database, first, places, known)
-        for name in (name for ddl in scanned.ddls for name in _renamed_by(ddl.effects)):
+        for name in (name for ddl in scanned.ddls for name in renamed_by(ddl.effects)):
             if self._selects(name):
                 return self._after_renaming(name)
         late = late_shards(scanned, found.values(), self._routes)
@@ -329,64 +333,6 @@ class TableCopies:
             return self._joins.begin
         position = self._shown()
         return Moment(position, Ts(int(time.time() * 1e3) << TSO_LOGICAL_BITS))
-
-
-def moved(scanned: Scanned, tables: Iterable[CopiedFrom]) -> list[TableName]:
-    """The tables whose values a DDL behind their beginning has moved to another column. Pure.
-
-    Names are compared without their case, as some servers do."""
-    by_name = {_lower(each.name): each for each in tables}
-    found: dict[TableName, None] = {}
-    for ddl in scanned.ddls:
-        for name in _moved_by(ddl.effects):
-            each = by_name.get(_lower(name))
-            if each is not None and ddl.position >= each.begin.position:
-                found[each.name] = None
-    return list(found)
-
-
-def late_shards(scanned: Scanned, tables: Iterable[CopiedFrom], routes: Routes) -> list[TableName]:
-    """The tables of one target that were begun before a DDL of another one, which was begun behind
-    it. A target has one beginning: rows from below such a DDL would come into it. Pure."""
-    begun = {each.name: each.begin.position for each in tables}
-    shared = [each for each in routes.by_target(begun).values() if len(each) > 1]
-    found: dict[TableName, None] = {}
-    for origins in shared:
-        for ddl in scanned.ddls:
-            about = {_lower(name) for effect in ddl.effects if (name := _about(effect))}
-            if any(_lower(name) in about and ddl.position < begun[name] for name in origins):
-                found |= dict.fromkeys(name for name in origins if begun[name] <= ddl.position)
-    return list(found)
-
-
-def _about(effect: Effect) -> TableName | None:
-    name = getattr(effect, "name", None)
-    return name if isinstance(name, TableName) else None
-
-
-def _renamed_by(effects: Collection[Effect]) -> Iterator[TableName]:
-    for effect in effects:
-        match effect:
-            case RenameTable():
-                yield from (effect.name, effect.new_name)
-            case ExchangePartition():
-                yield from (effect.name, effect.table)
-            case _:
-                pass
-
-
-def _moved_by(effects: Collection[Effect]) -> Iterator[TableName]:
-    for effect in effects:
-        if isinstance(effect, AlterTable) and any(
-            isinstance(each, RenameColumn)
-            or (isinstance(each, ModifyColumn) and each.name != each.column.name)
-            for each in effect.changes
-        ):
-            yield effect.name
-
-
-def _lower(name: TableName) -> tuple[str, str]:
-    return name.schema.lower(), name.table.lower()
 
 
 def _is_same(found: CopiedFrom | None, table: SourceTable) -> bool:

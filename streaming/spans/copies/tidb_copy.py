@@ -39,11 +39,11 @@ from streaming.source.dump.copy_tables import CopyProgress, copy_tables
 from streaming.source.dump.session import Session, SnapshotGone, TableChanged
 from streaming.source.dump.source_table import SourceTable, Vectors, read_tables
 from streaming.source.dump.tidb import KEEPS_LONGER, Tidb, nearing
+from streaming.spans.copies.found.left_out import Sorted, sorted_out
+from streaming.spans.copies.found.readable import create_statement
 from streaming.spans.copies.joining import lacking_targets, new_tables, refuse_beside_an_owner
-from streaming.spans.copies.left_out import Sorted, sorted_out
 from streaming.spans.copies.load_all import load_all
 from streaming.spans.copies.moments import Begins, Moment
-from streaming.spans.copies.readable import create_statement
 from streaming.spans.copies.settled_copy import (
     BEGINS,
     CopiedFrom,
@@ -110,10 +110,12 @@ class TidbCopy:
         row = self._tables.changefeeds.read(self._changefeed.id)
         return row is not None and bool(row.source_positions)
 
-    def show(self, state: ChangefeedState, fresh_for_s: float | None) -> None:
+    def show(
+        self, state: ChangefeedState, fresh_for_s: float | None, error: str | None = None
+    ) -> None:
         """See `shown_row`. A copy that is not whole stays ``loading``: no stream may begin."""
         is_whole = self.copied_ts is not None
-        show_in_row(self._changefeed, state if is_whole else "loading", fresh_for_s)
+        show_in_row(self._changefeed, state if is_whole else "loading", fresh_for_s, error)
 
     def run(self) -> None:
         """Copy, load and publish what is not yet; afterwards the changefeed can go on from Kafka.
@@ -264,13 +266,15 @@ class TidbCopy:
 
         tables = read_tables(session.query, schemas, self._is_wanted, vectors=Vectors.TEXTS)
         lacking = self._lacking
-        return sorted_out(
+        found = sorted_out(
             tables,
             form_of,
             targets,
             leaves_out=self._changefeed.on_no_key == "leave-out",
             known={each.name for each in tables if targets.of(each.name).target in lacking},
         )
+        found.refuse()
+        return found
 
     def _copies(self, tables: Iterable[SourceTable], ts: Ts) -> list[CopiedFrom]:
         settings, begin = self._settings, Moment(0, ts)
@@ -285,6 +289,7 @@ class TidbCopy:
             self._folder,
             connections=settings.connections,
             rows_per_chunk=settings.chunk_rows,
+            rows_per_s=settings.copy_rows_per_s,
             tidb_ts=ts,
             progress=progress,
             is_stopped=self._is_stopped,

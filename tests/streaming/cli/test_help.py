@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
+from streaming.cli.main import app
+from streaming.cli.options import ORDER
 from tests.streaming.cli.test_main import ROOT, quick, tidelake
 
 
@@ -33,6 +37,29 @@ def test_help_is_complete_and_quick(command: tuple[str, ...]):
         ],
     }
     assert [option for option in wanted[command] if option not in ended.stdout] == []
+
+
+def test_help_fills_the_lines_of_any_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in [(), ("check",), ("ddl", "skip"), ("capture", "drain")]:
+        with pytest.raises(SystemExit):
+            app(args=[*command, "--help"], prog_name="tidelake")
+        above = capsys.readouterr().out.partition("╭")[0].splitlines()
+        texts = [line.strip() for line in above]
+        for line, below in pairwise(texts):
+            if line and below and not line.startswith(("Example", "tidelake", "--")):
+                assert len(line) + len(below.split()[0]) >= 77, (command, line, below)
+
+
+def test_the_first_command_is_the_one_that_is_needed_first(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        app(args=["--help"], prog_name="tidelake")
+    told = capsys.readouterr().out.partition("Commands")[2]
+    names = [found[1] for found in re.finditer(r"^│ ([a-z-]+) ", told, re.MULTILINE)]
+    assert names[:4] == ["run", "check", "progress", "snapshot"]
+    assert set(names[:-2]) == set(ORDER)
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed():

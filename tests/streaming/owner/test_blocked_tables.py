@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from conf.settings import BatchSettings, Changefeed, DeltaSink
 from conf.sources.kafka_uri import KafkaSettings
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdls
+from sinks.control.reloads import Reloads
 from streaming.owner import blocked_tables
 from streaming.owner.blocked_tables import ASK_EVERY_S, REMIND_EVERY_S, BlockedTables
 from streaming.owner.ddl.plan import HeldTable
@@ -103,3 +105,14 @@ def test_how_far_the_others_may_go(tmp_path: Path) -> None:
     assert "101 messages lie" in blocked.too_far({"t/0": 101, "t/1": 47}, low_water)
     assert "held-messages" in blocked.too_far({"t/0": 101, "t/1": 47}, low_water)
     assert blocked_tables.noted_row("shop", HELD).place == PLACE
+
+
+def test_a_table_is_ordered_anew_once_for_a_ddl(tmp_path: Path) -> None:
+    reloads = Reloads(str(tmp_path))
+    first = reloads.order("shop", PLACE[0], 20)
+    assert reloads.order("shop", PLACE[0], 20) == first
+    reloads.note(replace(first, state="given up", error="it has no key"))
+    assert reloads.order("shop", PLACE[0], 20).state == "given up"
+    assert reloads.order("shop", PLACE[0], 30).is_open
+    reloads.note(replace(reloads.read("shop")[PLACE[0]], state="done"))
+    assert reloads.order("shop", PLACE[0]).is_open, "an operator may, as often as he likes"

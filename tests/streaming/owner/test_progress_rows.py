@@ -14,6 +14,7 @@ from sinks.control.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.control.progress import ProgressRow
 from streaming.changefeed.replicated_table import ReplicatedTable
 from streaming.owner.progress_rows import (
+    all_is_well,
     at_pins,
     cut,
     ended_progress,
@@ -75,6 +76,18 @@ def told(ts: int, **status: object) -> SpanProgress:
 
 def advance(ts: int, *spans: SpanProgress, **more: object) -> Advance:
     return Advance(checkpoint_ts=Ts(ts), resolved_ts=Ts(ts), spans=spans, **more)
+
+
+def test_all_is_well_where_every_table_is_green_and_fresh():
+    now_s = 1_700_000_000
+    ts = Ts((now_s - 5) * 1000 << 18)
+    green = replace(BEFORE, checkpoint_ts=ts)
+    dropped = replace(BEFORE, table_name="d", state="dropped")
+    assert all_is_well([green, dropped], ts, now_s)
+    assert not all_is_well([green], ts, now_s + 60)
+    assert not all_is_well([green, replace(green, checkpoint_ts=ts - 1)], ts, now_s)
+    for state in ("blocked", "warning", "paused", "loading"):
+        assert not all_is_well([green, replace(green, state=state)], ts, now_s)
 
 
 def test_a_row_follows_its_span():

@@ -57,6 +57,26 @@ def test_json_lines_carry_changefeed_capture_and_epoch():
     assert second["time"].endswith("Z")
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_line_says_what_happened_and_no_ids():
+    out = Terminal()
+    identity = logs.install("text", "INFO", changefeed="shop", stream=out)
+    identity.capture_id, identity.epoch = "capture-1", "epoch-1"
+    logging.getLogger("a").info("loaded table=%s rows=%d", "shop.orders", 3)
+    logging.getLogger("a").warning("password=%s", "x")
+    first, second = out.getvalue().splitlines()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d INFO loaded table=shop\.orders rows=3", first)
+    assert second.split(" ", 1)[1].startswith("WARNING password=")
+    json_out = Terminal()
+    logs.install("json", "INFO", changefeed="shop", stream=json_out)
+    logging.getLogger("a").info("x")
+    assert json_line(json_out)["changefeed_id"] == "shop"
+
+
 def test_in_json_facts_are_fields_and_not_in_the_message():
     out = io.StringIO()
     logs.install("json", "INFO", stream=out)

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from coordination.errors import Stop, TidelakeError
+from streaming.spark.java import java_version
 from streaming.spark.jvm import DriverJvm, retell
 from tests.own_lines import own_records
 
@@ -121,6 +122,35 @@ def test_one_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(TidelakeError, match=says):
             jvm.start()
         assert not jvm.is_launched
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    jvm.launch({})
+    with pytest.raises(TidelakeError, match=r"JAVA_HOME is .*, which has no bin/java\. It needs"):
+        jvm.start()
+
+
+@pytest.mark.parametrize(
+    ("says", "found"),
+    [
+        ('openjdk version "17.0.9" 2023-10-17', ""),
+        ('openjdk version "21" 2023-09-19', ""),
+        ('java version "1.8.0_392"', "is Java 1.8.0_392"),
+        ('openjdk version "11.0.2" 2019-01-15', "is Java 11.0.2"),
+        ("error: could not create a heap", "does not tell its version: error: could not create"),
+    ],
+)
+def test_a_java_is_asked_for_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, found: str
+):
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    if not found:
+        assert str(java) in java_version()
+        return
+    with pytest.raises(TidelakeError, match=found):
+        java_version()
 
 
 def test_none_has_a_collector_beside_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

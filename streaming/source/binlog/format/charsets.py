@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from streaming.source.binlog.format.charset_tables import NEAREST, SINGLE_BYTES, decoded
+
 UTF_8: Final = "utf-8"
 BINARY: Final = "binary"
 
 
 @dataclass(frozen=True, slots=True)
 class Charset:
-    """``codec``: the name of Python's codec, or ``binary``: then a text is bytes. ``width``: the
+    """``codec``: the name of Python's codec, or of a character set of `charset_tables`, or
+    ``binary``: then a text is bytes. ``width``: the
     most bytes that a character takes (``MAXLEN`` of information_schema.CHARACTER_SETS); it tells
     the length of ``varchar(30)``, which an event has in bytes."""
 
@@ -23,9 +26,9 @@ class Charset:
 
 Charsets = Mapping[int, Charset]  # by the ID of a collation, as the server lists them
 
-# By the name of the character set. Python has no codec for armscii8, dec8, geostd8, keybcs2, swe7
-# and eucjpms: a text in one of these is an error of its row.
+# By the name of the character set.
 CODECS: Final[Mapping[str, str]] = {
+    **{name: name for name in (*SINGLE_BYTES, *NEAREST)},
     "ascii": "ascii",
     "big5": "big5",
     "binary": BINARY,
@@ -68,7 +71,6 @@ CODECS: Final[Mapping[str, str]] = {
 _OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
     "cp1256": dict.fromkeys("\u0679\u0688\u06a9\u0691\u06ba\u06be\u06c1\u06d2", "?"),
     "cp866": {"\u2116": "\u207f", "\u00a4": "\u00b2"},
-    "euc_jp": {"\uff3c": "\\"},
     "gb18030": {"\ue7c7": "\u1e3f"},
     "iso8859-7": {
         "\u2018": "\u02bd",
@@ -89,7 +91,15 @@ def text_of(value: bytes, codec: str) -> str:
     single = characters(codec)
     if single is not None:
         return "".join([single[byte] for byte in value])
-    return _replaced(value.decode(codec), codec)
+    return _replaced(decoded(value, codec), codec)
+
+
+def text_replaced(value: bytes, codec: str) -> str:
+    """The same, with a sign for what cannot be decoded."""
+    try:
+        return text_of(value, codec)
+    except UnicodeDecodeError:
+        return value.decode(NEAREST.get(codec, codec), "replace")
 
 
 def _replaced(text: str, codec: str) -> str:
@@ -101,6 +111,8 @@ def _replaced(text: str, codec: str) -> str:
 def characters(codec: str) -> tuple[str, ...] | None:
     """The character of each byte in a character set of single bytes; None for another one. In
     latin1 the bytes that cp1252 leaves out are control characters."""
+    if codec in SINGLE_BYTES or codec in NEAREST:
+        return SINGLE_BYTES.get(codec)
     every = bytes(range(256))
     if codec.startswith("utf") or len(every.decode(codec, "replace")) != len(every):
         return None

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Final
 
 from streaming.source.binlog.format.byte_reader import ByteReader
-from streaming.source.binlog.format.charsets import BINARY, UTF_8, Charsets, text_of
+from streaming.source.binlog.format.charsets import BINARY, UTF_8, Charsets, text_of, text_replaced
 from streaming.source.binlog.format.events import Event
 from streaming.source.binlog.format.inflate import inflated
 from streaming.source.binlog.format.type_codes import EventType
@@ -84,7 +84,7 @@ def _text(raw: bytes, collation: int | None, charsets: Charsets) -> tuple[str, s
     try:
         return text_of(raw, codec), ""
     except UnicodeDecodeError:
-        return raw.decode(codec, "replace"), codec
+        return text_replaced(raw, codec), codec
 
 
 class _Status:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -231,7 +232,8 @@ def test_which_columns_of_mysql_have_a_character_set(mysql: DatabaseServer):
 def test_a_character_set_that_is_not_known_is_an_error_of_the_rows(server: DatabaseServer):
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(9) CHARACTER SET armscii8)")
     binlog = written(server, "INSERT INTO d.t VALUES (1, 'a'), (2, NULL)")
-    table = table_of(binlog, "d.t")
+    known = {number: each for number, each in binlog.charsets.items() if number != 32}
+    table = table_of(replace(binlog, charsets=known), "d.t")  # of a later server, say
     first, second = table.to_pylist()
     assert first["error_class"] == "bad-cell"
     assert "collation with ID 32" in first["error_message"]

@@ -29,10 +29,17 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sorted:
-    """The tables of a database that are copied, and those that are not."""
+    """The tables of a database that are copied, and those that are not. ``refused``: what keeps all
+    of them from being copied, a sentence each."""
 
     copied: list[SourceTable] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def refuse(self) -> None:
+        """Raise ConfigError for all that is refused."""
+        if self.refused:
+            raise ConfigError("; ".join(self.refused))
 
 
 def sorted_out(
@@ -43,18 +50,23 @@ def sorted_out(
     leaves_out: bool,
     known: Collection[TableName] = (),
 ) -> Sorted:
-    """``form_of``: how a table's target is written. ``known``: are left out already, and not told
-    again. Raises ConfigError for one that may not be left out."""
+    """``form_of``: how a table's target is written; its ConfigErrors are refused here. ``known``:
+    are left out already, and not told again."""
     found = Sorted()
     for whole in tables:
-        form = form_of(whole.name)
+        try:
+            form = form_of(whole.name)
+        except ConfigError as error:
+            found.refused.append(str(error))
+            continue
         if may_be_copied(whole, form):
             found.copied.append(whole.chosen(form.choice))
         elif whole.name not in known:
-            found.left_out.append(LeftOut(name=whole.name, rows=whole.rows, why=whole.hindered))
+            why = hindrance(whole, form)
+            found.left_out.append(LeftOut(name=whole.name, rows=whole.rows, why=why))
     names = [each.name for each in found.left_out if not each.why]
     if names and not leaves_out:
-        raise ConfigError(
+        found.refused.append(
             f"tables with {NO_KEY} cannot be told row by row, so none is copied: {_list(names)}. "
             f"Say what each shall be, by {RULES}; or leave it out with [filter] rules; or let all "
             'of them wait, with on-no-key = "leave-out"'
@@ -64,7 +76,7 @@ def sorted_out(
         if (target := routes.of(each.name).target) in of:
             rules = each.why or f"give it a target of its own and {RULES}"
             why = "cannot be copied now" if each.why else f"has {NO_KEY}"
-            raise ConfigError(
+            found.refused.append(
                 f"table {each.name} {why}, and goes into {target} as {of[target]} does, which "
                 f"would lack its rows: leave it out with [filter] rules, or {rules}"
             )
@@ -73,7 +85,20 @@ def sorted_out(
 
 def may_be_copied(table: SourceTable, form: WriteMode) -> bool:
     """Whether its rows can be read, and its target be written."""
-    return not table.hindered and bool(table.key or form.is_log or form.all_columns)
+    has_key = bool(table.key or form.is_log or form.all_columns)
+    return has_key and not hindrance(table, form)
+
+
+def hindrance(table: SourceTable, form: WriteMode) -> str:
+    """Why it alone is not copied now, but for its lack of a key, and what mends that."""
+    if unread := table.chosen(form.choice).unread:
+        return unread
+    if form.needs_one_moment and not table.has_snapshots:
+        return (
+            f"it must be read in one moment, as it has no key or is written with {form}, and its "
+            "engine has no consistent reads: make it an InnoDB table"
+        )
+    return ""
 
 
 def what_it_lacks(target: TableName, tables: Iterable[LeftOut]) -> str:

@@ -27,12 +27,18 @@ def findings(info: ChangefeedInfo, *, is_new: bool, is_checked: bool) -> list[Ti
     ``is_checked`` broker and warehouse are not asked. Raises ConfigError for settings that cannot
     be read at all."""
     from streaming.changefeed import preflight
+    from streaming.operations.before_start import database
 
     changefeed = changefeed_settings(info)
     if not is_checked:
         preflight.check_clocks(changefeed, None)
         return []
-    return [_or_elsewhere(each) for each in preflight.findings(changefeed, is_new=is_new)]
+    found = preflight.findings(changefeed, is_new=is_new)
+    if changefeed.on_unknown_values == "reload":  # no capture of a cluster carries it out
+        found.insert(0, ConfigError(f"on-unknown-values: {preflight.RELOADS_OF_A_RUN}"))
+    if is_new:
+        found += database.refused(changefeed)
+    return [_or_elsewhere(each) for each in found]
 
 
 def refuse(found: Sequence[TidelakeError]) -> None:
