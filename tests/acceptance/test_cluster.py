@@ -196,7 +196,7 @@ def finish(cluster: Cluster) -> None:
     cluster.await_("finished", lambda: proof.changefeed_state(cluster.warehouse) == "finished")
 
 
-# On Spark in make test-more: `test_numbered_cluster`, `test_routed_cluster`.
+# On Spark in make test-more: `test_tasks`, `test_numbered_cluster`.
 def test_tables_go_on_while_captures_come_and_go(
     broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
 ):

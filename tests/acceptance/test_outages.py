@@ -16,7 +16,6 @@ from coordination.etcd import keys
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import Etcd3Client, connect
 from coordination.model import ChangefeedID
-from tests.acceptance.binlog_stage import BOTH_PROGRAMS
 from tests.acceptance.live_feed import LiveFeed
 from tests.acceptance.processes import (
     STOP_WITHIN_S,
@@ -87,15 +86,12 @@ def outages_that_kill(stage: Stage, life: Life, etcd: EmbeddedEtcd) -> None:
     assert len(epochs) == 3
 
 
-@BOTH_PROGRAMS
-def test_etcd_and_broker_go_and_come_back_and_another_etcd_takes_their_place(
-    tmp_path: Path, program: str
-):
+def test_etcd_and_broker_go_and_come_back_and_another_etcd_takes_their_place(tmp_path: Path):
     with (
         EmbeddedEtcd() as etcd,
         EmbeddedEtcd() as empty,
         KafkaBroker() as broker,
-        Stage(broker, etcd.endpoint, tmp_path, ttl_s=TTL_S, program=program) as stage,
+        Stage(broker, etcd.endpoint, tmp_path, ttl_s=TTL_S) as stage,
         LiveFeed(broker, stage.topic, seed=5) as feed,
     ):
         life = stage.start("outages")
