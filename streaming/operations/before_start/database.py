@@ -15,7 +15,7 @@ from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.warehouse import ControlTables
 from sinks.target.write_mode import WriteMode
-from streaming.changefeed.replicated_table import not_replicated
+from streaming.changefeed.replicated_table import NO_KEY, RULES, not_replicated
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.target_forms import write_modes
 from streaming.operations.before_start.notes import Note
@@ -23,7 +23,7 @@ from streaming.owner.start_point import first_row
 from streaming.source.binlog.database import Database
 from streaming.source.binlog.dump import BinlogDump
 from streaming.source.binlog.source import BinlogSource
-from streaming.spans.copies.found.left_out import sorted_out, what_it_lacks
+from streaming.spans.copies.found.left_out import sorted_out
 from streaming.spans.copies.found.readable import found_tables
 from streaming.spans.copies.found.refusals import refusals
 
@@ -116,8 +116,9 @@ def _of_tables(database: Database, changefeed: Changefeed) -> Iterator[Note]:
         yield Note("refused", "tables", each)
     for left in found.left_out:
         if left.why or changefeed.on_no_key == "leave-out":
-            why = not_replicated(left.name, what_it_lacks(left.name, [left]))
-            yield Note("waits", str(left.name), why)
+            why = left.why or f"it has {NO_KEY}. Give it one, or a rule: {RULES}"
+            size = f"about {left.rows} rows" if left.rows else "its rows"
+            yield Note("waits", str(left.name), f"{size}: {why}")
     if not tables:
         yield Note(
             "note",
@@ -126,7 +127,9 @@ def _of_tables(database: Database, changefeed: Changefeed) -> Iterator[Note]:
         )
         return
     rows_told = sum(each.rows for each in found.copied)
-    yield Note("ok", "tables", f"{len(found.copied)} are copied, about {rows_told} rows")
+    copied = len(found.copied)
+    which = "1 table is copied" if copied == 1 else f"{copied} tables are copied"
+    yield Note("ok", "tables", f"{which}, about {rows_told} rows")
 
 
 def _of_waiting(changefeed: Changefeed) -> Iterator[Note]:
