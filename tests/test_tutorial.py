@@ -100,7 +100,8 @@ class Shell:
         """Background jobs too: a test that fails amid the page leaves none."""
         if self._bash.poll() is not None:
             return
-        self.run("kill $RUN $TIDB $DATABASE 2> /dev/null; wait; rm -rf $LAKE $LAKE.*")
+        self.run("kill $RUN $TIDB $DATABASE 2> /dev/null; wait")
+        self.run("[ -z $LAKE ] || rm -rf $LAKE $LAKE.*")  # else .*, the .git of this tree too
         self._bash.communicate()
 
 

@@ -14,8 +14,6 @@ from tests.services.message_proxy import MessageProxy
 # isort: split
 
 import json
-import os
-import subprocess
 import sys
 import threading
 import time
@@ -32,10 +30,11 @@ from coordination.etcd.embedded import free_ports
 from coordination.model import TSO_LOGICAL_BITS
 from streaming.operations.cluster import operator
 from tests.acceptance.live_feed import LiveFeed
-from tests.acceptance.processes import Life, await_, environment, field
+from tests.acceptance.processes import ON_SPARK, Life, await_, environment, field
 from tests.acceptance.progress_watch import ProgressWatch
 from tests.acceptance.target_commits import TargetCommits
-from tests.services.kafka_broker import REPOSITORY, KafkaBroker
+from tests.services.commands_here import Done, run_here
+from tests.services.kafka_broker import KafkaBroker
 from tests.shop import proof
 from tests.shop.history import START_TS, Event
 from tests.shop.mall import MallFeed, differences
@@ -45,7 +44,6 @@ TTL_S = 5
 MARGIN_S = 1.0
 LOSS = 0.2
 LOOK_EVERY_S = 0.5
-CLI_WITHIN_S = 120.0
 SYNC_POINT_INTERVAL = "20s"
 REPLICATING = "replicating"
 
@@ -79,6 +77,8 @@ class Cluster:
         etcd_endpoint: str,
         folder: Path,
         make_feed: Callable[[KafkaBroker, str], LiveFeed] = a_mall,
+        *,
+        program: str = ON_SPARK,
     ) -> None:
         self.topic = f"mall-{uuid.uuid4().hex[:8]}"
         self.warehouse = folder / "warehouse"
@@ -91,6 +91,7 @@ class Cluster:
         self.lags_s: list[tuple[float, float]] = []  # wall time, lag of the changefeed
         self.errors: list[object] = []  # of the changefeed; it goes on after them by itself
         self._broker = broker
+        self._program = program
         self._etcd = EtcdSettings(endpoints=(etcd_endpoint,), embedded=False, cluster_id=self.topic)
         self._folder = folder
         self._config = folder / "changefeed.toml"
@@ -126,7 +127,7 @@ class Cluster:
         folder = self._folder / f"{len(self.lives) + 1}-{name}"
         folder.mkdir()
         command = [
-            *(sys.executable, "-m", "streaming.cli.main", "server"),
+            *(sys.executable, "-m", self._program, "server"),
             *("--etcd", self._etcd.endpoints[0], "--cluster-id", self.topic),
             *("--addr", server.target, "--advertise-addr", server.proxy.address),
         ]
@@ -159,25 +160,17 @@ class Cluster:
     def cli(self, *arguments: str) -> list[dict[str, Any]]:
         """The rows that the real command prints."""
         done = self._command(*arguments)
-        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
-        return json.loads(done.stdout)["rows"]
+        assert done.code == 0, f"{arguments}: {done.out}{done.err}"
+        return json.loads(done.out)["rows"]
 
     def refusal(self, *arguments: str) -> str:
         """What the real command says when it is refused; empty when it is not."""
         done = self._command(*arguments)
-        return done.stderr or f"exit code {done.returncode}" if done.returncode else ""
+        return done.err or f"exit code {done.code}" if done.code else ""
 
-    def _command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _command(self, *arguments: str) -> Done:
         to = ("--etcd", self._etcd.endpoints[0], "--cluster-id", self.topic, "--format", "json")
-        return subprocess.run(
-            [sys.executable, "-m", "streaming.cli.main", *arguments, *to],
-            cwd=REPOSITORY,
-            env={name: value for name, value in os.environ.items() if "TIDELAKE" not in name},
-            capture_output=True,
-            text=True,
-            timeout=CLI_WITHIN_S,
-            check=False,
-        )
+        return run_here(*arguments, *to)
 
     def holders(self) -> dict[str, str]:
         """table -> the capture that replicates it, of those that are replicated now."""

@@ -45,6 +45,7 @@ from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.memory_broker import MemoryBroker
 from tests.looks import looks
 from tests.services.delta_rows import read_rows
+from tests.services.delta_versions import DeltaVersions
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import FeedSettings, Message, messages
 from tests.shop.history import Event, HistorySettings, history
@@ -186,7 +187,6 @@ class Lives:
         self._etcd = FakeEtcd(SystemClock())
         self._number = 0
         self._seen: dict[str, tuple[int, int]] = {}
-        self._followed: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {}
         if source is None:
             assert broker is not None
             source = KafkaSettings(
@@ -200,6 +200,10 @@ class Lives:
         self.topics = tuple(topics)
         self.warehouse = folder / "warehouse"
         self.uri = store or str(self.warehouse)
+        self._followed: dict[str, tuple[DeltaVersions, dict[str, tuple[int, int]]]] = {
+            name: (DeltaVersions(f"{self.uri}/_tidelake/{name}"), {})
+            for name in ("changefeeds", "progress")
+        }
         sink = DeltaSink(warehouse=self.uri, apply_engine=engine)  # type: ignore[arg-type]
         self.settings = Settings(
             changefeed=Changefeed(id=CHANGEFEED, source=source, sink=sink),
@@ -338,16 +342,13 @@ class Lives:
         """In no version of a control table is a checkpoint lower than in the one before. Goes on
         where the last call ended."""
         for table, key in (("changefeeds", "changefeed_id"), ("progress", "table_name")):
-            uri = f"{self.uri}/_tidelake/{table}"
-            first, before = self._followed.get(table, (0, {}))
-            versions = range(first, DeltaTable(uri).version() + 1)
-            for version in versions:
-                rows = read_rows(uri, version)
+            versions, before = self._followed[table]
+            for number, _, rows in versions.further():
                 now = {row[key]: (row["incarnation"], row["checkpoint_ts"]) for row in rows}
                 fell = [name for name, at in before.items() if now.get(name, (0, 0)) < at]
-                assert not fell, f"{table} version {version}: {fell} fell from {before} to {now}"
+                assert not fell, f"{table} version {number}: {fell} fell from {before} to {now}"
                 before = now
-            self._followed[table] = versions.stop, before
+            self._followed[table] = versions, before
 
 
 class Sleep:

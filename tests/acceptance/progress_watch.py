@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deltalake.exceptions import DeltaError
-
-from tests.services.delta_rows import read_rows
+from tests.services.delta_versions import DeltaVersions, Version
 
 LOOK_EVERY_S = 0.3
 
@@ -48,10 +46,11 @@ class ProgressWatch:
     """A thread; start and stop it."""
 
     def __init__(self, warehouse: Path) -> None:
-        self._folder = warehouse / "_tidelake"
+        folder = warehouse / "_tidelake"
+        self._progress = DeltaVersions(folder / "progress")
+        self._changefeeds = DeltaVersions(folder / "changefeeds")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._next = {"progress": 0, "changefeeds": 0}
         self._highest = _Highest()
         self._owners: dict[int, tuple[str, str]] = {}
         self._error: Exception | None = None
@@ -90,38 +89,30 @@ class ProgressWatch:
             self._error = error
 
     def _look(self) -> None:
-        for name, see in (("progress", self._see_progress), ("changefeeds", self._see_changefeed)):
-            folder = self._folder / name
-            # Names alone: to open a table at each look would take a tenth of a core.
-            commits = {int(path.stem): path for path in folder.glob("_delta_log/*.json")}
-            for version in sorted(at for at in commits if at >= self._next[name]):
-                self._next[name] = version + 1
-                try:
-                    rows = read_rows(folder, version)
-                    at = commits[version].stat().st_mtime
-                except (DeltaError, OSError):
-                    continue
-                see(version, at, rows)
+        for each in self._progress.further():
+            self._see_progress(each)
+        for each in self._changefeeds.further():
+            self._see_changefeed(each)
 
-    def _see_progress(self, version: int, at: float, rows: list[dict[str, Any]]) -> None:
-        where = f"progress at version {version}"
-        for row in rows:
+    def _see_progress(self, version: Version) -> None:
+        where = f"progress at version {version.number}"
+        for row in version.rows:
             name = f"{row['schema_name']}.{row['table_name']}"
             checkpoint = (row["incarnation"], row["checkpoint_ts"])
             self._highest.see(f"checkpoint of {name}", checkpoint, where)
             self._highest.see(f"fence of {name}", row["fence"], where)
         self.sightings.append(
             Sighting(
-                version,
-                at,
-                {row["table_name"]: row["checkpoint_ts"] for row in rows},
-                frozenset(row["capture_id"] for row in rows),
+                version.number,
+                version.at,
+                {row["table_name"]: row["checkpoint_ts"] for row in version.rows},
+                frozenset(row["capture_id"] for row in version.rows),
             )
         )
 
-    def _see_changefeed(self, version: int, _at: float, rows: list[dict[str, Any]]) -> None:
-        where = f"changefeeds at version {version}"
-        for row in rows:
+    def _see_changefeed(self, version: Version) -> None:
+        where = f"changefeeds at version {version.number}"
+        for row in version.rows:
             checkpoint = (row["incarnation"], row["checkpoint_ts"])
             self._highest.see("checkpoint of the changefeed", checkpoint, where)
             self._highest.see("term", row["term"], where)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import uuid
 from pathlib import Path
@@ -15,8 +13,9 @@ import pytest
 from coordination.etcd.embedded import EmbeddedEtcd
 from tests.acceptance.processes import ON_THREADS, Life, await_, environment
 from tests.acceptance.reported import at, ddl, mark, row
+from tests.services.commands_here import run_here
 from tests.services.delta_rows import read_rows
-from tests.services.kafka_broker import REPOSITORY, KafkaBroker
+from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.acceptance]
 
@@ -33,17 +32,9 @@ class Feed:
 
     def __call__(self, name: str, *options: str, code: int = 0) -> tuple[dict[str, Any], str]:
         command = ("changefeed", name, "-c", "shop", *options, *self.to, "--format", "json")
-        done = subprocess.run(
-            [sys.executable, "-m", "streaming.cli.main", *command],
-            cwd=REPOSITORY,
-            env={key: value for key, value in os.environ.items() if "TIDELAKE" not in key},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == code, f"{command}: {done.stdout}{done.stderr}"
-        return (json.loads(done.stdout)["rows"][0] if code == 0 else {}), done.stderr
+        done = run_here(*command)
+        assert done.code == code, f"{command}: {done.out}{done.err}"
+        return (json.loads(done.out)["rows"][0] if code == 0 else {}), done.err
 
     def await_end(self, life: Life, ts: int) -> None:
         def is_so() -> bool:
@@ -51,7 +42,7 @@ class Feed:
             found = self("query")[0]
             return (found["state"], found["checkpoint_ts"]) == ("finished", ts)
 
-        await_(f"the end at {ts}", is_so, every_s=1.0)
+        await_(f"the end at {ts}", is_so)
 
 
 def test_what_has_finished_goes_on_and_back(
@@ -100,7 +91,7 @@ def test_what_has_finished_goes_on_and_back(
         broker.produce(topic, [row(at(5), "t", {"id": "3"}, TYPES), *mark(at(6))])
         feed("update", "--target-ts", "0")
         feed("resume")
-        await_("a row without an end", lambda: ids(lake) == [1, 2, 3], every_s=1.0)
+        await_("a row without an end", lambda: ids(lake) == [1, 2, 3])
         feed("remove")
     finally:
         life.end()

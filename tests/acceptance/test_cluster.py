@@ -11,6 +11,7 @@ import pytest
 from coordination.etcd.embedded import EmbeddedEtcd
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from tests.acceptance.cluster import FEED, TTL_S, Cluster, Server
+from tests.acceptance.processes import ON_THREADS
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop import proof
 from tests.shop.mall import SHOPS, TABLES_OF_A_SHOP
@@ -195,10 +196,11 @@ def finish(cluster: Cluster) -> None:
     cluster.await_("finished", lambda: proof.changefeed_state(cluster.warehouse) == "finished")
 
 
+# On Spark in make test-more: `test_tasks`, `test_numbered_cluster`.
 def test_tables_go_on_while_captures_come_and_go(
     broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
 ):
-    with Cluster(broker, etcd.endpoint, tmp_path) as cluster:
+    with Cluster(broker, etcd.endpoint, tmp_path, program=ON_THREADS) as cluster:
         begin(cluster)
         owner = cluster.owner()
         one, other = [each for each in cluster.running() if each is not owner]

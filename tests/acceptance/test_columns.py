@@ -32,10 +32,10 @@ def wide(ts: int, id: int, **more: str) -> bytes:
 
 
 def test_a_column_is_a_dead_letter_and_one_that_was_added_by_hand_holds_the_table(
-    new_lives_on_spark: MakeLives, spark: SparkSession
+    new_lives: MakeLives, spark: SparkSession
 ) -> None:
     """Where an event filter passes over the DDL that adds it."""
-    lives = new_lives_on_spark()
+    lives = new_lives()
     alter = "ALTER TABLE `shop`.`a` ADD COLUMN `kind` ENUM('new','old')"
     ddl = encode_ddl(Ddl("shop", "a", "ALTER", alter), 30, 0)
     early = wide(40, 2, kind="new")

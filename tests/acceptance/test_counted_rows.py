@@ -88,7 +88,13 @@ def test_a_copy_and_changes_keep_each_row_as_often_as_it_is(database: CopiedData
 
 @pytest.mark.parametrize(
     "point",
-    [Failpoint.AFTER_FENCE_CHECK, Failpoint.AFTER_APPLY_ONE, Failpoint.AFTER_CHANGEFEED],
+    [
+        Failpoint.AFTER_APPLY_ONE,
+        *(
+            pytest.param(each, marks=pytest.mark.more)
+            for each in (Failpoint.AFTER_FENCE_CHECK, Failpoint.AFTER_CHANGEFEED)
+        ),
+    ],
 )
 def test_who_dies_at_a_commit_counts_nothing_twice(
     database: CopiedDatabase, point: Failpoint

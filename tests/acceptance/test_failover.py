@@ -135,7 +135,7 @@ COPIED = ("a", "b", "c", "log")
 WHILE_COPYING = [
     pytest.param("after-chunk=stop:7", id="amid the chunks"),
     pytest.param("before-load=stop:1", id="all is staged", marks=pytest.mark.soak),
-    pytest.param("after-load-one=kill:2", id="some are loaded"),
+    pytest.param("after-load-one=kill:2", id="some are loaded", marks=pytest.mark.more),
     pytest.param("before-first-rows=kill:1", id="all are loaded", marks=pytest.mark.soak),
     pytest.param("after-first-progress=kill:1", id="no row yet", marks=pytest.mark.soak),
 ]

@@ -14,7 +14,7 @@ from coordination.model import TableName
 from sinks.control.changefeeds import Changefeeds
 from sinks.control.progress import Progress
 from streaming.cli.main import main
-from tests.acceptance.processes import Life, Stage, await_
+from tests.acceptance.processes import ON_THREADS, Life, Stage, await_
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import Ddl, encode_ddl
 from tests.shop.feed import FeedSettings, messages
@@ -34,7 +34,7 @@ def test_others_go_on_over_a_kill_and_nothing_is_lost_when_it_is_skipped(
     last_ts = events[-1].commit_ts
     at_ts = events[len(events) // 3].commit_ts + 1
     ddl = encode_ddl(Ddl(HELD.schema, HELD.table, "ALTER", UNKNOWN), at_ts, 0)
-    with Stage(broker, etcd.endpoint, tmp_path) as stage:
+    with Stage(broker, etcd.endpoint, tmp_path, program=ON_THREADS) as stage:
         feed = messages(events, FeedSettings(seed=5, replay_every=9))
         broker.produce(stage.topic, [(0, None, ddl), *feed])
 

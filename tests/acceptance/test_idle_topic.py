@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from coordination.etcd import keys
@@ -16,13 +15,14 @@ from coordination.model import ChangefeedID
 from sinks.control.changefeeds import ChangefeedRow
 from streaming.changefeed.freshness import Freshness
 from streaming.cli import terminal
+from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.operations.progress_report import read_progress
-from tests.acceptance.one_process import CHANGEFEED, Lives, on_spark
+from tests.acceptance.one_process import CHANGEFEED, Lives
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import new_topics
 from tests.services.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.acceptance]
+pytestmark = [pytest.mark.kafka, pytest.mark.acceptance]
 
 MADE = ddl(at(0), "t", "CREATE TABLE `shop`.`t` (`id` BIGINT PRIMARY KEY)", kind="CREATE")
 ROWS = [row(at(n), "t", {"id": f"{n}"}, {"id": "bigint"}) for n in (1, 2)]
@@ -37,10 +37,10 @@ def own_broker() -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def lives(
-    spark: SparkSession, own_broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Lives]:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(on_spark(spark), own_broker, tmp_path) as make:
+    with new_topics(ThreadsOfProcess, own_broker, tmp_path) as make:
         yield make(1, partitions=None)
 
 

@@ -62,7 +62,16 @@ def played(new_engine: NewEngine, uri: str, folder: Path, target_ts: int) -> dic
     return {**rows, "dead letters": letters}
 
 
-@pytest.mark.parametrize("variant", [*RECORDINGS, "avro", "maxwell", *STORED])
+MORE = ("simple-avro", "open-protocol", "maxwell", wire_storage.CANAL_JSON)  # another of the kind
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(each, marks=pytest.mark.more) if each in MORE else each
+        for each in (*RECORDINGS, "avro", "maxwell", *STORED)
+    ],
+)
 def test_spark_and_threads_lead_to_the_same_tables(
     variant: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ import pytest
 from sinks.control.changefeeds import Changefeeds
 from tests.acceptance.processes import JVM_OPTIONS, ON_SPARK, ON_THREADS
 from tests.services import wire
+from tests.services.commands_here import run_here
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import REPOSITORY, KafkaBroker
 
@@ -110,10 +111,10 @@ def test_what_is_recorded_of_a_topic_leads_to_the_same_tables(
     topic = wire.produce(broker, "canal-json", topic="wire-recorded")
     source = f"kafka://{broker.bootstrap}/{topic}?protocol=canal-json&enable-tidb-extension=true"
     recording, masked = tmp_path / "shop.jsonl.gz", tmp_path / "masked.jsonl"
-    made = ended(command("record", "--source-uri", source, "--output", str(recording)))
-    assert (made.returncode, made.stderr) == (0, "")
+    made = run_here("record", "--source-uri", source, "--output", str(recording))
+    assert (made.code, made.err) == (0, "")
     sent = wire.messages("canal-json")
-    assert made.stdout == f"recorded {len(sent)} messages in {recording}\n"
+    assert made.out == f"recorded {len(sent)} messages in {recording}\n"
     found = {(line["partition"], line["offset"]) for line in lines_of(recording)}
     assert len(found) == len(sent)
     warehouse = tmp_path / "lake"
@@ -121,8 +122,8 @@ def test_what_is_recorded_of_a_topic_leads_to_the_same_tables(
     assert ended(replay(recording, warehouse, *target)).returncode == 0
     assert wire.differences(warehouse, "after_updates") == []
 
-    made = ended(command("record", "--source-uri", source, "-o", str(masked), "--mask"))
-    assert made.returncode == 0, made.stderr
+    made = run_here("record", "--source-uri", source, "-o", str(masked), "--mask")
+    assert made.code == 0, made.err
     assert ended(replay(masked, tmp_path / "masked", *target)).returncode == 0
     plain, other = (
         {row["id"]: row for row in read_rows(folder / "shop" / "orders")}
@@ -133,16 +134,16 @@ def test_what_is_recorded_of_a_topic_leads_to_the_same_tables(
 
     part = ("--from", f"{topic}/1=5", "--to", f"{topic}/1=8", "--to", f"{topic}/0=0")
     some = tmp_path / "some.jsonl"
-    made = ended(command("record", "--source-uri", source, "-o", str(some), *part))
-    assert made.returncode == 0, made.stderr
+    made = run_here("record", "--source-uri", source, "-o", str(some), *part)
+    assert made.code == 0, made.err
     assert [x["offset"] for x in lines_of(some) if x["partition"] == 1] == [5, 6, 7]
     assert not [x for x in lines_of(some) if x["partition"] == 0]
     at_ms = lines_of(recording)[-1]["timestamp_ms"] + 60_000
     later = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_ms / 1e3))
-    made = ended(command("record", "--source-uri", source, "-o", str(some), "--since", later))
-    assert made.returncode == 2
-    assert "there is no message to record" in made.stderr
-    made = ended(command("record", "--source-uri", source, "-o", str(some), "--until", later))
-    assert made.stdout.startswith(f"recorded {len(sent)} messages")
-    made = ended(command("record", "--source-uri", source, "-o", str(some), "--from", "x=1"))
-    assert (made.returncode, "must look like shop/0=4711" in made.stderr) == (2, True)
+    made = run_here("record", "--source-uri", source, "-o", str(some), "--since", later)
+    assert made.code == 2
+    assert "there is no message to record" in made.err
+    made = run_here("record", "--source-uri", source, "-o", str(some), "--until", later)
+    assert made.out.startswith(f"recorded {len(sent)} messages")
+    made = run_here("record", "--source-uri", source, "-o", str(some), "--from", "x=1")
+    assert (made.code, "must look like shop/0=4711" in made.err) == (2, True)

@@ -145,8 +145,7 @@ def test_a_target_of_each_form_is_loaded_anew_or_refused(
     of_r = Extract(regexp="r(.*)", target_column="t")
     other = RouteRule(matcher=("c.r?",), target_schema="c", target_table="r", extract_table=of_r)
     keyed = ("soft", "log", "versions", "s1", "s2", "letters")
-    for each in keyed:
-        server.execute(f"CREATE TABLE c.{each} (id INT PRIMARY KEY, at DATE)")
+    server.execute(*(f"CREATE TABLE c.{each} (id INT PRIMARY KEY, at DATE)" for each in keyed))
     server.execute("CREATE TABLE c.keyless (id INT, at DATE)")
     for each in (*keyed, "keyless"):
         server.insert(f"c.{each}", [(number, "2020-01-01") for number in range(1, 40)])

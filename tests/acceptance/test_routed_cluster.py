@@ -4,8 +4,6 @@ moves, and the primary is killed while both write."""
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import uuid
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,8 +17,9 @@ from coordination.jobmaster.job_operator import JobOperator
 from coordination.jobmaster.records import TaskCfg
 from coordination.model import JobID, TaskID
 from sinks.control.progress import Progress
-from tests.acceptance.processes import await_
+from tests.acceptance.processes import ON_THREADS, await_
 from tests.acceptance.test_tasks import server
+from tests.services.commands_here import run_here
 from tests.services.database_editions import MARIADB_10_11
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
@@ -92,7 +91,9 @@ def test_shards_that_two_captures_write_move_and_fail_over(
             "sink-uri": f"delta://{lake}",
             "document": {"filter": {"rules": ["shop_*.*"]}, "sink": {"routes": ROUTES}},
         }
-        lives = [server(number, etcd.endpoint, cluster_id, tmp_path) for number in (1, 2)]
+        lives = [
+            server(number, etcd.endpoint, cluster_id, tmp_path, ON_THREADS) for number in (1, 2)
+        ]
         for life in lives:
             stack.callback(life.end)
         JobOperator(client, cluster_id).create(JOB, {TASK: TaskCfg(task_mode="all", config=config)})
@@ -100,18 +101,20 @@ def test_shards_that_two_captures_write_move_and_fail_over(
         await_("both captures have a target", lambda: len(set(holders().values()) - {""}) == 2)
         before = holders()
         to = before["users"]
-        command = [sys.executable, "-m", "streaming.cli.main", "table", "move", "-c", FEED]
-        command += ["--table", "lake.orders", "--capture-id", to]
-        command += ["--etcd", etcd.endpoint, "--cluster-id", cluster_id]
-        moved = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert moved.returncode == 0, moved.stderr
+
+        def move(capture: str) -> None:
+            where = ("--etcd", etcd.endpoint, "--cluster-id", cluster_id)
+            names = ("--table", "lake.orders", "--capture-id", capture)
+            moved = run_here("table", "move", "-c", FEED, *names, *where)
+            assert moved.code == 0, moved.err
+
+        move(to)
         alters = each("ALTER TABLE {} ADD COLUMN w INT DEFAULT 5")
         first.execute(*alters[:2], *each("UPDATE {} SET v = v + 1 WHERE id = 1"))
         await_("the target has moved", lambda: holders()["orders"] == to)
         first.execute(*alters[2:], *each("INSERT INTO {} VALUES (4, 4, 4)"))
         await_("the new column", lambda: is_union(lake, first, "id, v, w"), every_s=0.5)
-        command[-5] = before["orders"]
-        subprocess.run(command, capture_output=True, check=True)
+        move(before["orders"])
         await_("it has moved back", lambda: len(set(holders().values())) == 2)
 
         first.execute(*each("UPDATE {} SET v = v + 1"))

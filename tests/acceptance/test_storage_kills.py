@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.processes import JVM_OPTIONS, await_
+from tests.acceptance.processes import ON_THREADS, await_
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import REPOSITORY
 from tests.services.storage_writer import StorageWriter
@@ -57,11 +57,10 @@ def run(folder: Path, more: str) -> subprocess.Popen[bytes]:
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
             [
-                *(sys.executable, "-m", "streaming.cli.main", "run", "--source-uri", uri),
+                *(sys.executable, "-m", ON_THREADS, "run", "--source-uri", uri),
                 *("--sink-uri", f"delta://{folder}/lake", "--config", str(config)),
             ],
             cwd=REPOSITORY,
-            env={**os.environ, "JDK_JAVA_OPTIONS": JVM_OPTIONS},
             stderr=log,
             start_new_session=True,
         )

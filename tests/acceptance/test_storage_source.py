@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from functools import partial
@@ -17,7 +16,7 @@ from sinks.storage.open_storage import open_storage
 from streaming.jobs.on_threads import ThreadsOfProcess
 from streaming.source.sources import open_source
 from tests.acceptance.one_process import Lives
-from tests.acceptance.processes import JVM_OPTIONS
+from tests.acceptance.processes import ON_THREADS
 from tests.acceptance.test_wire import LABELS, assert_snapshot_is_current
 from tests.services import wire, wire_storage
 from tests.services.kafka_broker import REPOSITORY
@@ -161,11 +160,10 @@ def run(
     folder: Path, warehouse: Path, variant: str, *more: str
 ) -> subprocess.CompletedProcess[str]:
     source = wire_storage.uri(variant, folder)
-    command = (sys.executable, "-m", "streaming.cli.main", "run", "--changefeed-id", "shop")
+    command = (sys.executable, "-m", ON_THREADS, "run", "--changefeed-id", "shop")
     return subprocess.run(
         [*command, "--source-uri", f"{source}{more[0]}", "--sink-uri", f"delta://{warehouse}"],
         cwd=REPOSITORY,
-        env={**os.environ, "JDK_JAVA_OPTIONS": JVM_OPTIONS},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import uuid
 from datetime import UTC, datetime
@@ -20,7 +19,9 @@ from coordination.jobmaster.records import TaskCfg
 from coordination.model import JobID, TaskID, time_tso
 from sinks.control.changefeeds import Changefeeds
 from sinks.control.progress import Progress
-from tests.acceptance.processes import ON_SPARK, ON_THREADS, Life, await_, environment, field
+from tests.acceptance.binlog_stage import BOTH_PROGRAMS
+from tests.acceptance.processes import ON_THREADS, Life, await_, environment, field
+from tests.services.commands_here import run_here
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 from tests.shop import proof
@@ -31,7 +32,7 @@ NAME = "tasks"
 JOB, TASK = JobID("copy"), TaskID("one")
 
 
-def server(number: int, etcd: str, cluster_id: str, folder: Path, program: str = ON_SPARK) -> Life:
+def server(number: int, etcd: str, cluster_id: str, folder: Path, program: str) -> Life:
     place = folder / f"server-{number}"
     place.mkdir()
     command = [
@@ -44,15 +45,16 @@ def server(number: int, etcd: str, cluster_id: str, folder: Path, program: str =
 
 def queried(etcd: str, cluster_id: str) -> dict[str, Any]:
     """What an operator is shown of the task."""
-    command = [sys.executable, "-m", "streaming.cli.main", "task", "query", JOB]
-    where = ["--etcd", etcd, "--cluster-id", cluster_id, "--format", "json"]
-    found = subprocess.run([*command, *where], capture_output=True, text=True, check=True)
-    (row,) = json.loads(found.stdout)["rows"]
+    where = ("--etcd", etcd, "--cluster-id", cluster_id, "--format", "json")
+    found = run_here("task", "query", JOB, *where)
+    assert found.code == 0, found.err
+    (row,) = json.loads(found.out)["rows"]
     return dict(row)
 
 
+@BOTH_PROGRAMS
 def test_a_job_copies_and_follows_through_the_death_of_its_capture(
-    mariadb: DatabaseServer, etcd: EmbeddedEtcd, tmp_path: Path
+    mariadb: DatabaseServer, etcd: EmbeddedEtcd, tmp_path: Path, program: str
 ) -> None:
     cluster_id, lake = f"tasks-{uuid.uuid4().hex[:8]}", tmp_path / "lake"
     client = connect(EtcdSettings(endpoints=(etcd.endpoint,), embedded=False))
@@ -75,7 +77,7 @@ def test_a_job_copies_and_follows_through_the_death_of_its_capture(
     def holders() -> set[str]:
         return {row.capture_id for row in Progress(str(lake)).read(f"{JOB}-{TASK}").values()}
 
-    lives = [server(number, etcd.endpoint, cluster_id, tmp_path) for number in (1, 2)]
+    lives = [server(number, etcd.endpoint, cluster_id, tmp_path, program) for number in (1, 2)]
     try:
         with mariadb.database(NAME):
             mariadb.execute(f"CREATE TABLE {NAME}.t (id INT PRIMARY KEY, v VARCHAR(20))")

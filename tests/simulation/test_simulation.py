@@ -15,10 +15,10 @@ from tests.simulation.invariants import Watchman
 from tests.simulation.mutate import ROOT, Mutation, hunt, mutations
 from tests.simulation.run import CHANGEFEEDS, JOBS, SeedFailed, run_seed
 
-SEEDS, FURTHER_SEEDS = 25, 100  # of each kind, in make test and up to there in make test-more
-SOAKED = 500
+SEEDS, FURTHER_SEEDS = 12, 48  # of each kind, in make test and up to there in make test-more
+SOAKED = 504
 HELD_SEEDS = 10
-CHUNK = 25  # of one test, so that several workers share them
+CHUNK = 12  # of one test, so that several workers share them
 SAMPLE_SEEDS = 100  # of a planted bug that is not found where it was found before
 
 

@@ -161,18 +161,18 @@ def test_many_creators_share_one_table(tmp_path: Path) -> None:
     assert table_in(tmp_path).read(counted) == 8
 
 
-def test_300_commits_leave_few_files_and_everything_that_counts(tmp_path: Path) -> None:
+def test_120_commits_leave_few_files_and_everything_that_counts(tmp_path: Path) -> None:
     table = table_in(tmp_path, upkeep=EAGER)
     table.commit(lambda _: Change(transactions={"tidelake/shop/term": 7}), "claim in")
     most_data, most_log = 0, 0
-    for _ in range(300):
+    for _ in range(120):
         table.commit(add_one, "count in")
         data, log = files(table)
         most_data, most_log = max(most_data, data), max(most_log, log)
     assert most_data <= 2 * EAGER.every_commits
     assert most_log <= 3 * EAGER.every_commits
     fresh = table_in(tmp_path)
-    assert fresh.read(counted) == 300
+    assert fresh.read(counted) == 120
     assert fresh.read(lambda view: view.transaction("tidelake/shop/term")) == 7
 
 

@@ -167,10 +167,10 @@ def test_upkeep_joins_files_and_loses_nothing(tmp_path: Path) -> None:
     dead = DeadLetters(str(tmp_path), upkeep=Upkeep(every_commits=10, retention=timedelta(0)))
     folder = tmp_path / "_tidelake" / "dead_letters"
     most_files = 0
-    for offset in range(150):
+    for offset in range(70):
         assert dead.merge(letters([offset])) == 1
         listed = len(list(folder.glob("*.parquet"))) + len(list((folder / "_delta_log").iterdir()))
         most_files = max(most_files, listed)
     assert most_files <= 60
-    assert dead.counts("shop") == {ORDERS: 150}
-    assert dead.merge(letters(range(150))) == 0
+    assert dead.counts("shop") == {ORDERS: 70}
+    assert dead.merge(letters(range(70))) == 0

@@ -197,14 +197,14 @@ def test_the_newest_row_says_how_long_cuts_are_kept(monkeypatch: pytest.MonkeyPa
     assert kept(told)["primary_ts"].to_pylist() == [1, 2, 3, 4]
 
 
-def test_300_cuts_leave_few_files_rows_and_the_latest(
+def test_120_cuts_leave_few_files_rows_and_the_latest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_ROWS", 40)
     snapshots = claimed(tmp_path, upkeep=Upkeep(every_commits=10, retention=timedelta(0)))
     folder = tmp_path / "_tidelake" / "snapshots"
     most_files = 0
-    for ts in range(1, 301):
+    for ts in range(1, 121):
         assert snapshots.publish(cut(ts), 1)
         assert not snapshots.publish(cut(ts), 1)
         listed = len(list(folder.glob("*.parquet"))) + len(list((folder / "_delta_log").iterdir()))
@@ -213,7 +213,7 @@ def test_300_cuts_leave_few_files_rows_and_the_latest(
     assert 40 <= len(stored(tmp_path)) <= 50
     latest = Snapshots(str(tmp_path)).latest("shop")
     assert latest is not None
-    assert latest.primary_ts == 300
+    assert latest.primary_ts == 120
 
 
 def test_deltalake_reads_the_documented_columns(tmp_path: Path) -> None:

@@ -90,7 +90,11 @@ def expect(spark: SparkSession, uri: str, engine: MergeOnWriteEngine, rows: Rows
 
 @pytest.mark.parametrize(
     "what",
-    [pytest.param("purge", marks=pytest.mark.soak), *(name for name in FOREIGN if name != "purge")],
+    [
+        pytest.param("purge", marks=pytest.mark.soak),
+        pytest.param("update", marks=pytest.mark.more),  # a delete is its half
+        *(name for name in FOREIGN if name not in ("purge", "update")),
+    ],
 )
 def test_before_within_and_after(
     session: SparkSession, engine: MergeOnWriteEngine, uri: str, what: str

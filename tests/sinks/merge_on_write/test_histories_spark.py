@@ -85,7 +85,7 @@ def wanted(history: History, predicate: Predicate) -> list[Row]:
     ]
 
 
-@seeds(2)
+@seeds(1)
 def test_spark_reads_the_model(session: SparkSession, tmp_path: Path, seed: int) -> None:
     spark_reads(session, lived(seed, tmp_path))
 
@@ -175,7 +175,7 @@ def condition(history: History, predicate: Predicate) -> Column:
     return {"=": column == literal, "<=": column <= literal, ">=": column >= literal}[sign]
 
 
-@seeds(2)
+@seeds(1)
 def test_kernel_reads_the_model(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     kernel_reads(spark, lived(seed, tmp_path))
 

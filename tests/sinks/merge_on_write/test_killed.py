@@ -75,7 +75,7 @@ def test_a_process_is_killed_at_a_write_of_a_change_log(tmp_path: Path) -> None:
         assert events_of(uri) == Counter(EVENTS)
 
 
-@pytest.mark.parametrize("deed", ["history", "close"])
+@pytest.mark.parametrize("deed", ["history", pytest.param("close", marks=pytest.mark.more)])
 def test_a_process_is_killed_at_a_write_of_a_history(tmp_path: Path, deed: str) -> None:
     """Another does it again, and goes on: every version is there once, at every step."""
     uri = rewound_history(str(tmp_path / "history"))
@@ -103,7 +103,8 @@ def test_a_process_is_killed_at_a_write_of_a_history(tmp_path: Path, deed: str) 
 
 
 @pytest.mark.parametrize(
-    ("deed", "order"), [("alter", ADD_FILLED), ("truncate", None), ("drop", None)]
+    ("deed", "order"),
+    [("alter", ADD_FILLED), pytest.param("truncate", None, marks=pytest.mark.more), ("drop", None)],
 )
 def test_a_process_is_killed_at_a_ddl(
     table: str, tmp_path: Path, deed: str, order: SchemaChange | None
@@ -132,7 +133,9 @@ def test_a_process_is_killed_at_a_ddl(
         assert rows_of(uri) == changed(after, UPSERTED)
 
 
-@pytest.mark.parametrize(("deed", "names"), [("rename", {"a": "c"}), ("swap", SWAP)])
+@pytest.mark.parametrize(
+    ("deed", "names"), [pytest.param("rename", {"a": "c"}, marks=pytest.mark.more), ("swap", SWAP)]
+)
 def test_a_process_is_killed_at_a_rename(tmp_path: Path, deed: str, names: dict[str, str]) -> None:
     """Nothing is lost or there twice on the way, and another finishes it."""
     tables = two_tables(tmp_path / "tables")

@@ -190,7 +190,7 @@ def test_nothing_is_a_table_of_nothing() -> None:
 
 
 @pytest.mark.parametrize("of", [PLAIN, KEYLESS], ids=["key", "keyless"])
-@pytest.mark.seeds(40)
+@pytest.mark.seeds(20)
 def test_random_streams_against_a_model(of: TableSchema, seed: int) -> None:
     """A history, sent with replays to any partition, cut anywhere: the cuts are the history."""
     dice = random.Random(seed)

@@ -113,7 +113,7 @@ def served(seed: int) -> Server:
     return server
 
 
-@pytest.mark.seeds(60)
+@pytest.mark.seeds(20)
 def test_a_table_is_what_the_server_has(seed: int) -> None:
     server = served(seed)
     sent = server.sent()
@@ -125,7 +125,7 @@ def test_a_table_is_what_the_server_has(seed: int) -> None:
         assert table == server.states[high]
 
 
-@pytest.mark.seeds(5)
+@pytest.mark.seeds(2)
 def test_through_a_carry_that_spills_and_joins(seed: int, tmp_path: Path) -> None:
     server = served(seed)
     carry = Carry(tmp_path, memory_bytes=5_000)
@@ -137,7 +137,7 @@ def test_through_a_carry_that_spills_and_joins(seed: int, tmp_path: Path) -> Non
     carry.close()
 
 
-@pytest.mark.seeds(60)
+@pytest.mark.seeds(20)
 def test_a_history_has_what_each_transaction_left(seed: int) -> None:
     server = served(seed)
     sent = server.sent()
@@ -156,7 +156,7 @@ def test_a_history_has_what_each_transaction_left(seed: int) -> None:
 
 
 @pytest.mark.parametrize("of", [PLAIN, KEYLESS], ids=["key", "keyless"])
-@pytest.mark.seeds(60)
+@pytest.mark.seeds(20)
 def test_a_change_log_has_every_event_in_order(of: Any, seed: int) -> None:
     server = served(seed)
     sent = server.sent()

@@ -42,7 +42,7 @@ def test_so_are_avro_and_folders() -> None:
 
 
 @pytest.mark.parametrize("variant", PROTOCOLS)
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1, 1)
 def test_other_names_values_and_zones(variant: str, seed: int) -> None:
     is_lossy = variant.startswith("debezium")
     values = Values(

@@ -52,7 +52,7 @@ def read_alone(values: Sequence[bytes | None], *, is_numbered: bool) -> int:
 
 
 @EVERY_DIALECT
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(1, 1)
 def test_random_messages(dialect: str, seed: int) -> None:
     calls = count = 0
     for number in range(seed * 100, seed * 100 + 3):
@@ -66,7 +66,7 @@ def test_random_messages(dialect: str, seed: int) -> None:
 
 
 @EVERY_DIALECT
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(1, 1)
 def test_garbage(dialect: str, seed: int) -> None:
     for number in range(seed * 100, seed * 100 + 6):
         source = RandomRows(number, dialect)

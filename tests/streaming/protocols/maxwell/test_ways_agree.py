@@ -112,7 +112,7 @@ def check(values: list[bytes | None], number: int) -> None:
     assert sum(b.message_bytes for b in blocks) == sum(len(v or b"") for v in values)
 
 
-@pytest.mark.seeds(6)
+@pytest.mark.seeds(2, 2)
 def test_random_messages(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, slow = list[int](), decoder.read
     for number in range(seed * 100, seed * 100 + 4):
@@ -125,7 +125,7 @@ def test_random_messages(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(calls) < 0.7 * 600  # some tables have names that are read one by one
 
 
-@pytest.mark.seeds(6)
+@pytest.mark.seeds(2, 2)
 def test_garbage(seed: int) -> None:
     for number in range(seed * 100, seed * 100 + 10):
         source = RandomRows(number)

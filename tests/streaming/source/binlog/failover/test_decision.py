@@ -118,7 +118,7 @@ def standing(log: Log, lost: GtidSet | None = None) -> Standing:
     return Standing(address="b:1", executed=log.executed(), lost=lost or GtidSet())
 
 
-@pytest.mark.seeds(60)
+@pytest.mark.seeds(20)
 @pytest.mark.parametrize("is_mariadb", [True, False])
 def test_a_replica_gives_the_same_numbers(is_mariadb: bool, seed: int) -> None:
     dice = random.Random(seed)
@@ -139,7 +139,7 @@ def test_a_replica_gives_the_same_numbers(is_mariadb: bool, seed: int) -> None:
     refuse_beyond("b:1", reached_ts, known, again)
 
 
-@pytest.mark.seeds(60)
+@pytest.mark.seeds(20)
 @pytest.mark.parametrize("is_mariadb", [True, False])
 @pytest.mark.parametrize("fault", ["lacks", "errant", "order", "purged", "time"])
 def test_another_history_is_never_taken_for_the_same(

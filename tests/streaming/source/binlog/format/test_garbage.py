@@ -62,7 +62,7 @@ def outcome(one: Slice, *, checks_crc: bool) -> list[Block] | str:
         return str(refused)
 
 
-@pytest.mark.seeds(25)
+@pytest.mark.seeds(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_checksum_finds_each_change(name: str, seed: int):
     """Every changed event is a BAD one, with its bytes; every row is as before or gone."""
@@ -93,7 +93,7 @@ def rows_of(blocks: list[Block]) -> dict[tuple[object, ...], str]:
     }
 
 
-@pytest.mark.seeds(50)
+@pytest.mark.seeds(16)
 @pytest.mark.parametrize("name", NAMES)
 def test_without_checksums_nothing_is_read_behind_an_event(name: str, seed: int):
     """What comes of changed events does not depend on the bytes that stand between them."""
