@@ -33,7 +33,14 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.handle_key import PRIMARY
 from sinks.ddl.partition_clauses import read_count, read_partitioning, read_partitions
-from sinks.ddl.text.tokens import Word, Words, names_binary_charset, schema_of, split_by_comma
+from sinks.ddl.text.tokens import (
+    Word,
+    Words,
+    named_charset,
+    names_binary_charset,
+    schema_of,
+    split_by_comma,
+)
 from sinks.types.table_schema import Index
 
 NOTHING = "it changes neither columns nor rows"
@@ -178,7 +185,9 @@ def _read_part(part: tuple[Word, ...], table: Altered) -> Part:
         case "ALTER":
             found = _default(words)
         case "CONVERT":
-            convert = SetCharset(binary=bool(names_binary_charset(part)), converts=True)
+            convert = SetCharset(
+                binary=bool(names_binary_charset(part)), converts=True, charset=named_charset(part)
+            )
             found = ("modify table charset and collate",), (convert,)
         case _:
             unknown = f"its part {part[0].text or '(…)'} is unknown here"
@@ -277,7 +286,8 @@ def _neutral(part: tuple[Word, ...]) -> Part | None:
     if event is None:
         return None
     binary = names_binary_charset(part) if first not in ("ADD", "DROP") else None
-    changes = (SetCharset(binary=binary),) if binary is not None else ()
+    charset = named_charset(part)
+    changes = (SetCharset(binary=binary, charset=charset),) if binary is not None else ()
     return (event,) if event else (), changes
 
 

@@ -64,6 +64,8 @@ def _why(effect: Effect | AlterSpec, known: TableSchema | None) -> Iterator[str]
             yield from _why_index(effect, known)
         case SetCharset(binary=True):
             yield "CHARACTER SET binary makes bytes of text"
+        case SetCharset(by_server=True):
+            yield "it changes the character set of texts"
         case _ if effect.why:
             yield effect.why
 

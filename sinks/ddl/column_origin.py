@@ -6,14 +6,16 @@ that come again after a rewind and need the table's present columns (``past_sche
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pyarrow as pa
 
-from sinks.ddl.evolve import SchemaChange
+from sinks.ddl.schema_change import SchemaChange
 from sinks.types.masks import hashed
 from sinks.types.mysql_type import MySQLType
+from sinks.types.server_rules.conversion import ServerChange
+from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import MOMENTS, Mask
 from sinks.types.text_arrays import CastRules
 from sinks.types.type_changes import CannotConvert, converted, fill_values, needs_conversion
@@ -31,6 +33,8 @@ class ColumnOrigin:
     types: tuple[MySQLType, MySQLType] | None = None
     fill: tuple[MySQLType, str] | None = None
     mask: Mask = ""  # of what ``fill`` gives
+    by_server: ServerChange | None = None  # how ``types`` are converted; None: by TiDB's rules
+    session: ServerSession | None = None  # of ``fill``
 
     def values(
         self,
@@ -51,16 +55,29 @@ class ColumnOrigin:
         try:
             if self.fill is not None:
                 of, text = self.fill
-                found = fill_values(text, of, rules.of_ddl, ddl_ms)
+                found = _filled(text, of, rules.of_ddl, ddl_ms, self.session)
                 found = hashed(found, of, rules.mask_salt) if self.mask else found
                 return pa.repeat(found[0], rows)
             if source is None:
                 return pa.nulls(rows, kind)
             if self.types is None:
                 return source
+            if self.by_server is not None:
+                zone = self.by_server.session.time_zone or rules.of_ddl.time_zone
+                return self.by_server.values(source, zone, is_strict=is_strict)
             return converted(source, *self.types, rules.of_ddl.time_zone, is_strict=is_strict)
         except CannotConvert as error:
             raise CannotConvert(f"column {self.name}: {error}") from error
+
+
+def _filled(
+    text: str, of: MySQLType, rules: CastRules, ddl_ms: int, session: ServerSession | None
+) -> pa.Array:
+    if session is None:
+        return fill_values(text, of, rules, ddl_ms * 1000)
+    zone = session.time_zone or rules.time_zone
+    began_us = ddl_ms * 1000 if session.began_us is None else session.began_us
+    return fill_values(text, of, replace(rules, time_zone=zone), began_us)
 
 
 def column_origins(change: SchemaChange, on_add_default: OnAddDefault) -> dict[str, ColumnOrigin]:
@@ -68,7 +85,7 @@ def column_origins(change: SchemaChange, on_add_default: OnAddDefault) -> dict[s
     found = {}
     for column in change.after.delivered:
         name, source = column.name, change.sources[column.name]
-        types = fill = None
+        types = fill = by_server = None
         if source is None:
             text = change.fills.get(name) if on_add_default == "rewrite" else None
             fill = None if text is None or column.mask == "null" else (column.type, text)
@@ -76,9 +93,17 @@ def column_origins(change: SchemaChange, on_add_default: OnAddDefault) -> dict[s
             source = None
         elif not column.mask:
             was = change.before.column(source).type
-            types = (was, column.type) if needs_conversion(was, column.type) else None
+            by_server = change.by_server(name)
+            is_other = by_server if change.session else needs_conversion(was, column.type)
+            types = (was, column.type) if is_other else None
         found[name] = ColumnOrigin(
-            name=name, source=source, types=types, fill=fill, mask=column.mask
+            name=name,
+            source=source,
+            types=types,
+            fill=fill,
+            mask=column.mask,
+            by_server=by_server,
+            session=change.session,
         )
     return found
 

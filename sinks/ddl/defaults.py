@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from sinks.ddl.text.tokens import Word, Words
-from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, MySQLType
+from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES, MySQLType
+from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import CURRENT_TIMESTAMP, Column
 
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
@@ -18,6 +19,7 @@ _NUMBERS = (*INTEGER_TYPES, "decimal", "float", "double", "bit", "year")
 _LITERALS = ("text", "hex", "bits")
 _MOMENT_LITERALS = ("DATE", "TIME", "TIMESTAMP")
 _CODECS = {"latin1": "cp1252", "gbk": "gbk", "gb18030": "gb18030", "ascii": "ascii"}  # else UTF-8
+_PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 _LOST = "\ufffd"  # for each byte that is no UTF-8, which JSON cannot hold
 _NO_DEFAULT = ("COLUMN_FORMAT", "STORAGE", "SET")  # a DEFAULT behind these is not the column's
 
@@ -48,12 +50,14 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
     point = "0." if words.accept(".") else ""
     first = words.take()
     if first.kind == "number":
-        return sign + point + first.text, False
+        number = sign + point + first.text
+        is_text = mysql_type is not None and mysql_type.name in TEXT_TYPES
+        return number, is_text and _PLAIN.fullmatch(number) is None  # 1e3 is 1000 in a text
     if sign or first.kind == "group":
         inner = Words(first.inner)
         found = _value(inner, mysql_type)
         is_value = not sign and inner.peek().kind == "end"
-        return found if is_value else (sign + _text(first), True)
+        return found if is_value else (sign + shown_expression(first), True)
     of_literal = _literal(words, first, mysql_type)
     if of_literal is not None:
         return of_literal
@@ -65,7 +69,7 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
     is_today = first.upper in _TODAY and mysql_type is not None and mysql_type.name == "date"
     if first.upper in _NOW or is_today:
         return CURRENT_TIMESTAMP, True
-    return _text(first) + (_text(arguments) if arguments else ""), True
+    return shown_expression(first) + (shown_expression(arguments) if arguments else ""), True
 
 
 def _literal(words: Words, first: Word, mysql_type: MySQLType | None) -> Default | None:
@@ -83,7 +87,7 @@ def _literal(words: Words, first: Word, mysql_type: MySQLType | None) -> Default
     try:
         return literal(first, mysql_type, charset), False
     except ValueError:
-        return _text(first), True
+        return shown_expression(first), True
 
 
 def literal(word: Word, mysql_type: MySQLType | None, charset: str = "") -> str:
@@ -109,10 +113,10 @@ def literal(word: Word, mysql_type: MySQLType | None, charset: str = "") -> str:
     return raw.decode("latin-1" if name in BINARY_TYPES else _CODECS.get(charset, "utf-8"))
 
 
-def _text(word: Word) -> str:
+def shown_expression(word: Word) -> str:
     """An expression as text for people; it is never computed."""
     if word.kind == "group":
-        return "(" + " ".join(_text(each) for each in word.inner) + ")"
+        return "(" + " ".join(shown_expression(each) for each in word.inner) + ")"
     quote = {"text": "'", "hex": "x'", "bits": "b'"}.get(word.kind)
     return word.text if quote is None else f"{quote}{word.value or word.text}'"
 
@@ -123,12 +127,14 @@ def as_bytes(text: str) -> str:
     return text.encode().decode("latin-1")
 
 
-def fill(column: Column) -> str | None:
+def fill(column: Column, session: ServerSession | None = None) -> str | None:
     """The value that present rows show in an added column, as text that canal-json would send.
 
-    None is NULL; CURRENT_TIMESTAMP stands for the time of the DDL. Raises ValueError if the value
-    cannot be known.
+    None is NULL; CURRENT_TIMESTAMP stands for the time of the DDL. ``session``: of a MySQL or
+    MariaDB; None: TiDB's rules hold. Raises ValueError if the value cannot be known.
     """
+    if session is not None:
+        _refuse_unclear(column, session)
     if column.default_is_expression:
         if column.default == CURRENT_TIMESTAMP:
             return CURRENT_TIMESTAMP
@@ -139,11 +145,30 @@ def fill(column: Column) -> str | None:
     if column.default is None:
         return None if column.nullable else _zero(column.type)
     try:
-        return _as_sent(column.default, column.type)
+        return _as_sent(column.default, column.type, session is None or session.rounds)
     except (ValueError, InvalidOperation):
         raise ValueError(
             f"the default {column.default!r} of column {column.name} is no {column.type}"
         ) from None
+
+
+def _refuse_unclear(column: Column, session: ServerSession) -> None:
+    """Raises ValueError for a default whose value on this server is not known."""
+    of, default, digits = column.type, column.default, column.type.digits
+    is_now = column.default_is_expression and default == CURRENT_TIMESTAMP
+    why = ""
+    if of.name == "timestamp" and default is None and session.implicit_timestamps:
+        why = "what explicit_defaults_for_timestamp = OFF gives old rows"
+    elif is_now and of.name not in ("date", "datetime", "timestamp", "time"):
+        why = f"the text of its default in a {of}"
+    elif is_now and of.name == "time" and digits:
+        why = "the fraction of a second of its default"
+    elif default and not default.isascii() and of.name in TEXT_TYPES and not column.charset:
+        why = "whether its character set has its default"
+    elif default and of.name in ("enum", "set") and "" in of.elements:
+        why = "which of its names its default is"
+    if why:
+        raise ValueError(f"{why} is not known: column {column.name}")
 
 
 def _zero(mysql_type: MySQLType) -> str:
@@ -169,12 +194,12 @@ def _zero(mysql_type: MySQLType) -> str:
     return zeros.get(name, "")
 
 
-def _as_sent(text: str, mysql_type: MySQLType) -> str:
+def _as_sent(text: str, mysql_type: MySQLType, rounds: bool) -> str:
     match name := mysql_type.name:
         case "date" | "datetime" | "timestamp":
-            text = _moment(text, mysql_type)
+            text = _moment(text, mysql_type, rounds)
         case "time":
-            text = _time(text, mysql_type.length or 0)
+            text = _time(text, mysql_type.length or 0, rounds)
         case "enum":
             text = str(_position(text, mysql_type.elements) + 1)
         case "set" if text in mysql_type.elements or not text.isdecimal():
@@ -222,7 +247,7 @@ _OF_DAY = re.compile(r"(-?)(?:(\d+)\s+)?(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d
 _OF_DAY_IN_DIGITS = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?")
 
 
-def _moment(text: str, mysql_type: MySQLType) -> str:
+def _moment(text: str, mysql_type: MySQLType, rounds: bool) -> str:
     found = _WRITTEN.fullmatch(text.strip()) or _IN_DIGITS.fullmatch(text.strip())
     if found is None:
         if text.strip() == "0":
@@ -232,10 +257,12 @@ def _moment(text: str, mysql_type: MySQLType) -> str:
     if len(found[1]) == 2:
         year += 2000 if year < 70 else 1900
     if mysql_type.name == "date":
+        if rounds and found[7]:
+            raise ValueError(text)  # TiDB cuts it, MySQL rounds it to a day
         return f"{year:04}-{month:02}-{day:02}"
     hour, minute, second = clock
     digits = mysql_type.length or 0
-    micros = _rounded(found[7], digits)
+    micros = _rounded(found[7], digits, rounds)
     if micros == 10**6:
         moment = datetime(year, month, day, hour, minute, second) + timedelta(seconds=1)  # noqa: DTZ001
         return f"{moment:%Y-%m-%d %H:%M:%S}" + _fraction(0, digits)
@@ -243,23 +270,23 @@ def _moment(text: str, mysql_type: MySQLType) -> str:
     return text + _fraction(micros, digits)
 
 
-def _time(text: str, digits: int) -> str:
+def _time(text: str, digits: int, rounds: bool) -> str:
     found = _OF_DAY.fullmatch(text.strip()) or _OF_DAY_IN_DIGITS.fullmatch(text.strip())
     if found is None:
         raise ValueError(text)
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:5])
-    micros = _rounded(found[6], digits)
+    micros = _rounded(found[6], digits, rounds)
     whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds + micros // 10**6
     clock = f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
     sign = found[1] if whole or micros % 10**6 else ""  # TiDB has no -00:00:00
     return sign + clock + _fraction(micros % 10**6, digits)
 
 
-def _rounded(fraction: str | None, digits: int) -> int:
-    """A fraction of a second, rounded to so many digits, in microseconds; 10**6 where it rounds up
-    to a whole second."""
-    step = Decimal(1).scaleb(-digits)
-    return int(Decimal(f"0.{fraction or 0}").quantize(step, ROUND_HALF_UP) * 10**6)
+def _rounded(fraction: str | None, digits: int, rounds: bool) -> int:
+    """A fraction of a second, rounded or cut to so many digits, in microseconds; 10**6 where it
+    rounds up to a whole second."""
+    step, how = Decimal(1).scaleb(-digits), ROUND_HALF_UP if rounds else ROUND_DOWN
+    return int(Decimal(f"0.{fraction or 0}").quantize(step, how) * 10**6)
 
 
 def _fraction(micros: int, digits: int) -> str:

@@ -10,12 +10,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sinks.ddl.defaults import literal, read_default
+from sinks.ddl.defaults import literal, read_default, shown_expression
 from sinks.ddl.effects import FIRST
 from sinks.ddl.handle_key import keyed, named
 from sinks.ddl.partition_clauses import read_partitioning
-from sinks.ddl.text.tokens import Word, Words, names_binary_charset, split_by_comma
-from sinks.types.mysql_type import BINARY_FORM, KNOWN_TYPES, SYNONYMS, MySQLType
+from sinks.ddl.text.tokens import (
+    Word,
+    Words,
+    named_charset,
+    names_binary_charset,
+    split_by_comma,
+)
+from sinks.types.mysql_type import BINARY_FORM, KNOWN_TYPES, SYNONYMS, TEXT_TYPES, MySQLType
 from sinks.types.table_schema import Column, Generated, Index, IndexKind, TableSchema
 
 _DEFAULT_DECIMAL = (10, 0)
@@ -40,6 +46,7 @@ def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
     of_table: list[Index] = []
     of_columns: list[Index] = []
     binary = bool(names_binary_charset(options))
+    charset = named_charset(options)
     periods: dict[str, tuple[str, ...]] = {}
     for part in split_by_comma(body):
         periods |= _period(part)
@@ -47,7 +54,7 @@ def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
         if index is not None:
             of_table.append(index)
         elif not is_constraint(part):
-            definition = read_column(part, binary)
+            definition = read_column(part, binary, charset)
             columns.append(definition.column)
             of_columns += [definition.index] if definition.index else []
     if not columns:
@@ -58,6 +65,7 @@ def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
     schema = keyed(columns, named([*of_table, *of_columns]), binary)  # in TiDB's order
     return replace(
         schema,
+        charset=charset,
         partitioning=read_partitioning(options),
         follows_indexes=True,
         is_nonclustered=any(word.upper == "NONCLUSTERED" for word in body),
@@ -141,9 +149,9 @@ def is_constraint(part: Sequence[Word]) -> bool:
     return is_period or part[0].upper in ("CONSTRAINT", "CHECK", "FOREIGN")
 
 
-def read_column(part: Sequence[Word], binary: bool) -> ColumnDefinition:
+def read_column(part: Sequence[Word], binary: bool, charset: str = "") -> ColumnDefinition:
     """Reads a column's definition. ``binary``: a column that names no character set has CHARACTER
-    SET binary."""
+    SET binary. ``charset``: the table's."""
     words = Words(part)
     name = words.column_name()
     type_name, arguments = _read_type(words)
@@ -167,6 +175,9 @@ def read_column(part: Sequence[Word], binary: bool) -> ColumnDefinition:
         generated=generated,
         default=default,
         default_is_expression=is_expression,
+        charset=_charset(mysql_type, attributes, charset),
+        zerofill=any(word.upper == "ZEROFILL" for word in attributes),
+        expression=_expression(attributes) if generated else "",
     )
     index = Index("", (name,), "primary" if primary else "unique")
     return ColumnDefinition(
@@ -174,6 +185,23 @@ def read_column(part: Sequence[Word], binary: bool) -> ColumnDefinition:
         index=index if primary or serial or " UNIQUE " in text else None,
         has_charset=said is not None,
     )
+
+
+def _charset(mysql_type: MySQLType, attributes: Sequence[Word], charset: str) -> str:
+    """The character set of a column of texts."""
+    if mysql_type.name not in (*TEXT_TYPES, "enum", "set"):
+        return ""
+    if any(word.upper in ("ASCII", "UNICODE") for word in attributes):
+        return ""
+    return named_charset(attributes) or charset
+
+
+def _expression(attributes: Sequence[Word]) -> str:
+    words = Words(attributes)
+    while words.peek().kind != "end":
+        if words.take().upper == "AS" and words.peek().kind == "group":
+            return shown_expression(words.take())
+    return ""
 
 
 def place_of(definition: Sequence[Word]) -> str | None:

@@ -121,11 +121,14 @@ class RenameIndex(AlterSpec):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCharset(AlterSpec):
     """The character set of later columns: with ``binary``, text columns that name none hold bytes.
-    ``converts``: CONVERT TO does the same to existing columns; another set changes nothing in
-    them."""
+    ``converts``: CONVERT TO does the same to existing columns, in TiDB without another change of
+    their values. ``charset``: its name; empty where it is not told. ``by_server``: of a MySQL or
+    MariaDB, whose texts may be others in it."""
 
     binary: bool
     converts: bool = False
+    charset: str = ""
+    by_server: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from coordination.errors import ConfigError
@@ -30,61 +30,31 @@ from sinks.ddl.effects import (
     SetPartitioning,
 )
 from sinks.ddl.handle_key import PRIMARY, keyed, named
+from sinks.ddl.schema_change import SchemaChange
 from sinks.ddl.text.tokens import same_name
 from sinks.types.column_choice import EVERY_COLUMN, ColumnChoice, keeps_text
-from sinks.types.mysql_type import MySQLType
+from sinks.types.mysql_type import BINARY_TYPES, TEXT_TYPES
 from sinks.types.partitioning import Partitioning
+from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import Column, Index, IndexKind, TableSchema
-from sinks.types.type_changes import may_make_equal
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaChange:
-    """``sources``: every delivered column of ``after``, in order -> the column of ``before`` from
-    which it comes (in the spelling of ``before``), or None for an added one.
-
-    ``fills``: added column -> what old rows show instead of NULL. It is text as canal-json would
-    send it, for ``casts.cast_column`` (an enum's index, a set's bitmask, bytes as ISO-8859-1), or
-    ``schema.CURRENT_TIMESTAMP`` in a column of dates or times: the time of the DDL.
-    """
-
-    before: TableSchema
-    after: TableSchema
-    sources: Mapping[str, str | None]
-    fills: Mapping[str, str]
-
-    @property
-    def loses_rows_of_a_set(self) -> bool:
-        """Whether rows that all columns tell apart may be one by the new columns or key. The target
-        has such rows once, however often they are upstream. A table made anew has none."""
-        before, after = self.before, self.after
-        if before.counts_rows and after.counts_rows:
-            return False
-        if not (before.key_is_row or after.key_is_row) or not any(self.sources.values()):
-            return False
-        lost = set(before.key) - set(self.sources.values())
-        is_other = before.key_is_row != after.key_is_row or bool(lost)
-        return is_other or any(may_make_equal(*types) for types in self.key_types())
-
-    def key_types(self) -> Iterator[tuple[MySQLType, MySQLType]]:
-        """The types of columns that stay in the key, before and after."""
-        for name in self.after.key:
-            source = self.sources[name]
-            if source in self.before.key:
-                yield self.before.column(source).stored, self.after.column(name).stored
+_WIDE = ("ucs2", "utf16", "utf16le", "utf32")  # character sets in which ASCII has other bytes
 
 
 def evolved(
-    schema: TableSchema, changes: Sequence[AlterSpec], choice: ColumnChoice = EVERY_COLUMN
+    schema: TableSchema,
+    changes: Sequence[AlterSpec],
+    choice: ColumnChoice = EVERY_COLUMN,
+    session: ServerSession | None = None,
 ) -> SchemaChange:
     """The schema after these changes. Raises ValueError, whose text is a reason for operators, if
     the changes do not fit the schema (a column is missing, or exists already), or if the values of
     old rows in a new column cannot be known.
 
     ``choice``: of the target's columns. What it leaves out may be missing in the schema, if that
-    was told by rows."""
+    was told by rows. ``session``: of a MySQL or MariaDB; None: TiDB's rules hold."""
     changes = _known(changes, schema, choice)
-    table = _Places(schema)
+    table = _Places(schema, _charset(changes, schema) if session else "")
     for change in changes:
         table.change_columns(change)
         table.change_indexes(change)
@@ -107,10 +77,20 @@ def evolved(
         was = old.generated if old else ""
         if was == "virtual" or (column.generated and not was):
             raise ValueError(f"{column.name} is computed in old rows, whose values are not sent")
-        text = fill(column) if old is None else None
+        text = fill(column, session) if old is None else None
+        if session and text and column.type.name in BINARY_TYPES and after.charset in _WIDE:
+            raise ValueError(f"the bytes of the default of column {column.name} are not clear")
         if text is not None:
             fills[column.name] = text
-    return SchemaChange(before=schema, after=after, sources=sources, fills=fills)
+    found = SchemaChange(before=schema, after=after, sources=sources, fills=fills, session=session)
+    found.refuse_recomputed()
+    return found
+
+
+def _charset(changes: Sequence[AlterSpec], schema: TableSchema) -> str:
+    """The character set of columns that name none, whatever stands first in the statement."""
+    told = [each.charset for each in changes if isinstance(each, SetCharset)]
+    return told[-1] if told else schema.charset
 
 
 def _known(
@@ -198,7 +178,8 @@ class _Places:
     """A schema while it changes. Its indexes refer to `_Place` objects instead of names, so that a
     rename of a column need not change them."""
 
-    def __init__(self, schema: TableSchema) -> None:
+    def __init__(self, schema: TableSchema, charset: str) -> None:
+        self._charset = charset
         self.columns = [_Place(column=column, old=column) for column in schema.columns]
         self._indexes = [
             _PlacedIndex(name=index.name, columns=self._named(index.columns), kind=index.kind)
@@ -222,7 +203,10 @@ class _Places:
         columns = [each.column for each in self.columns]
         schema = keyed(columns, named(indexes), self._binary)
         return replace(
-            schema, follows_indexes=self._follows_indexes, is_nonclustered=self._is_nonclustered
+            schema,
+            charset=self._charset,
+            follows_indexes=self._follows_indexes,
+            is_nonclustered=self._is_nonclustered,
         )
 
     def change_columns(self, change: AlterSpec) -> None:
@@ -244,6 +228,10 @@ class _Places:
             case SetCharset(binary=True, converts=True):
                 for each in self.columns:
                     each.column = _with_bytes(each.column)
+            case SetCharset(converts=True, charset=charset) if self._charset:
+                for each in self.columns:
+                    is_text = each.column.type.name in (*TEXT_TYPES, "enum", "set")
+                    each.column = replace(each.column, charset=charset if is_text else "")
 
     def change_indexes(self, change: AlterSpec) -> None:
         """Drop and rename indexes; `add_index` adds new ones. An unknown index is no error: a table
@@ -276,7 +264,10 @@ class _Places:
 
     def _defined(self, change: AddColumn | ModifyColumn) -> Column:
         in_bytes = self._binary and not change.has_charset
-        return _with_bytes(change.column) if in_bytes else change.column
+        column = change.column
+        if not column.charset and column.type.name in (*TEXT_TYPES, "enum", "set"):
+            column = replace(column, charset=self._charset)
+        return _with_bytes(column) if in_bytes else column
 
     def _put(self, column: _Place, place: str | None) -> None:
         at = len(self.columns)

@@ -33,8 +33,10 @@ from sinks.ddl.effects import (
     SetCharset,
     SetDefault,
 )
-from sinks.ddl.evolve import SchemaChange, evolved
+from sinks.ddl.evolve import evolved
+from sinks.ddl.schema_change import SchemaChange
 from sinks.ddl.statements import read_ddl
+from sinks.ddl.text.logged import server_session
 from sinks.types.column_choice import EVERY_COLUMN, ColumnChoice
 from sinks.types.delta_types import arrow_type
 from sinks.types.mysql_type import INTEGER_TYPES, MySQLType
@@ -230,7 +232,7 @@ def _change(before: TableSchema, row: SchemaRow, choice: ColumnChoice) -> Schema
             plain = replace(
                 before, key=(), key_is_row=False, counts_rows=False, binary_charset=binary
             )
-            change = evolved(plain, tried, choice)
+            change = evolved(plain, tried, choice, server_session(row.statement))
         except ValueError:
             continue
         if _columns(change.after) == after:

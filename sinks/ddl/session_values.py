@@ -34,7 +34,11 @@ class SessionValues:
         is_told = rules.ddl_time_zone is not None
         return cls(
             zoned=() if is_told else tuple(each.name for each in found if _is_zoned(each)),
-            timed=tuple(each.name for each in found if _is_timed(each)),
+            timed=tuple(
+                each.name
+                for each in found
+                if _is_timed(each) and (each.session is None or each.session.began_us is None)
+            ),
         )
 
     @property
@@ -78,6 +82,8 @@ class SessionValues:
 
 
 def _is_zoned(origin: ColumnOrigin) -> bool:
+    if origin.session is not None and origin.session.time_zone:
+        return False
     if origin.fill is not None:
         of, text = origin.fill
         is_moment = of.name == "timestamp"

@@ -34,6 +34,11 @@ class Column:
     default_is_expression: bool = False  # CURRENT_TIMESTAMP, uuid(), …: ``default`` is no value
     left_out: bool = False  # the target does not have it (`column_choice`)
     mask: Mask = ""  # what the target has instead of its values
+    # What a server's own rules need (`server_rules`), as its definition says it: the character set
+    # of a text (empty: the database's, which nobody has told), and how a generated one is computed.
+    charset: str = field(default="", compare=False)
+    zerofill: bool = field(default=False, compare=False)
+    expression: str = field(default="", compare=False)
 
     @property
     def stored(self) -> MySQLType:
@@ -70,6 +75,7 @@ class TableSchema:
     counts_rows: bool = False
     indexes: tuple[Index, ...] = ()  # all of them, in the order of TiDB's index IDs
     binary_charset: bool = False  # the table's CHARACTER SET is binary: text columns hold bytes
+    charset: str = field(default="", compare=False)  # of columns that name none; "": not told
     mask_check: str = ""  # tells another salt of its sha256 masks; "": it has none
     partitioning: Partitioning | None = None  # None: it has no partitions, or they are not known
     # ``indexes`` has every DDL of unique ones since the CREATE TABLE: one may become the key
@@ -135,11 +141,15 @@ class TableSchema:
                 **({"default_is_expression": True} if column.default_is_expression else {}),
                 **({"left_out": True} if column.left_out else {}),
                 **({"mask": column.mask} if column.mask else {}),
+                **({"charset": column.charset} if column.charset else {}),
+                **({"zerofill": True} if column.zerofill else {}),
+                **({"expression": column.expression} if column.expression else {}),
             }
             for column in self.columns
         ]
         fields = {
             "columns": columns,
+            **({"charset": self.charset} if self.charset else {}),
             "key": list(self.key),
             "key_index": self.key_index,
             **({"key_is_row": True} if self.key_is_row else {}),
@@ -172,10 +182,14 @@ class TableSchema:
                 default_is_expression=column.get("default_is_expression", False),
                 left_out=column.get("left_out", False),
                 mask=column.get("mask", ""),
+                charset=column.get("charset", ""),
+                zerofill=column.get("zerofill", False),
+                expression=column.get("expression", ""),
             )
             for column in fields["columns"]
         )
         return cls(
+            charset=fields.get("charset", ""),
             columns=columns,
             key=tuple(fields["key"]),
             key_index=fields["key_index"],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
@@ -41,6 +41,7 @@ _NUMBERS = ("integer", "decimal", "float")
 _NAMES = ("enum", "set")
 _MOMENTS = ("date", "datetime", "timestamp")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEARS = range(1901, 2156)
 _NOT_TOLD = (
     "is not known, since no CREATE TABLE was read, and the rows do not tell it (--schema-file does)"
@@ -120,15 +121,16 @@ def converted(
     return made.take(encoded.indices)
 
 
-def fill_values(text: str, kind: MySQLType, rules: CastRules, ddl_ms: int) -> pa.Array:
+def fill_values(text: str, kind: MySQLType, rules: CastRules, ddl_us: int) -> pa.Array:
     """An array of one value: the value that old rows show in an added column with the default
-    ``text``. ``ddl_ms``: the DDL's time in milliseconds since 1970. Raises CannotConvert."""
+    ``text``. ``ddl_us``: the DDL's time in microseconds since 1970. Raises CannotConvert."""
     if text == CURRENT_TIMESTAMP and kind.name in ("date", "datetime", "timestamp", "time", "year"):
         if kind.name == "timestamp":  # a moment, in any zone
             rules = replace(rules, time_zone="UTC")
-        moment = datetime.fromtimestamp(ddl_ms / 1000, zone_of(rules.time_zone))
-        text = text_of(moment.replace(tzinfo=None), replace(kind, is_untold=False))
-        text = text[:10] if kind.name == "date" else text
+        moment = _EPOCH + timedelta(microseconds=ddl_us)
+        moment = moment.astimezone(zone_of(rules.time_zone)).replace(tzinfo=None)
+        text = text_of(moment, replace(kind, is_untold=False))
+        text = {"date": text[:10], "time": text[11:], "year": text[:4]}.get(kind.name, text)
     found = cast_column(pa.array([text]), Column(name="", type=kind), rules)
     if found.failed is not None:
         raise CannotConvert(f"the default {text!r} of the added column is no {kind}")

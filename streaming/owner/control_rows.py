@@ -90,6 +90,7 @@ class ControlRows:
         self._lock = threading.Lock()
         self._shown: ChangefeedRow | None = None
         self._written_at_s = time.monotonic()
+        self._told_dates: dict[TableName, tuple[Span, Mapping[str, int]]] = {}
         # At which ts a table's Delta version is known exactly: its progress row does not say it.
         self._known: dict[TableName, tuple[Ts, int | None]] = {}
         self._altered: dict[TableName, list[ReplicatedTable]] = {}  # as it was after each DDL
@@ -162,6 +163,18 @@ class ControlRows:
             self._note_schemas([table])
             if table.null_dates:
                 self._write_progress([counted(self.progress[table.name], table.null_dates)])
+
+    def tell_dates(self, advance: Advance) -> None:
+        """A DDL must know them, before rows of progress are written. Never blocks."""
+        for each in advance.spans:
+            if each.status is not None and each.status.null_dates:
+                self._told_dates[each.span.name] = each.span, each.status.null_dates
+
+    def null_dates(self, name: TableName) -> Mapping[str, int]:
+        """By column, dates that are NULL in the table."""
+        row, (span, told) = self.progress[name], self._told_dates.get(name, (None, {}))
+        is_current = span is not None and self._is_current(span)
+        return counted(row, told).null_dates if is_current else row.null_dates
 
     def _know_dropped(self, row: ProgressRow) -> None:
         """Right below the DDL."""

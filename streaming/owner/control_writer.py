@@ -100,8 +100,7 @@ class DeltaControlWriter(RoleWorker):
             return self._scan
 
     def run_ddl(self, ddl: PendingDdl) -> None:
-        """See the port. A DDL that cannot be run stops the changefeed, after everything below it
-        has been written."""
+        """See the port. A DDL that cannot be run stops the changefeed behind all that is below."""
         self._check()
         with self._lock:
             if self._known is None or self._scan is not self._next_scan:
@@ -115,8 +114,7 @@ class DeltaControlWriter(RoleWorker):
             if self._known.blocked_at != ddl.commit_ts or self._running == step.event.key:
                 return
             self._running = step.event.key
-        # On a thread of its own: a rewrite of a table may take longer than the changefeed's row
-        # stays fresh, and the control writer's thread has to refresh that row.
+        # A rewrite may take longer than the row stays fresh that our own thread has to refresh.
         threading.Thread(
             target=self._run_ddl, args=(self._term, step), name="ddl", daemon=True
         ).start()
@@ -142,6 +140,8 @@ class DeltaControlWriter(RoleWorker):
         self._check()
         with self._lock:
             self._advance = merged(self._advance, advance)
+            if self._term is not None:
+                self._term.rows.tell_dates(advance)
         self._woken.set()
 
     def set_shown(self, shown: ShownState) -> None:

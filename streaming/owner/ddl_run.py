@@ -239,21 +239,22 @@ class DdlRun:
     def _null_dates(self) -> frozenset[str]:
         """Columns in which dates that Delta does not have may be NULL: they are counted by the name
         that a column had then."""
-        table, row = self._table, self._rows.progress.get(self._name)
-        if table is None or table.target is None or row is None or not row.null_dates:
+        table = self._table
+        if table is None or table.target is None or self._name not in self._rows.progress:
             return frozenset()
+        counts = self._rows.null_dates(self._name)
         columns = {each.name: each.type.name for each in table.target.schema.delivered}
-        is_renamed = not row.null_dates.keys() <= columns.keys()
+        is_renamed = not counts.keys() <= columns.keys()
         return frozenset(
             name
             for name, kind in columns.items()
-            if kind in MOMENTS and (is_renamed or name in row.null_dates)
+            if kind in MOMENTS and (is_renamed or name in counts)
         )
 
     def _counted(self, table: ReplicatedTable) -> ReplicatedTable:
         """With the rows that show NULL in an added column, since its default is a date that Delta
         does not have."""
-        order, counts = self._order, dict(self._rows.progress[self._name].null_dates)
+        order, counts = self._order, dict(self._rows.null_dates(self._name))
         is_filled = isinstance(order, Reshape) and order.on_add_default != "null"
         if not isinstance(order, Reshape) or order.change is None or not is_filled:
             return table

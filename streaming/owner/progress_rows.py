@@ -54,6 +54,7 @@ def first_progress(
         fence=fence_number(row.term),
         error=table.why_not or None,
         lacks=table.lacks or None,
+        null_dates=table.null_dates,
     )
 
 

@@ -23,7 +23,7 @@ from conf.load import load_settings
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, Ownership, TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
-from sinks.ddl.evolve import SchemaChange
+from sinks.ddl.schema_change import SchemaChange
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.alter.table_ddl import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine

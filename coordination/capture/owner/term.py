@@ -78,6 +78,7 @@ class Term:
         self._recorded: Checkpoint | None = None
         self.due_at = float("-inf")  # when the next tick is due though nothing happens; monotonic
         self._recorded_sync_ts = NO_TS
+        self._due: PendingDdl | None = None
         self._is_finished = False
         self._has_caught_up = False  # the control writer says so
         self._was_caught_up = False  # as of the last tick
@@ -229,19 +230,33 @@ class Term:
     def _proceed(
         self, coordinator: Coordinator, ticked: CoordinatorTick, scan: DdlScan, now_s: float
     ) -> None:
-        checkpoint_ts = ticked.checkpoint.checkpoint_ts
         due = first_due(scan.pending, ticked.others_ts)
         if due is None and self._nothing_goes_on(coordinator, ticked.others_ts, scan):
             due = scan.pending[0]
+        is_news = due is not None and due != self._due  # it needs what its tables report
+        self._due = due
+        self._record(coordinator, ticked, scan, now_s, is_news=is_news, is_ddl_due=due is not None)
         if due is not None:
             self.control.run_ddl(due)
-        is_all_known = due is None and scan.position_ts >= checkpoint_ts
+
+    def _record(
+        self,
+        coordinator: Coordinator,
+        ticked: CoordinatorTick,
+        scan: DdlScan,
+        now_s: float,
+        *,
+        is_news: bool,
+        is_ddl_due: bool,
+    ) -> None:
+        checkpoint_ts = ticked.checkpoint.checkpoint_ts
+        is_all_known = not is_ddl_due and scan.position_ts >= checkpoint_ts
         is_sync_point = (
             is_all_known
             and checkpoint_ts == self._sync_point_ts
             and coordinator.replication.is_reported(checkpoint_ts)
         )
-        is_news = is_sync_point and checkpoint_ts > self._recorded_sync_ts
+        is_news |= is_sync_point and checkpoint_ts > self._recorded_sync_ts
         finished = 0 < self._info.target_ts <= checkpoint_ts
         if now_s < self._record_at and not is_news and not finished:
             return  # never at the end: the control writer is closed right after it

@@ -17,10 +17,12 @@ from sinks.ddl.effects import (
     DropDatabase,
     Effect,
     ModifyColumn,
+    SetCharset,
     Statement,
     Unsupported,
 )
 from sinks.types.mysql_type import MySQLType
+from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import Column
 
 _FLOAT_BYTES = 4  # of a vector's element
@@ -46,12 +48,32 @@ class Session:
     lower_names: bool = False  # lower_case_table_names = 1
     failed: int = 0
     garbled: str = ""  # the character set in which it is not written, behind its comments
+    sql_mode: int | None = None  # its bits, where old values depend on them
+    time_zone: str = ""  # of the session; empty: not told, or the server's own
+    implicit_timestamps: bool = False  # explicit_defaults_for_timestamp is off
+    began_us: int | None = None  # when the statement began, in microseconds since 1970
 
     def logged(self, sql: str) -> str:
         """The statement with its session in a comment before it, as it is kept everywhere."""
-        told = {name: value for name, value in asdict(self).items() if value}
+        has = {**asdict(self), "sql_mode": self.sql_mode or None}
+        told = {name: value for name, value in has.items() if value}
         text = json.dumps(told, ensure_ascii=False).replace("*/", "*\\/")
         return f"{_MARK}{text[1:]}{_END}{sql}"
+
+
+def server_session(query: str) -> ServerSession | None:
+    """What the rules of its server need of the session of a statement of a binlog; None for any
+    other statement: TiDB's rules hold."""
+    session = session_of(query)
+    if session is None:
+        return None
+    return ServerSession(
+        is_mariadb=session.is_mariadb,
+        sql_mode=session.sql_mode,
+        time_zone=session.time_zone,
+        began_us=session.began_us,
+        implicit_timestamps=session.implicit_timestamps,
+    )
 
 
 def session_of(query: str) -> Session | None:
@@ -114,6 +136,7 @@ def in_session(found: Statement, session: Session) -> Statement:
         return _refused(
             found, f"it is not written in {session.garbled}, the character set of its session"
         )
+    found = replace(found, effects=tuple(map(_of_server, found.effects)))
     if session.is_mariadb:
         stored = _stored_of_oracle if session.is_oracle else as_stored
         found = replace(found, effects=tuple(_of_mariadb(each, stored) for each in found.effects))
@@ -121,6 +144,16 @@ def in_session(found: Statement, session: Session) -> Statement:
             made = (_of_mariadb(each, as_omitted) for each in found.effects)
             found = replace(found, effects=tuple(made))
     return in_lower_case(found) if session.lower_names else found
+
+
+def _of_server(effect: Effect) -> Effect:
+    if not isinstance(effect, AlterTable):
+        return effect
+    changes = (
+        replace(each, by_server=True) if isinstance(each, SetCharset) else each
+        for each in effect.changes
+    )
+    return replace(effect, changes=tuple(changes))
 
 
 def in_lower_case(found: Statement) -> Statement:
@@ -165,7 +198,7 @@ def as_stored(column: Column) -> Column:
     """With the type as which MariaDB stores it."""
     of = column.type
     if of.name == "json":
-        return replace(column, type=MySQLType(name="longtext"))
+        return replace(column, type=MySQLType(name="longtext"), charset="utf8mb4")
     if of.name == "vector" and of.length is not None:
         return replace(column, type=MySQLType(name="varbinary", length=_FLOAT_BYTES * of.length))
     return column

@@ -139,6 +139,26 @@ def names_binary_charset(words: Sequence[Word]) -> bool | None:
     return answer
 
 
+def named_charset(words: Sequence[Word]) -> str:
+    """The character set that CHARACTER SET or COLLATE names, in lower case; empty where neither
+    does."""
+    found = ""
+    for at, word in enumerate(words):
+        is_collation = word.upper == "COLLATE"
+        if word.upper not in ("CHARSET", "COLLATE") and (
+            word.upper not in ("CHARACTER", "CHAR") or _upper_at(words, at + 1) != "SET"
+        ):
+            continue
+        value = at + (1 if word.upper in ("CHARSET", "COLLATE") else 2)
+        value += _upper_at(words, value) == "="
+        text = words[value].text.lower() if value < len(words) else ""
+        if not is_collation:
+            return "utf8mb3" if text == "utf8" else text
+        found = text.partition("_")[0]  # utf8mb4_bin
+        found = "utf8mb3" if found == "utf8" else found
+    return "" if found == "uca1400" else found  # MariaDB's, of whatever character set
+
+
 def _upper_at(words: Sequence[Word], at: int) -> str:
     return words[at].upper if at < len(words) else ""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from coordination.errors import TidelakeError
 from sinks.ddl.column_origin import ColumnOrigin, OnAddDefault, column_origins
-from sinks.ddl.evolve import SchemaChange
+from sinks.ddl.schema_change import SchemaChange
 from sinks.merge_on_write.log.actions import Json, Metadata, Protocol
 from sinks.merge_on_write.log.physical_schema import (
     INDEXED_COLUMNS,
@@ -205,7 +205,9 @@ def _key_changes(change: SchemaChange) -> bool:
     """Where all columns are the key, a change of it keeps rows apart (`loses_rows_of_a_set`)."""
     if not change.after.key or change.after.key_is_row:
         return False
-    return not _keeps_key(change) or any(
+    if not _keeps_key(change) or any(map(change.by_server, change.after.key)):
+        return True
+    return change.session is None and any(
         needs_conversion(was, kind) for was, kind in change.key_types()
     )
 
@@ -215,7 +217,9 @@ def _rekeys(change: SchemaChange) -> bool:
     where the table is made again, without a row."""
     if _makes_anew(change) or not change.after.key or change.after.key_is_row:
         return False
-    return not _keeps_key(change) or any(
+    if not _keeps_key(change) or any(map(change.by_server, change.after.key)):
+        return True
+    return change.session is None and any(
         may_make_equal(was, kind) for was, kind in change.key_types()
     )
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from sinks.ddl.column_origin import OnAddDefault
-from sinks.ddl.evolve import SchemaChange
+from sinks.ddl.schema_change import SchemaChange
 from sinks.merge_on_write.alter.rewrite import PartMapper, one_by_one
 from sinks.target.engine_port import Target
 from sinks.target.table_properties import DdlIdentity

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Mapping
 
 from coordination.errors import ConfigError, TidelakeError, TryAgain
-from sinks.ddl.evolve import SchemaChange
+from sinks.ddl.schema_change import SchemaChange
 from sinks.merge_on_write.alter.new_metadata import (
     MAX_COLUMN_ID,
     field_of,

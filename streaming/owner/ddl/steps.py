@@ -28,7 +28,9 @@ from sinks.ddl.effects import (
     TruncateTable,
     Unsupported,
 )
-from sinks.ddl.evolve import SchemaChange, evolved
+from sinks.ddl.evolve import evolved
+from sinks.ddl.schema_change import SchemaChange
+from sinks.ddl.text.logged import server_session
 from sinks.target.table_properties import DdlIdentity
 from sinks.target.way_out import load_anew
 from sinks.target.write_mode import UPSERT, WriteMode
@@ -209,8 +211,7 @@ def step_of(  # noqa: PLR0911 - one per kind
 
 def is_about_one(event: DdlEvent, statement: Statement) -> bool:
     """Whether the DDL is surely about the table alone that its message names. A text that is not
-    understood tells no names. TiCDC's kind of the DDL does, except for the clauses of an ALTER
-    TABLE that name a second table."""
+    understood tells no names. TiCDC's kind does, but for clauses that name a second table."""
     name = event.name
     if not name.table:
         return False
@@ -372,7 +373,7 @@ def _altered(
     event: DdlEvent, schema: TableSchema, effect: AlterTable, form: WriteMode
 ) -> DdlStep | str:
     try:
-        change = evolved(schema, effect.changes, form.choice)
+        change = evolved(schema, effect.changes, form.choice, server_session(event.query))
         after = replace(change.after, by_id=event.by_id)
         change = replace(change, after=form.keyed(after))
     except (ValueError, ConfigError) as error:
@@ -388,8 +389,7 @@ def _is_sure(change: SchemaChange, *, is_log: bool) -> bool:
     """Whether the table's key after the DDL is known, and its rows tell the key's values. A change
     log's rows need not; with all columns as the key they tell them all.
 
-    A unique index becomes the key by the known indexes of the table. If DDLs were passed over,
-    these may have changed.
+    A unique index becomes the key by the known ones, which DDLs that were passed over may alter.
     """
     before, after = change.before, change.after
     if after.key_is_row:

@@ -64,6 +64,10 @@ def ddl_of(
         is_oracle=is_mariadb and bool(mode & _ORACLE),
         lower_names=lower_names,
         failed=query.error_code,
+        sql_mode=mode or None,
+        implicit_timestamps=not query.has_explicit_defaults(is_mariadb=is_mariadb),
+        time_zone="" if query.time_zone in (None, "SYSTEM") else str(query.time_zone),
+        began_us=query.time_s * 1_000_000 + query.micros,
     )
     text = session.logged(query.sql)
     if is_mariadb and (behind_settings := for_one_statement(text)) != text:

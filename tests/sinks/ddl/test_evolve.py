@@ -7,7 +7,8 @@ import re
 import pytest
 
 from sinks.ddl.effects import AlterTable, CreateTable
-from sinks.ddl.evolve import SchemaChange, evolved
+from sinks.ddl.evolve import evolved
+from sinks.ddl.schema_change import SchemaChange
 from sinks.ddl.statements import read_ddl
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import CURRENT_TIMESTAMP, TableSchema, schema_from_mysql_types
@@ -254,15 +255,15 @@ def test_what_old_rows_show_of_an_added_column(definition: str, text: str | None
     change = altered(SIMPLE, f"ADD x {definition}")
     assert dict(change.fills) == ({} if text is None else {"x": text})
     if text is not None:  # and the casts of the wire can read it
-        values = fill_values(text, change.after.column("x").type, RULES, ddl_ms=0)
+        values = fill_values(text, change.after.column("x").type, RULES, ddl_us=0)
         assert len(values) == 1
 
 
 def test_the_text_current_timestamp_is_a_text() -> None:
     """The moment of the DDL is only in a column of dates or times."""
-    text = fill_values(CURRENT_TIMESTAMP, MySQLType.parse("varchar(20)"), RULES, ddl_ms=0)
+    text = fill_values(CURRENT_TIMESTAMP, MySQLType.parse("varchar(20)"), RULES, ddl_us=0)
     assert text.to_pylist() == ["CURRENT_TIMESTAMP"]
-    moment = fill_values(CURRENT_TIMESTAMP, MySQLType.parse("date"), RULES, ddl_ms=0)
+    moment = fill_values(CURRENT_TIMESTAMP, MySQLType.parse("date"), RULES, ddl_us=0)
     assert str(moment[0]) == "1970-01-01"
 
 

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.ddl.evolve import SchemaChange
+from sinks.ddl.schema_change import SchemaChange
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.alter.rewrite import PartMapper, one_by_one
 from sinks.merge_on_write.lifecycle.create import create

@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from coordination.model import Ts
-from sinks.ddl.evolve import SchemaChange
+from sinks.ddl.schema_change import SchemaChange
 from sinks.merge_on_write.alter.table_ddl import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.reader import read_log

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sinks.ddl.evolve import SchemaChange
+from sinks.ddl.schema_change import SchemaChange
 from sinks.merge_on_write.alter.table_ddl import (
     AlterTable,
     DropTable,

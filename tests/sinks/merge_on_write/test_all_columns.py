@@ -14,7 +14,8 @@ import pytest
 from deltalake import DeltaTable
 
 from coordination.model import TableName, Ts
-from sinks.ddl.evolve import SchemaChange, evolved
+from sinks.ddl.evolve import evolved
+from sinks.ddl.schema_change import SchemaChange
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create

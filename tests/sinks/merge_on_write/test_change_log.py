@@ -15,7 +15,8 @@ from deltalake import DeltaTable
 
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.ddl.evolve import SchemaChange, evolved
+from sinks.ddl.evolve import evolved
+from sinks.ddl.schema_change import SchemaChange
 from sinks.ddl.statements import read_ddl
 from sinks.merge_on_write.alter.dropped_rows import kept_uri
 from sinks.merge_on_write.alter.table_ddl import TableDdl

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from sinks.ddl.evolve import SchemaChange
+from sinks.ddl.schema_change import SchemaChange
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.file_locations import files_of
 from sinks.merge_on_write.log.reader import read_log

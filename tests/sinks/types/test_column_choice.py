@@ -8,7 +8,8 @@ import pytest
 
 from coordination.errors import ConfigError
 from sinks.ddl.effects import AlterTable
-from sinks.ddl.evolve import SchemaChange, evolved
+from sinks.ddl.evolve import evolved
+from sinks.ddl.schema_change import SchemaChange
 from sinks.ddl.statements import read_ddl
 from sinks.types.column_choice import ColumnChoice
 from sinks.types.partitioning import Partitioning

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from coordination.errors import Fenced
 from coordination.model import SEALED_TS, Ts
-from sinks.ddl.evolve import SchemaChange
+from sinks.ddl.schema_change import SchemaChange
 from sinks.merge_on_write.alter.table_ddl import AlterTable, TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark.merge_engine import SparkEngine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -34,6 +34,14 @@ def enum_cells(reading: Reading, column: Column, at: Offsets, is_null: Mask | No
     return pa.array(["", *names], pa.string()).take(pa.array(number, mask=is_null))
 
 
+def _labels(chosen: Iterable[str]) -> str:
+    """As the servers write a SET: no comma stands first, behind a label without a character."""
+    text = ""
+    for label in chosen:
+        text += f",{label}" if text else label
+    return text
+
+
 def set_cells(reading: Reading, column: Column, at: Offsets, is_null: Mask | None) -> pa.Array:
     """string: the labels with commas between them."""
     bits = words_of(reading.data, "<u8")[at]
@@ -44,7 +52,7 @@ def set_cells(reading: Reading, column: Column, at: Offsets, is_null: Mask | Non
     is_null = reading.fault(is_bad, is_null, f"column {column.name} has no label for a bit")
     found, places = np.unique(bits, return_inverse=True)
     texts = [
-        ",".join(name for place, name in enumerate(names) if value >> place & 1)
+        _labels(name for place, name in enumerate(names) if value >> place & 1)
         for value in found.tolist()
     ]
     return pa.array(texts, pa.string()).take(pa.array(places, mask=is_null))

@@ -13,9 +13,13 @@ from streaming.source.binlog.format.events import Event
 from streaming.source.binlog.format.inflate import inflated
 from streaming.source.binlog.format.type_codes import EventType
 
+_FLAGS: Final = 0
+_EXPLICIT_DEFAULTS: Final = 16  # of MySQL
+_OF_MARIADB: Final = 1 << 24  # the same, among its flags
 _SQL_MODE: Final = 1
 _CHARSET: Final = 4
 _TIME_ZONE: Final = 5
+_MICROSECONDS: Final = (13, 128)  # MySQL's, MariaDB's
 _ALTER_FLAGS: Final = 130  # MariaDB's GTID has them too
 _MANY_SCHEMAS: Final = 254  # so many that their names are left out
 
@@ -39,14 +43,24 @@ class Query:
 
     schema: str  # the session's own; empty: none
     sql: str
-    time_s: int
+    time_s: int  # when it began, as its session's clock says
     thread_id: int
     error_code: int  # with which the statement ended on the server; 0: without
     sql_mode: int | None = None
     time_zone: str | None = None
     client_collation: int | None = None  # in whose character set the statement was written
     alter_phase: AlterPhase | None = None
+    explicit_defaults: bool | None = None  # explicit_defaults_for_timestamp, as MySQL tells it
+    flags: int = 0
+
+    micros: int = 0  # beside ``time_s``, where they matter to the statement
     garbled: str = ""  # the character set in which it is not written, with U+FFFD where it is not
+
+    def has_explicit_defaults(self, *, is_mariadb: bool) -> bool:
+        """``explicit_defaults_for_timestamp``, which is on where nothing else is told."""
+        if is_mariadb:
+            return bool(self.flags & _OF_MARIADB)
+        return self.explicit_defaults is not False
 
 
 def query(event: Event, charsets: Charsets) -> Query:
@@ -73,6 +87,9 @@ def query(event: Event, charsets: Charsets) -> Query:
         time_zone=status.time_zone,
         client_collation=status.client_collation,
         alter_phase=status.alter_phase,
+        micros=status.micros,
+        explicit_defaults=status.explicit_defaults,
+        flags=status.flags or 0,
     )
 
 
@@ -96,17 +113,26 @@ class _Status:
         self.time_zone: str | None = None
         self.client_collation: int | None = None
         self.alter_phase: AlterPhase | None = None
+        self.micros = 0
+        self.flags: int | None = None
+        self.explicit_defaults: bool | None = None
 
     def read(self, body: ByteReader) -> None:
         while body.left:
             code = body.number(1)
-            if code == _SQL_MODE:
+            if code == _FLAGS:
+                self.flags = body.number(4)
+            elif code == _EXPLICIT_DEFAULTS:
+                self.explicit_defaults = bool(body.number(1))
+            elif code == _SQL_MODE:
                 self.sql_mode = body.number(8)
             elif code == _CHARSET:
                 self.client_collation = body.number(2)
                 body.take(4)
             elif code == _TIME_ZONE:
                 self.time_zone = body.text(body.number(1))
+            elif code in _MICROSECONDS:
+                self.micros = body.number(3)
             elif code == _ALTER_FLAGS:
                 flags = body.number(1)
                 phase = flags & _PHASES
@@ -147,7 +173,6 @@ def _collations(body: ByteReader) -> None:
 
 
 _SKIPPED: Final[Mapping[int, Callable[[ByteReader], object]]] = {
-    0: _fixed(4),  # flags
     2: _catalog,
     3: _fixed(4),  # auto-increment
     6: _sized,  # catalog
@@ -157,13 +182,10 @@ _SKIPPED: Final[Mapping[int, Callable[[ByteReader], object]]] = {
     10: _fixed(4),  # bytes written
     11: _invoker,
     12: _updated_schemas,
-    13: _fixed(3),  # microseconds
-    16: _fixed(1),  # explicit_defaults_for_timestamp
     17: _fixed(8),  # XID of a DDL
     18: _fixed(2),  # default_collation_for_utf8mb4
     19: _fixed(1),  # sql_require_primary_key
     20: _fixed(1),  # default_table_encryption
-    128: _fixed(3),  # MariaDB: microseconds
     129: _fixed(8),  # XID
     131: _collations,
 }

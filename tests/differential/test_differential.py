@@ -1,0 +1,69 @@
+"""Random DDLs on real servers: each table is its server's cell by cell, or it is held aloud. More
+by hand: ``python -m tests.differential``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.differential.run import DifferentialRun, read_statements, timed
+from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
+from tests.services.database_server import DatabaseServer
+from tests.services.second_editions import second
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
+
+CASES = Path(__file__).parent / "cases"
+SERVERS = [MARIADB_10_11, *second(MARIADB_11_8, MYSQL_9_7)]
+SOAKED_MINUTES = 20.0  # of each server
+
+
+@pytest.fixture(params=SERVERS, ids=lambda edition: edition.name, scope="module")
+def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
+    with DatabaseServer(request.param) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """A run writes thousands of lines."""
+    caplog.set_level(logging.ERROR)
+
+
+def test_a_few_tables_of_one_seed(server: DatabaseServer) -> None:
+    run = DifferentialRun(server, seed=7, tables=20)
+    found = run.run(lambda rounds: rounds >= 2)
+    assert not found.failures, "\n".join(map(str, found.failures))
+    assert found.coverage.of_ddls("equal") >= 15, found.coverage.table()
+
+
+@pytest.mark.parametrize(
+    ("case", "held"),
+    [
+        ("server_rules", False),
+        ("zero_dates", True),
+        ("copied_zero_date", True),
+        ("stored_column", True),
+    ],
+)
+def test_a_case_of_its_own(server: DatabaseServer, case: str, held: bool) -> None:
+    if case == "stored_column" and server.edition is MARIADB_11_8:
+        pytest.skip("its targets have no generated columns")
+    run = DifferentialRun(server, seed=0)
+    run.replay(*read_statements(CASES / f"{case}.sql"), looks_often=False)
+    assert not run.findings.failures, "\n".join(map(str, run.findings.failures))
+    assert bool(run.findings.holds) == held, "\n".join(map(str, run.findings.holds))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "edition", [MARIADB_10_11, MARIADB_11_8, MYSQL_9_7], ids=lambda edition: edition.name
+)
+def test_a_long_run(edition: object) -> None:
+    with DatabaseServer(edition) as server:  # type: ignore[arg-type]
+        found = DifferentialRun(server, seed=10_000).run(timed(SOAKED_MINUTES))
+    print(found.coverage.table())
+    assert not found.failures, "\n".join(map(str, found.failures))
