@@ -344,7 +344,11 @@ class OneWriter:
             "watch": watch,
         }
         context: Any = SimpleNamespace(changefeed=self._changefeed, trust=self._permit, **told)
-        of_owner = {"dead_letters": Letters, "progress": self._progress}
+        of_owner = {
+            "dead_letters": Letters,
+            "progress": self._progress,
+            "null_dates": lambda name: self._progress[name].null_dates,
+        }
         rows: Any = SimpleNamespace(spans=self._spans, save_schemas=dict, **of_owner)
         for name in step.turns:
             with DdlRun(context, rows, step, name) as run:
