@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from conf.settings import EtcdSettings
 from coordination.etcd.embedded import EmbeddedEtcd
@@ -52,7 +53,7 @@ def each(statement: str) -> list[str]:
 def is_union(lake: Path, database: DatabaseServer, columns: str) -> bool:
     names = [*columns.split(", "), "t", "s"]
     for target in TARGETS:
-        if not (lake / "lake" / target / "_delta_log").is_dir():
+        if not DeltaTable.is_deltatable(str(lake / "lake" / target)):
             return False
         selects = (
             f"SELECT {columns}, '{t}' AS t, '{s}' AS s FROM shop_{s}.{target}_{t}"

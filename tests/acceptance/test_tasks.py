@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from conf.settings import EtcdSettings
 from coordination.etcd.embedded import EmbeddedEtcd, free_ports
@@ -66,7 +67,7 @@ def test_a_job_copies_and_follows_through_the_death_of_its_capture(
     }
 
     def is_equal() -> bool:
-        if not (lake / NAME / "t" / "_delta_log").is_dir():
+        if not DeltaTable.is_deltatable(str(lake / NAME / "t")):
             return False
         found = {row["id"]: row["v"] for row in read_rows(lake / NAME / "t")}
         return found == dict(mariadb.query(f"SELECT id, v FROM {NAME}.t"))
