@@ -83,6 +83,8 @@ class ServerChange:
             case "enum" | "set":
                 if not self._is_in_charset() and not "".join(old.elements).isascii():
                     return False
+                if self._widens:
+                    return False
                 is_longer = new.elements[: len(old.elements)] == old.elements
                 return bool(old.elements) and is_longer
             case "datetime" | "timestamp":
@@ -105,6 +107,12 @@ class ServerChange:
         """Whether the new set surely has each character."""
         was, now = self.old.charset, self.new.charset
         return bool(was) and (was == now or now in _UNICODE)
+
+    @property
+    def _widens(self) -> bool:
+        """Whether one character set has wide characters alone, and the other has not: MySQL loses
+        names of a SET there."""
+        return (self.old.charset in texts.WIDE) != (self.new.charset in texts.WIDE)
 
     @property
     def _is_wider(self) -> bool:
@@ -317,7 +325,7 @@ def _to_bytes(change: ServerChange, value: Any) -> bytes:
 
 def _to_names(change: ServerChange, value: Any) -> str:
     new, session = change.new.type, change.session
-    if not new.elements or "" in new.elements:
+    if not new.elements or "" in new.elements or change._widens:
         raise ValueError("its names are not clear")
     if isinstance(value, bytes):
         value = value.decode("ascii")

@@ -21,7 +21,7 @@ _CODECS: Final = {
     "latin2": "iso8859-2",
     "gbk": "gbk",
 }
-_WIDE: Final = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
+WIDE: Final = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
 _TEXT_BYTES: Final = {"tinytext": 255, "tinyblob": 255, "text": 65535, "blob": 65535}
 _BMP: Final = ("utf8mb3", "utf8", "ucs2")  # four bytes are no character of these
 _SURE: Final = frozenset(range(0xA0, 0x100))  # of latin1, the same in every reading of it
@@ -29,9 +29,9 @@ _SURE: Final = frozenset(range(0xA0, 0x100))  # of latin1, the same in every rea
 
 def encoded(text: str, charset: str) -> bytes:
     """Raises ValueError where the bytes are not known."""
-    if charset in _WIDE and charset not in _CODECS:
+    if charset in WIDE and charset not in _CODECS:
         raise ValueError(f"its bytes in {charset} are not known here")
-    if text.isascii() and charset not in _WIDE:
+    if text.isascii() and charset not in WIDE:
         if not charset:
             raise_unknown_wide()
         return text.encode()
@@ -51,7 +51,7 @@ def raise_unknown_wide() -> None:
 
 def decoded(raw: bytes, charset: str) -> str:
     """Raises ValueError (as UnicodeDecodeError) where they are no text."""
-    if charset in _WIDE or not charset:
+    if charset in WIDE or not charset:
         raise ValueError("what text its bytes are is not clear")
     if raw.isascii():
         return raw.decode()
@@ -97,7 +97,7 @@ def fitted(text: str, new: MySQLType, charset: str, session: ServerSession) -> s
     if new.name == "varchar":
         return text if new.length is None else _cut(text, new.length, session)
     most = _TEXT_BYTES.get(new.name)
-    width = 4 if not text.isascii() or charset in _WIDE or not charset else 1
+    width = 4 if not text.isascii() or charset in WIDE or not charset else 1
     if most is not None and len(text) * width > most:
         raise ValueError("whether it is too long is not clear")
     return text
