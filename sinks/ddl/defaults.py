@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from sinks.ddl.text.tokens import Word, Words
+from sinks.types.delta_types import INTEGER_BITS, whole_range
 from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES, MySQLType
 from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import CURRENT_TIMESTAMP, Column
@@ -165,10 +166,38 @@ def _refuse_unclear(column: Column, session: ServerSession) -> None:
         why = "the fraction of a second of its default"
     elif default and not default.isascii() and of.name in TEXT_TYPES and not column.charset:
         why = "whether its character set has its default"
-    elif default and of.name in ("enum", "set") and "" in of.elements:
+    elif default and of.name in ("enum", "set") and _is_unclear_name(default, of):
         why = "which of its names its default is"
+    elif default and not column.default_is_expression and _is_out_of_range(default, of):
+        why = "what the server makes of a default that does not fit"
     if why:
         raise ValueError(f"{why} is not known: column {column.name}")
+
+
+def _is_unclear_name(default: str, of: MySQLType) -> bool:
+    """A number is a place among the names, unless it stands in quotes, which nothing tells here."""
+    return "" in of.elements or (default.isdecimal() and default in of.elements)
+
+
+def _is_out_of_range(default: str, of: MySQLType) -> bool:
+    """A session that is not strict has it cut, each type in its way."""
+    if of.name in ("char", "varchar", "binary", "varbinary"):
+        return of.length is not None and len(default) > of.length
+    try:
+        number = Decimal(default.strip())
+    except InvalidOperation:
+        return False  # it is refused elsewhere
+    if of.name in INTEGER_BITS:
+        low, high = whole_range(of)
+        return not low <= number.quantize(Decimal(1), ROUND_HALF_UP) <= high
+    if of.name not in ("decimal", "float", "double"):
+        return False
+    scale, whole = of.scale or 0, (of.length or 10) - (of.scale or 0)
+    is_bound = of.name == "decimal" or of.scale is not None
+    with localcontext(prec=400):
+        is_cut = of.name != "decimal" and is_bound and number != round(number, scale)
+        is_large = is_bound and abs(round(number, scale)) >= Decimal(10) ** whole
+    return is_cut or is_large or (of.unsigned and number < 0)
 
 
 def _zero(mysql_type: MySQLType) -> str:

@@ -31,6 +31,9 @@ AUTO_INCREMENT = "AUTO_INCREMENT"  # or AUTO_RANDOM: an expression, as a default
 _BARE_KEY = re.compile("(?<! PRIMARY)(?<! UNIQUE) KEY ")  # ``id INT KEY`` is a primary key
 
 
+_SHORT = {"ASCII": "latin1", "UNICODE": "ucs2"}  # an attribute that names a character set
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnDefinition:
     """A column, and what its definition says beside."""
@@ -191,9 +194,10 @@ def _charset(mysql_type: MySQLType, attributes: Sequence[Word], charset: str) ->
     """The character set of a column of texts."""
     if mysql_type.name not in (*TEXT_TYPES, "enum", "set"):
         return ""
-    if any(word.upper in ("ASCII", "UNICODE") for word in attributes):
-        return ""
-    return named_charset(attributes) or charset
+    if named := named_charset(attributes):
+        return named
+    short = next((found for word in attributes if (found := _SHORT.get(word.upper))), "")
+    return short or charset
 
 
 def _expression(attributes: Sequence[Word]) -> str:

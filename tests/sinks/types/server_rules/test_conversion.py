@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sinks.ddl.defaults import fill
+from sinks.ddl.statements import read_ddl
 from sinks.types.delta_types import arrow_type
 from sinks.types.mysql_type import MySQLType
 from sinks.types.server_rules.conversion import ServerChange
@@ -151,3 +154,36 @@ def test_what_is_not_sure_is_refused(old: str, new: str, value: Any) -> None:
 )
 def test_rows_are_not_written_anew_where_no_value_changes(old: str, new: str) -> None:
     assert not change(old, new, MYSQL).is_other
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "says"),
+    [
+        ("double(10,3) unsigned", "-2.345", "does not fit"),
+        ("float(5,0)", "0.5", "does not fit"),
+        ("decimal(5,2) unsigned", "-1", "does not fit"),
+        ("decimal(5,2)", "1234.5", "does not fit"),
+        ("tinyint", "300", "does not fit"),
+        ("char(3)", "abcd", "does not fit"),
+        ("enum('2','1')", "1", "which of its names"),  # by number, or in quotes
+        ("set('1','2')", "1", "which of its names"),
+    ],
+)
+def test_a_default_that_is_not_sure_is_refused(kind: str, default: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        fill(replace(column(kind), default=default), LAX)
+
+
+def test_a_default_that_fits() -> None:
+    fits = {"float(5,2)": "1.25", "decimal(5,2)": "12.34", "tinyint": "3", "char(3)": "abc"}
+    for kind, default in fits.items():
+        assert fill(replace(column(kind), default=default), LAX) == default
+    assert fill(replace(column("enum('a','b')"), default="1"), LAX) == "1"
+
+
+def test_ascii_is_a_character_set_and_a_short_word_for_latin1() -> None:
+    found = {}
+    for said in ("CHARACTER SET ascii", "ASCII", "UNICODE", "CHARACTER SET ucs2"):
+        (alter,) = read_ddl(f"ALTER TABLE t MODIFY c TEXT {said}", "ALTER", "s", "t").effects
+        found[said] = alter.changes[0].column.charset  # type: ignore[union-attr]
+    assert [*found.values()] == ["ascii", "latin1", "ucs2", "ucs2"]
