@@ -20,6 +20,7 @@ from sinks.control.blocked_ddls import BlockedDdl
 from sinks.ddl.text.shown import shown
 from sinks.merge_on_write.version_reader import open_version
 from sinks.target.target_table import inspect, table_uri
+from streaming.changefeed.target_forms import write_modes
 from streaming.owner.ddl.due import Place
 from streaming.owner.ddl.plan import HeldTable
 from streaming.owner.ddl.refusal import brief, is_loaded_anew, refusal, way_past
@@ -101,6 +102,13 @@ class BlockedTables:
         """Have the table loaded anew, where the user says so; once for a DDL."""
         feed, tables = self._changefeed, self._context.tables
         if feed.on_unknown_values != "reload" or not self._may_reload(held):
+            return
+        if write_modes(feed).of(held.name).soft_delete:
+            logger.warning(
+                "the table is not loaded anew by itself: its rows that are marked as deleted would "
+                "go table=%s",
+                held.name,
+            )
             return
         rows, most = self._rows(held.name), feed.reload_most_rows
         if rows > most:

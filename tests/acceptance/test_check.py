@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from conf.settings import Changefeed, DeltaSink, FilterSettings
+from conf.sources.binlog_uri import BinlogSettings
+from sinks.control.warehouse import ControlTables
 from streaming.cli.main import main
+from streaming.operations.before_start.database import refused
+from streaming.owner.start_point import first_row
+from streaming.source.binlog.source import PART
 from tests.acceptance.copied_database import ACCOUNT, make_account
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer, needs
@@ -149,6 +156,24 @@ def test_what_waits_alone_is_no_refusal(database: DatabaseServer, check: Check) 
     database.execute(granted[0])
     code, notes = check(user="one_column")
     assert (code, of(notes, "waits")) == (0, {})
+
+
+def test_a_changefeed_that_has_begun_is_asked_for_no_copy(
+    database: DatabaseServer, tmp_path: Path
+) -> None:
+    """One that is created again goes on where its tables are."""
+    database.execute("CREATE TABLE c.no_key (id INT)")
+    feed = Changefeed(
+        id="shop",
+        source=BinlogSettings(host=database.host, port=database.port, user=ACCOUNT),
+        sink=DeltaSink(warehouse=str(tmp_path)),
+        filter=FilterSettings(rules=("c.*",)),
+    )
+    (why,) = refused(feed)
+    assert "none is copied: c.no_key" in str(why)
+    begun = replace(first_row(feed), source_positions={PART: 4})
+    ControlTables.of(feed.sink).changefeeds.begin(begun)
+    assert refused(feed) == []
 
 
 def test_what_does_not_answer(

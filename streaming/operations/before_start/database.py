@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final
 
 from conf.settings import Changefeed
@@ -15,6 +15,7 @@ from coordination.model import TableName
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.warehouse import ControlTables
 from sinks.target.write_mode import WriteMode
+from streaming.changefeed.preflight import is_dump
 from streaming.changefeed.replicated_table import NO_KEY, RULES, not_replicated
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.target_forms import write_modes
@@ -33,10 +34,13 @@ _KEPT: Final = ("binlog_expire_logs_seconds", "expire_logs_days")
 _OWN: Final = "('information_schema', 'mysql', 'performance_schema', 'sys')"
 
 
-def database_notes(changefeed: Changefeed, stored: ChangefeedRow | None) -> Iterator[Note]:
-    """``stored``: the changefeed's row, if there is one. What `preflight` finds (the login, the
-    server's settings) is not told here again. Blocks: each table is asked for its definition."""
+def database_notes(changefeed: Changefeed) -> Iterator[Note]:
+    """What `preflight` finds (the login, the server's settings, the warehouse) is not told here
+    again. Blocks: each table is asked for its definition."""
     assert isinstance(changefeed.source, BinlogSettings)
+    stored: ChangefeedRow | None = None
+    with suppress(TidelakeError):  # of the warehouse
+        stored = ControlTables.of(changefeed.sink).changefeeds.read(changefeed.id)
     with closing(BinlogSource(changefeed.source)) as source:
         database = source.database
         try:
@@ -108,10 +112,7 @@ def _of_tables(database: Database, changefeed: Changefeed) -> Iterator[Note]:
 
     tables = found_tables(database, schemas, routes.filter.selects) if schemas else []
     found = sorted_out(tables, form_of, routes, leaves_out=changefeed.on_no_key == "leave-out")
-    is_dump = (
-        isinstance(changefeed.source, BinlogSettings) and changefeed.source.task_mode == "dump"
-    )
-    row = None if is_dump else first_row(changefeed)
+    row = None if is_dump(changefeed) else first_row(changefeed)
     for each in refusals(changefeed, database, found, row):
         yield Note("refused", "tables", each)
     for left in found.left_out:
@@ -148,6 +149,8 @@ def _of_the_log(source: BinlogSource, changefeed: Changefeed) -> Iterator[Note]:
             "a foreign key with CASCADE or SET NULL changes its rows, and the server does not "
             "write that into its binlog: the target keeps such rows. The table is in state warning",
         )
+    if not database.facts().omits_generated:
+        return
     omitted: dict[TableName, list[str]] = defaultdict(list)
     for schema, table, column, extra in database.ask(
         "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, EXTRA "
@@ -156,20 +159,19 @@ def _of_the_log(source: BinlogSource, changefeed: Changefeed) -> Iterator[Note]:
         name = TableName(str(schema), str(table))
         if "GENERATED" in str(extra).upper().split() and selects(name):
             omitted[name].append(str(column))
-    if database.facts().omits_generated:
-        for name, columns in omitted.items():
-            yield Note(
-                "note",
-                str(name),
-                f"MariaDB from 11 on does not tell {', '.join(columns)} in its binlog, as they are "
-                "generated: the target has none of them, and a view computes them",
-            )
+    for name, columns in omitted.items():
+        yield Note(
+            "note",
+            str(name),
+            f"MariaDB from 11 on does not tell {', '.join(columns)} in its binlog, as they are "
+            "generated: the target has none of them, and a view computes them",
+        )
 
 
 def refused(changefeed: Changefeed) -> list[ConfigError]:
-    """What a database has that refuses the start of a new changefeed, but for what `preflight`
-    finds. Blocks as `database_notes`."""
+    """What a database has that refuses a start, but for what `preflight` finds. Blocks as
+    `database_notes`."""
     if not isinstance(changefeed.source, BinlogSettings):
         return []
-    notes = database_notes(changefeed, None)
+    notes = database_notes(changefeed)
     return [ConfigError(note.what) for note in notes if note.verdict == "refused"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 from conf.settings import Changefeed, Settings
@@ -12,7 +11,6 @@ from coordination.errors import TidelakeError
 from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import check_cluster_id
 from coordination.transport.grpc_calls import check_free
-from sinks.control.warehouse import ControlTables
 from streaming.changefeed import preflight
 from streaming.operations.before_start.database import database_notes
 from streaming.operations.before_start.machine import machine_notes
@@ -51,11 +49,8 @@ def outlook(settings: Settings) -> Outlook:
         notes += [Note("refused", about, why) for why in whys]
         notes += [] if about in unknown else [Note("ok", about, _RIGHT[about])]
     if isinstance(changefeed.source, BinlogSettings):
-        stored = None
-        with suppress(TidelakeError):  # told of the warehouse
-            stored = ControlTables.of(changefeed.sink).changefeeds.read(changefeed.id)
         told_already = {note.what for note in notes}
-        found = database_notes(changefeed, stored)
+        found = database_notes(changefeed)
         notes += [note for note in found if note.what not in told_already]
     return Outlook(notes=tuple(notes), is_away=is_away)
 

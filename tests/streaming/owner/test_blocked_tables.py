@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from conf.settings import BatchSettings, Changefeed, DeltaSink
+from conf.settings import BatchSettings, Changefeed, DeltaSink, TableRule
+from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.kafka_uri import KafkaSettings
 from coordination.model import TableName, Ts
 from sinks.control.blocked_ddls import BlockedDdls
@@ -116,3 +117,22 @@ def test_a_table_is_ordered_anew_once_for_a_ddl(tmp_path: Path) -> None:
     assert reloads.order("shop", PLACE[0], 30).is_open
     reloads.note(replace(reloads.read("shop")[PLACE[0]], state="done"))
     assert reloads.order("shop", PLACE[0]).is_open, "an operator may, as often as he likes"
+
+
+@pytest.mark.parametrize("is_soft", [False, True])
+def test_a_table_with_marked_rows_is_not_loaded_anew_by_itself(
+    tmp_path: Path, is_soft: bool
+) -> None:
+    """No copy has its rows that are marked as deleted."""
+    ground = Ground(tmp_path)
+    context: Any = ground.blocked._context
+    rules = (TableRule(matcher=("shop.t",), soft_delete=is_soft),)
+    context.changefeed = Changefeed(
+        id="shop",
+        source=BinlogSettings(host="h", port=3306, user="reader"),
+        sink=DeltaSink(warehouse=str(tmp_path), tables=rules),
+        on_unknown_values="reload",
+    )
+    context.tables.reloads = Reloads(str(tmp_path))
+    BlockedTables(context).look([HELD], 100.0, 19)
+    assert (PLACE[0] in context.tables.reloads.read("shop")) is not is_soft
