@@ -102,6 +102,21 @@ def converted(
     if _is_wider(old, new):
         return values.cast(kind)
     convert = _conversion(old, new, time_zone)
+    return each_converted(values, convert, (old, new), time_zone, is_strict=is_strict)
+
+
+def each_converted(
+    values: pa.Array,
+    convert: Callable[[Any], Any],
+    types: tuple[MySQLType, MySQLType],
+    time_zone: str,
+    *,
+    is_strict: bool,
+) -> pa.Array:
+    """As `converted`, by this function, which is called once for each different value that is not
+    NULL. What becomes a TIMESTAMP it gives in ``time_zone``."""
+    old, new = types
+    kind = arrow_type(new)
     encoded = values.dictionary_encode()
     found = []
     for value in encoded.dictionary.to_pylist():

@@ -16,8 +16,8 @@ from sinks.types.mysql_type import TEXT_TYPES, MySQLType
 from sinks.types.server_rules import moments, numbers, texts
 from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import Column
-from sinks.types.time_zones import to_utc, zone_of
-from sinks.types.type_changes import CannotConvert, text_of
+from sinks.types.time_zones import zone_of
+from sinks.types.type_changes import CannotConvert, each_converted, text_of
 
 _FLOATS: Final = ("float", "double")
 _NAMES: Final = ("enum", "set")
@@ -130,28 +130,17 @@ class ServerChange:
         null."""
         old, new = self.old.type, self.new.type
         kind = arrow_type(new)
-        zone = zone_of(time_zone)
         if self._is_wider and not self._may_fill:
             return values.cast(kind)
-        encoded = values.dictionary_encode()
-        found: list[Any] = []
-        for value in encoded.dictionary.to_pylist():
-            try:
-                if old.name == "timestamp" and new.name != "timestamp":
-                    value = value.astimezone(zone).replace(tzinfo=None)
-                found.append(self._converted(value))
-            except (ValueError, ArithmeticError, KeyError, OverflowError) as error:
-                if not is_strict:
-                    found.append(None)
-                    continue
-                raise CannotConvert(
-                    f"its value {value!r} ({old}) cannot be converted to {new}: {error}"
-                ) from error
-        if new.name == "timestamp" and old.name != "timestamp":
-            made = to_utc(pa.array(found, pa.timestamp("us")), time_zone)
-        else:
-            made = pa.array(found, kind)
-        made = made.take(encoded.indices)
+        zone = zone_of(time_zone)
+        is_local = old.name == "timestamp" and new.name != "timestamp"
+
+        def convert(value: Any) -> Any:
+            return self._converted(
+                value.astimezone(zone).replace(tzinfo=None) if is_local else value
+            )
+
+        made = each_converted(values, convert, (old, new), time_zone, is_strict=is_strict)
         if self._may_fill and made.null_count:
             made = self._filled(made, values, kind)
         return made
@@ -169,8 +158,6 @@ class ServerChange:
         return pc.if_else(was_null, pa.scalar(filling, kind), made)
 
     def _converted(self, value: Any) -> Any:
-        if value is None:
-            return None
         was, now = kind_of(self.old.type), kind_of(self.new.type)
         for (befores, afters), convert in _WAYS.items():
             if was in befores.split() and now in afters.split():
