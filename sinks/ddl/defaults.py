@@ -18,6 +18,7 @@ _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 _TODAY = ("CURRENT_DATE", "CURDATE")  # without a time of the day
 _NUMBERS = (*INTEGER_TYPES, "decimal", "float", "double", "bit", "year")
 _LITERALS = ("text", "hex", "bits")
+_MOMENTS = ("date", "datetime", "timestamp", "time")
 _MOMENT_LITERALS = ("DATE", "TIME", "TIMESTAMP")
 _CODECS = {"latin1": "cp1252", "gbk": "gbk", "gb18030": "gb18030", "ascii": "ascii"}  # else UTF-8
 _PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
@@ -68,9 +69,17 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
         raise ValueError("a DEFAULT has no value")
     arguments = words.take() if words.peek().kind == "group" else None
     is_today = first.upper in _TODAY and mysql_type is not None and mysql_type.name == "date"
-    if first.upper in _NOW or is_today:
+    if (first.upper in _NOW and _has_digits_of(mysql_type, arguments)) or is_today:
         return CURRENT_TIMESTAMP, True
     return shown_expression(first) + (shown_expression(arguments) if arguments else ""), True
+
+
+def _has_digits_of(mysql_type: MySQLType | None, arguments: Word | None) -> bool:
+    """Whether NOW(6) has as many digits of a second as the column: others are cut or rounded."""
+    if mysql_type is None or mysql_type.name not in _MOMENTS:
+        return True
+    given = arguments.inner[0].text if arguments is not None and arguments.inner else "0"
+    return given == str(mysql_type.length or 0)
 
 
 def _literal(words: Words, first: Word, mysql_type: MySQLType | None) -> Default | None:
@@ -160,7 +169,7 @@ def _refuse_unclear(column: Column, session: ServerSession) -> None:
     why = ""
     if of.name == "timestamp" and default is None and session.implicit_timestamps:
         why = "what explicit_defaults_for_timestamp = OFF gives old rows"
-    elif is_now and of.name not in ("date", "datetime", "timestamp", "time"):
+    elif is_now and of.name not in _MOMENTS:
         why = f"the text of its default in a {of}"
     elif is_now and of.name == "time" and digits:
         why = "the fraction of a second of its default"

@@ -345,4 +345,5 @@ def _with_bytes(column: Column) -> Column:
     default = column.default
     if in_bytes != column.type and default is not None and not column.default_is_expression:
         default = as_bytes(default)
-    return replace(column, type=in_bytes, default=default)
+    charset = "binary" if column.type.name in ("enum", "set") else ""
+    return replace(column, type=in_bytes, default=default, charset=charset)

@@ -117,6 +117,10 @@ def each_converted(
     NULL. What becomes a TIMESTAMP it gives in ``time_zone``."""
     old, new = types
     kind = arrow_type(new)
+    if pa.types.is_nested(values.type):  # a VECTOR's floats: Arrow does not tell them apart
+        if is_strict and values.null_count < len(values):
+            raise CannotConvert(f"its values ({old}) cannot be converted to {new}")
+        return pa.nulls(len(values), kind)
     encoded = values.dictionary_encode()
     found = []
     for value in encoded.dictionary.to_pylist():

@@ -26,6 +26,8 @@ def main() -> int:
     parser.add_argument("--tables", type=int, default=TABLES)
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side: most of one waits")
     parser.add_argument("--replay", type=Path, help="a file of statements, one a line")
+    parser.add_argument("--coverage", type=Path, help="a file to add what was covered to, as JSON")
+    parser.add_argument("--hunt", action="store_true", help="end with the round that fails")
     parser.add_argument("--holds", action="store_true", help="tell of each table that is held")
     given = parser.parse_args()
     begun = time.monotonic()
@@ -41,6 +43,8 @@ def main() -> int:
         for each in found:
             coverage.counts.update(each.coverage.counts)
         print(coverage.table())
+        if given.coverage:
+            coverage.write(given.coverage)
         print(f"{coverage.summary()} in {time.monotonic() - begun:.0f} s")
     failures = sum(len(each.failures) for each in found)
     print(f"{failures} failures, {sum(len(each.holds) for each in found)} held")

@@ -45,10 +45,14 @@ KINDS: dict[str, int] = {  # what a column may be -> how often
     "enum": 4,
     "set": 3,
     "json": 2,
+    "geometry": 1,
+    "point": 1,
+    "vector": 1,
     "uuid": 1,
+    "inet4": 1,
     "inet6": 1,
 }
-ONLY_MARIADB = ("uuid", "inet6")
+ONLY_MARIADB = ("uuid", "inet4", "inet6")
 
 
 def random_kind(dice: random.Random, is_mariadb: bool) -> str:
@@ -65,8 +69,9 @@ def random_type(dice: random.Random, kind: str) -> str:  # noqa: C901, PLR0911 -
             name = dice.choice(tuple(_INTEGERS))
             width = f"({dice.randrange(1, 12)})" if sign == " ZEROFILL" else ""
             return name.upper() + width + sign
-        case "bit":
-            return f"BIT({dice.choice((1, 8, 12, 33, 63, 64))})"
+        case "bit" | "vector":
+            sizes = (1, 8, 12, 33, 63, 64) if kind == "bit" else (1, 2, 3)
+            return f"{kind.upper()}({dice.choice(sizes)})"
         case "year":
             return "YEAR"
         case "float" | "double":
@@ -294,6 +299,23 @@ def _inet6(dice: random.Random, _column_type: str, _flavour: str) -> str:
     return quoted(dice.choice(("::", "1::2:0:3:0:4:0", "::ffff:10.0.0.1", "fe80::1")))
 
 
+def _inet4(dice: random.Random, _column_type: str, _flavour: str) -> str:
+    return quoted(dice.choice(("0.0.0.0", "10.0.0.1", "255.255.255.255", "1.2.3.4")))
+
+
+def _geometry(dice: random.Random, column_type: str, _flavour: str) -> str:
+    texts = ["POINT(1 2)", "POINT(0 0)", "POINT(-1.5 1e300)"]
+    if column_type != "point":
+        texts += ["LINESTRING(0 0,1 1)", "POLYGON((0 0,0 1,1 1,0 0))", "GEOMETRYCOLLECTION EMPTY"]
+    srid = dice.choice(("", "", ", 4326"))
+    return f"ST_GeomFromText('{dice.choice(texts)}'{srid})"
+
+
+def _vector(dice: random.Random, column_type: str, _flavour: str) -> str:
+    floats = ("0000803f", "00000000", "000020c1", "cdcccc3d")
+    return f"x'{''.join(dice.choice(floats) for _ in range(int(column_type[7:-1])))}'"
+
+
 _LITERALS: dict[str, Callable[[random.Random, str, str], str]] = {
     "integer": _integer,
     "bit": _bit,
@@ -312,5 +334,9 @@ _LITERALS: dict[str, Callable[[random.Random, str, str], str]] = {
     "blob": _bytes,
     "json": _json,
     "uuid": _uuid,
+    "inet4": _inet4,
     "inet6": _inet6,
+    "geometry": _geometry,
+    "point": _geometry,
+    "vector": _vector,
 }

@@ -79,9 +79,9 @@ def _asked(column: ShownColumn) -> str:
             return f"CAST({name} + 0 AS CHAR)"
         case "float" | "double":  # DOUBLE(M,D) would be shown with D digits
             return f"{name} + 0e0"
-        case "date" | "datetime" | "timestamp" | "time" | "decimal" | "uuid" | "inet6":
+        case "date" | "datetime" | "timestamp" | "time" | "decimal" | "uuid" | "inet4" | "inet6":
             return f"CAST({name} AS CHAR)"
-        case "binary" | "varbinary" | "blob":
+        case "binary" | "varbinary" | "blob" | "geometry" | "point" | "vector":
             return f"HEX({name})"
         case "char" | "varchar" | "text" | "enum" | "set" | "json":
             return f"HEX(CONVERT({name} USING utf8mb4))"
@@ -99,7 +99,7 @@ def _of_server(value: Any, column: ShownColumn) -> Any:  # noqa: PLR0911 - one p
             return float(value)
         case "decimal":
             return Decimal(value)
-        case "binary" | "varbinary" | "blob":
+        case "binary" | "varbinary" | "blob" | "geometry" | "point" | "vector":
             return bytes.fromhex(value)
         case "char" | "varchar" | "text" | "enum" | "set" | "json":
             return bytes.fromhex(value).decode()
@@ -126,6 +126,8 @@ def target_cell(value: Any, column: ShownColumn) -> Any:  # noqa: PLR0911 - one 
             return int(value)
         case "float":
             return unpack("f", pack("f", value))[0]
+        case "vector" if isinstance(value, list):  # of MySQL
+            return pack(f"<{len(value)}f", *value)
         case "decimal":
             return Decimal(value)
         case "timestamp":

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 
-from tests.differential.run import DifferentialRun, Failure, Findings, read_statements, timed
+from tests.differential.oracle import Failure, Findings, Oracle
+from tests.differential.replay import few_of, read_statements, replay
+from tests.differential.run import DifferentialRun, timed
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
 
 SERVERS = {"mariadb": MARIADB_10_11, "mariadb-11": MARIADB_11_8, "mysql": MYSQL_9_7}
+MOST_SHRUNK = 5  # failures: each takes some ten lives
 
 
 def run_one(given: argparse.Namespace, seed: int) -> Findings:
@@ -21,9 +24,14 @@ def run_one(given: argparse.Namespace, seed: int) -> Findings:
             print(f"== {verdict}\n{failure}", flush=True)
 
     with DatabaseServer(SERVERS[given.server]) as server:
-        run = DifferentialRun(server, seed, tables=given.tables, told=told)
+        oracle = Oracle(server, told=told)
         if given.replay:
-            run.replay(*read_statements(given.replay))
+            replay(oracle, read_statements(given.replay))
         else:
-            run.run(timed(given.minutes))
-        return run.findings
+            found, is_late = oracle.findings.failures, timed(given.minutes)
+            random_run = DifferentialRun(oracle, seed, tables=given.tables)
+            random_run.run(lambda rounds: is_late(rounds) or (given.hunt and bool(found)))
+        for failure in oracle.findings.failures[: 0 if given.hunt else MOST_SHRUNK]:
+            lines = ";\n".join(few_of(oracle, failure))
+            print(f"== {failure.table} fails with these alone:\n{lines};", flush=True)
+        return oracle.findings

@@ -26,6 +26,17 @@ _OTHER = (
     *("ENGINE = InnoDB", "FORCE", "COMMENT = 'x'", "AUTO_INCREMENT = 500"),
     *("ROW_FORMAT = DYNAMIC", "ALGORITHM = COPY, FORCE"),
 )
+_RANGES = ", ".join(
+    f"PARTITION p{at} VALUES LESS THAN ({limit})" for at, limit in enumerate((3, 6, 9, "MAXVALUE"))
+)
+PARTITIONED = (f"RANGE (id) ({_RANGES})", "HASH (id) PARTITIONS 3", "KEY (id) PARTITIONS 2")
+_PARTITIONS = (
+    *("TRUNCATE PARTITION p0", "TRUNCATE PARTITION p1, p2", "TRUNCATE PARTITION ALL"),
+    *("DROP PARTITION p0", "DROP PARTITION p1", "REMOVE PARTITIONING", "COALESCE PARTITION 1"),
+    *("ADD PARTITION PARTITIONS 2", "REBUILD PARTITION ALL", "OPTIMIZE PARTITION ALL"),
+    "REORGANIZE PARTITION p2, p3 INTO (PARTITION p9 VALUES LESS THAN MAXVALUE)",
+    *(f"PARTITION BY {each}" for each in PARTITIONED),
+)
 _KEY_TYPES = ("integer", "varchar", "char", "date", "decimal", "datetime", "binary", "enum", "year")
 
 
@@ -68,7 +79,20 @@ class TableStatements:
         else:
             columns.append("UNIQUE KEY of_id (id)")
         charset = dice.choice(("utf8mb4", "utf8mb4", "utf8mb4", "latin1", "utf8mb3", "gbk"))
-        return f"CREATE TABLE {self.table} ({', '.join(columns)}) CHARACTER SET {charset}"
+        parts = f" PARTITION BY {dice.choice(PARTITIONED)}" if dice.random() < 0.2 else ""
+        return f"CREATE TABLE {self.table} ({', '.join(columns)}) CHARACTER SET {charset}{parts}"
+
+    def renaming(self, dice: random.Random, number: int) -> tuple[str, str]:
+        """A statement, and the name of the table behind it."""
+        table = self.table.partition("_r")[0]
+        other, last = f"{table}_x{number}", f"{table}_r{number}"
+        chains = (
+            f"RENAME TABLE {self.table} TO {last}",
+            f"ALTER TABLE {self.table} RENAME TO {last}",
+            f"RENAME TABLE {self.table} TO {other}, {other} TO {last}",
+            f"RENAME TABLE {self.table} TO {last}, {last} TO {other}, {other} TO {last}",
+        )
+        return dice.choice(chains), last
 
     def insert(self, dice: random.Random, columns: Columns, number: int) -> str:
         given = [each for each in columns if not each.generated]
@@ -98,6 +122,7 @@ class TableStatements:
             (2, self._key),
             (2, self._default),
             (3, self._other),
+            (5, self._partitions),
         ]
         count = dice.choice((1, 1, 1, 1, 1, 1, 2, 3))
         found: list[Alteration] = []
@@ -107,9 +132,11 @@ class TableStatements:
             one = way(dice, left, f"{number}_{len(found)}")
             if one is None:
                 continue
-            if len(found) and way in (self._convert, self._other):
+            if len(found) and way in (self._convert, self._other, self._partitions):
                 continue
             found.append(one)
+            if way == self._partitions:
+                break
             touched = " ".join(one.specs)
             left = [each for each in left if f"`{each.name}`" not in touched]
         return Alteration(
@@ -238,6 +265,12 @@ class TableStatements:
 
     def _other(self, dice: random.Random, _columns: Columns, _number: str) -> Alteration:
         return Alteration(specs=(dice.choice(_OTHER),), covers=(("other", "", ""),))
+
+    def _partitions(self, dice: random.Random, _columns: Columns, _number: str) -> Alteration:
+        spec = dice.choice(_PARTITIONS)
+        words = spec.split()
+        how = f"{words[0]} {words[2]}" if words[0] == "PARTITION" else words[0]
+        return Alteration(specs=(spec,), covers=(("partitions", how.lower(), ""),))
 
 
 def _nullness(dice: random.Random) -> str:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.run import DifferentialRun, read_statements, timed
+from tests.differential.oracle import Oracle
+from tests.differential.replay import read_statements, replay
+from tests.differential.run import DifferentialRun, timed
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
 from tests.services.second_editions import second
@@ -34,7 +36,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_few_tables_of_one_seed(server: DatabaseServer) -> None:
-    run = DifferentialRun(server, seed=7, tables=20)
+    run = DifferentialRun(Oracle(server), seed=7, tables=20)
     found = run.run(lambda rounds: rounds >= 2)
     assert not found.failures, "\n".join(map(str, found.failures))
     assert found.coverage.of_ddls("equal") >= 15, found.coverage.table()
@@ -52,10 +54,10 @@ def test_a_few_tables_of_one_seed(server: DatabaseServer) -> None:
 def test_a_case_of_its_own(server: DatabaseServer, case: str, held: bool) -> None:
     if case == "stored_column" and server.edition is MARIADB_11_8:
         pytest.skip("its targets have no generated columns")
-    run = DifferentialRun(server, seed=0)
-    run.replay(*read_statements(CASES / f"{case}.sql"), looks_often=False)
-    assert not run.findings.failures, "\n".join(map(str, run.findings.failures))
-    assert bool(run.findings.holds) == held, "\n".join(map(str, run.findings.holds))
+    oracle = Oracle(server)
+    replay(oracle, read_statements(CASES / f"{case}.sql"), looks_often=False)
+    assert not oracle.findings.failures, "\n".join(map(str, oracle.findings.failures))
+    assert bool(oracle.findings.holds) == held, "\n".join(map(str, oracle.findings.holds))
 
 
 @pytest.mark.soak
@@ -64,6 +66,6 @@ def test_a_case_of_its_own(server: DatabaseServer, case: str, held: bool) -> Non
 )
 def test_a_long_run(edition: object) -> None:
     with DatabaseServer(edition) as server:  # type: ignore[arg-type]
-        found = DifferentialRun(server, seed=10_000).run(timed(SOAKED_MINUTES))
+        found = DifferentialRun(Oracle(server), seed=10_000).run(timed(SOAKED_MINUTES))
     print(found.coverage.table())
     assert not found.failures, "\n".join(map(str, found.failures))

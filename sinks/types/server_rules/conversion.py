@@ -53,7 +53,7 @@ class ServerChange:
         is_lax = not self.session.is_strict or self.new.type.name == "timestamp"
         return self.old.nullable and not self.new.nullable and is_lax
 
-    def _keeps(self) -> bool:  # noqa: C901, PLR0911 - one per kind
+    def _keeps(self) -> bool:  # noqa: C901, PLR0911, PLR0912 - one per kind
         old, new = self.old.type, self.new.type
         was, now = kind_of(old), kind_of(new)
         if arrow_type(old) != arrow_type(new) or was != now or old.is_untold or new.is_untold:
@@ -89,6 +89,8 @@ class ServerChange:
                 return bool(old.elements) and is_longer
             case "datetime" | "timestamp":
                 return (old.digits or 0) <= (new.digits or 0)
+            case "vector":
+                return bool(old.length) and (old.length or 0) <= (new.length or 0)
             case _:
                 return old == new
 
@@ -294,6 +296,8 @@ def _to_text(change: ServerChange, value: Any) -> str:
     new, session = change.new, change.session
     if isinstance(value, bytes):
         text = texts.decoded(value, new.charset)
+    elif change.old.charset == "binary":  # of an ENUM or SET: the server reads its bytes anew
+        text = texts.decoded(_text(change, value).encode("ascii"), new.charset)
     else:
         text = texts.as_charset(_text(change, value), new.charset, session)
     return texts.fitted(text, new.type, new.charset, session)

@@ -158,6 +158,7 @@ def test_rows_show_what_tidb_shows(body: str, row: str, specification: str, show
         ("ADD x SERIAL", "AUTO_INCREMENT"),
         ("ADD x VARCHAR(36) DEFAULT (UUID())", "UUID()"),
         ("ADD x INT DEFAULT (-(5))", "the expression -(5)"),
+        ("ADD x DATETIME(4) DEFAULT (NOW(6))", "the expression NOW(6)"),  # rounded, or cut
         ("ADD x INT AS (a+1) STORED", "x is computed"),
         ("MODIFY a INT AS (c+1) STORED", "a is computed"),
         ("MODIFY v INT", "v is computed"),
@@ -363,6 +364,13 @@ def test_a_table_of_bytes_makes_bytes_of_the_columns_that_it_gets() -> None:
     assert change.fills == {"x": "Ã©"}
     again = altered(schema, "DEFAULT CHARACTER SET UTF8MB4, ADD x VARCHAR(9)").after
     assert str(again.column("x").type) == "varchar(9)"
+
+
+def test_names_under_a_binary_character_set_are_bytes_for_the_server() -> None:
+    """It stays an ENUM, which comes to another set as its bytes are read there."""
+    schema = made("a INT, b VARCHAR(9), c TEXT, e ENUM('x')")
+    after = altered(schema, "CONVERT TO CHARACTER SET BINARY").after
+    assert [column.charset for column in after.columns] == ["", "", "", "binary"]
 
 
 def test_defaults_and_indexes_survive_the_properties_of_a_table() -> None:

@@ -131,6 +131,10 @@ def test_null_in_a_lax_session(kind: str, wanted: Any) -> None:
         ("set('','x') in utf8mb4", "varchar(9) in utf8mb4", "x"),
         ("set('a','b') in latin1", "set('a','b') in ucs2", "b"),  # MySQL makes '' of it
         ("enum('a','b') in utf32", "enum('a','b') in utf8mb4", "b"),
+        ("enum('ab') in binary", "text in ucs2", "ab"),  # one character of two bytes
+        ("enum('é') in binary", "text in utf8mb4", "é"),
+        ("vector(3)", "vector(2)", [1.0, 2.0]),
+        ("vector(3)", "json", [1.0, 2.0]),
         ("float(10,3)", "float(5,0)", 1.5),
         ("varchar(9) in utf8mb4", "int", "2.5"),
         ("longtext in utf8mb4", "int", "1e5"),
@@ -150,6 +154,7 @@ def test_what_is_not_sure_is_refused(old: str, new: str, value: Any) -> None:
         ("datetime(3)", "datetime(6)"),
         ("enum('a')", "enum('a','b')"),
         ("varbinary(9)", "blob"),
+        ("vector(2)", "vector(3)"),
     ],
 )
 def test_rows_are_not_written_anew_where_no_value_changes(old: str, new: str) -> None:
