@@ -54,6 +54,7 @@ def test_the_wheel_has_every_package_and_the_sample_files(installed: Path):
         "spark.conf",
         "databricks.yml",
         "log4j2.properties",
+        "ivy.xml",
     }
     assert samples <= {path.name for path in (installed / "conf").iterdir()}
 

@@ -28,7 +28,7 @@ LOG_FORMAT_VARIABLE = "TIDELAKE_LOG_FORMAT"
 
 ORDER = (
     *("run", "check", "progress", "snapshot", "diff", "table", "ddl", "dead-letters", "record"),
-    *("task", "server", "changefeed", "capture", "processor"),
+    *("task", "server", "changefeed", "capture", "processor", "jars"),
 )
 
 LogFormat = Literal["text", "json"]

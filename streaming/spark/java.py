@@ -17,9 +17,19 @@ ANSWER_S: Final = 30.0
 _VERSION: Final = re.compile(r'version "((?:1\.)?(\d+)[^"]*)"')
 
 
-def java_version() -> str:
-    """The version and the place of the Java that a start would take. Blocks: it is asked. Raises
+def java_program() -> str:
+    """The path of the Java that a start would take. Blocks: it is asked for its version. Raises
     TidelakeError where there is none, or it is too old."""
+    return _asked()[0]
+
+
+def java_version() -> str:
+    """The same with its version, for people."""
+    java, version = _asked()
+    return f"{version} ({java})"
+
+
+def _asked() -> tuple[str, str]:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
@@ -37,4 +47,4 @@ def java_version() -> str:
         raise TidelakeError(f"{java} does not tell its version: {last[0]}. {NEEDS}")
     if int(told[2]) < LEAST:
         raise TidelakeError(f"{java} is Java {told[1]}. {NEEDS}")
-    return f"{told[1]} ({java})"
+    return java, told[1]

@@ -85,8 +85,8 @@ def conf_of_jvm(master: str, archive_to: Path | None = None) -> dict[str, str]:
         conf["spark.jars.packages"] = ",".join(PACKAGES)
         logger.warning(
             "no jars of Delta are here: Spark looks for them in "
-            "~/.ivy2.5.2 and fetches the missing ones, some 200 MB. TIDELAKE_JARS may name a "
-            "folder that has them packages=%s",
+            "~/.ivy2.5.2 and fetches the missing ones, some 200 MB. `tidelake jars DIR` fetches "
+            "them into a folder, which TIDELAKE_JARS then names packages=%s",
             conf["spark.jars.packages"],
         )
     if is_here:
@@ -128,11 +128,13 @@ def archive_folder() -> Path | None:
 
 
 def jar_files() -> list[str]:
-    """The jars that ``make setup`` fetched; empty if Spark has to fetch them itself. Raises
-    ConfigError if TIDELAKE_JARS names a folder without jars."""
+    """The jars that ``make setup`` or ``tidelake jars`` fetched; empty if Spark has to fetch them
+    itself. Raises ConfigError if TIDELAKE_JARS names a folder without jars."""
     given = os.environ.get(JARS_VARIABLE)
     if given is not None and not list(Path(given).glob("*.jar")):
-        raise ConfigError(f"{JARS_VARIABLE}={given} holds no jars: run `make setup`, or unset it")
+        raise ConfigError(
+            f"{JARS_VARIABLE}={given} holds no jars: `tidelake jars {given}` fetches them"
+        )
     places = [Path(given)] if given else [Path(), Path(__file__).resolve().parents[2]]
     for place in places:
         folder = place if given else place / ".jars" / "spark"

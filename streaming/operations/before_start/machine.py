@@ -39,7 +39,7 @@ def _of_jars() -> Note:
             "note",
             "jars",
             "no jars of Delta are here: the first start fetches some 200 MB from Maven's "
-            f"repository. On a machine that cannot, let {JARS_VARIABLE} name a folder that has "
-            "them (make setup makes .jars/spark)",
+            f"repository. `tidelake jars DIR` fetches them now, also from a mirror; "
+            f"{JARS_VARIABLE} then names the folder",
         )
     return Note("ok", "jars", f"{len(found)} in {Path(found[0]).parent}")

@@ -151,7 +151,7 @@ def test_jars_that_must_be_fetched_are_announced(
     monkeypatch.setattr(spark_conf, "jar_files", list)
     conf = conf_of_jvm("local[2]")
     assert "delta-spark" in conf["spark.jars.packages"]
-    assert "some 200 MB. TIDELAKE_JARS may name a folder" in own_text(caplog)
+    assert "`tidelake jars DIR` fetches them into a folder" in own_text(caplog)
 
 
 def test_spark_submit_gets_what_we_give_ourselves():
