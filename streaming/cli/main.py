@@ -101,6 +101,16 @@ MaxDeadLetters = Annotated[
     ),
 ]
 
+WaitFor = Annotated[
+    str | None,
+    typer.Option(
+        "--wait",
+        help="Wait until every table has what the source has now, but no longer than this, as 90s "
+        "or 10m; then as with --check.",
+        metavar="DURATION",
+    ),
+]
+
 
 def _version(asked: bool) -> None:
     if asked:
@@ -214,6 +224,7 @@ def progress(
     check: Check = False,
     max_lag: MaxLag = None,
     max_dead_letters: MaxDeadLetters = None,
+    wait: WaitFor = None,
 ) -> None:
     """Show how far each table is, how much is left to read, and what holds it back.
 
@@ -223,18 +234,19 @@ def progress(
     letters). --format json prints all facts. If nobody refreshes these rows any more, the
     state is `not running`; it may take some seconds to find that out.
 
-    Exit codes with --check, the worst of all tables and changefeeds: 0 fresh (or finished),
-    3 late, 4 nobody there (killed, or stopped), 5 failed, or a table is blocked, or there are more
-    dead letters than --max-dead-letters.
+    Exit codes with --check and --wait, the worst of all tables and changefeeds: 0 fresh (or
+    finished), 3 late, 4 nobody there (killed, or stopped), 5 failed, or a table is blocked,
+    or there are more dead letters than --max-dead-letters.
 
     Examples:
       tidelake progress --sink-uri delta:///data/lake --watch
       tidelake progress --sink-uri delta:///data/lake --check --max-lag 60s
+      tidelake progress --sink-uri delta:///data/lake --wait 5m
     """
     with reported():
         max_lag_s = duration_ms("--max-lag", max_lag or MAX_LAG) / 1e3
-        if watch and check:
-            raise SettingError("--check prints one line: it goes without --watch")
+        if watch + check + (wait is not None) > 1:
+            raise SettingError("--check, --wait and --watch exclude each other")
         for option, value in (("--max-lag", max_lag), ("--max-dead-letters", max_dead_letters)):
             if value is not None and not check:
                 raise SettingError(f"{option} is for --check")
@@ -242,15 +254,19 @@ def progress(
         from streaming.changefeed.freshness import Freshness
         from streaming.cli import screen, terminal
         from streaming.operations import progress_report
-        from streaming.operations.check import verdict
+        from streaming.operations.check import verdict, waited
 
         freshness, as_json = Freshness(), output_format == "json"
 
         def read() -> progress_report.ProgressReport:
             return progress_report.read_progress(sink, changefeed_id, freshness)
 
-        if check:
-            found = verdict(read(), max_lag_s, max_dead_letters)
+        if check or wait is not None:
+            found = (
+                waited(read, duration_ms("--wait", wait) / 1e3)
+                if wait is not None
+                else verdict(read(), max_lag_s, max_dead_letters)
+            )
             screen.say(found.line, found.to_json(), as_json=as_json)
             raise typer.Exit(int(found.finding))
         if watch:

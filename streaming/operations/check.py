@@ -1,4 +1,4 @@
-"""``tidelake progress --check``: one line and an exit code for a probe. Pure.
+"""``tidelake progress --check`` and ``--wait``: one line and an exit code. Pure but for the wait.
 
     0 fresh   3 late   4 nobody there   5 failed, or waits for an operator     the worst one counts
                                         (too many dead letters too)
@@ -8,18 +8,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
+from coordination.errors import TidelakeError
+from coordination.trust.clock import Clock, SystemClock
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.progress import BLOCKED, DROPPED, ProgressRow
+from streaming.changefeed.awaited import awaited
 from streaming.changefeed.earlier_filters import may_be_written
 from streaming.changefeed.freshness import why_not_running
 from streaming.changefeed.replicated_table import not_replicated
 from streaming.operations import progress_report
 from streaming.operations.progress_report import ProgressReport
+
+LOOKS_EACH_S: Final = 0.5
 
 
 class Finding(IntEnum):
@@ -67,6 +74,36 @@ def verdict(
             )
             told.append(Verdict(finding=Finding.FAILED, why=why))
     return max(told, key=lambda each: each.finding)
+
+
+def waited(
+    read: Callable[[], ProgressReport], most_s: float, clock: Clock | None = None
+) -> Verdict:
+    """Blocks until every changefeed and table has reached the moment of the call, or ``most_s`` is
+    over; the last verdict. What is not there, not running or failed may still come: a `run` that
+    was started a second ago has no row yet. Raises what the last look did."""
+    clock = clock or SystemClock()
+    asked_at, until_s = datetime.now(UTC), clock.monotonic() + most_s
+    while True:
+        is_last = clock.monotonic() >= until_s
+        try:
+            found = read()
+        except TidelakeError:
+            if is_last:
+                raise
+        else:
+            told = max(_reached(found, asked_at), key=lambda each: each.finding)
+            if is_last or told.finding is Finding.FRESH:
+                return told
+        clock.wait(threading.Event(), LOOKS_EACH_S)
+
+
+def _reached(found: ProgressReport, asked_at: datetime) -> Iterator[Verdict]:
+    yield verdict(found, (found.now - asked_at).total_seconds())
+    for row in found.changefeeds:
+        if found.state(row) in ("loading", "rewinding"):
+            why = f"{row.changefeed_id} is {row.state}: {awaited(row)}"
+            yield Verdict(finding=Finding.LATE, why=why)
 
 
 def _verdicts(found: ProgressReport, max_lag_s: float) -> Iterator[Verdict]:
