@@ -136,6 +136,9 @@ def _lines(found: DiffReport) -> list[str]:
         if each.problem is not None:
             lines.append(f"{each.name}: {each.problem}")
         lines += [f"{each.name}: {sentence}" for sentence in each.columns]
+        if each.not_here:
+            names = ", ".join(each.not_here)
+            lines.append(f"{each.name}: not compared, since the target does not have them: {names}")
         if each.other_rows:
             dropped = f"{each.other_rows} rows of upstream tables that were dropped"
             lines.append(f"{each.name}: {dropped} were not compared")

@@ -46,6 +46,7 @@ class TableFinding:
     not_asked: int = 0
     rows: tuple[RowFinding, ...] = ()
     columns: tuple[str, ...] = ()  # sentences on columns that cannot be compared
+    not_here: tuple[str, ...] = ()  # columns that the target is not to have
     problem: str | None = None
 
     @property
@@ -99,6 +100,7 @@ def _as_json(table: TableFinding) -> dict[str, Any]:
         "not_settled": table.open_rows,
         "not_asked_again": table.not_asked,
         "columns": list(table.columns),
+        "columns_not_compared": list(table.not_here),
         "problem": table.problem,
         "rows": [
             {

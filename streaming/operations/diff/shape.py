@@ -18,12 +18,14 @@ MOST_NAMES: Final = 3
 class Shape:
     """``key`` and ``cells``: the columns that both sides have, as the table defines them. Together
     they are all that is compared, and with ``counts_rows`` how often each row is there.
-    ``differences``: sentences on columns that cannot be."""
+    ``differences``: sentences on columns that cannot be. ``not_here``: columns that the target
+    lacks by what it is told: virtual ones, and those that the user leaves out."""
 
     key: tuple[Column, ...]
     cells: tuple[Column, ...]
     differences: tuple[str, ...] = ()
     counts_rows: bool = False
+    not_here: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -75,7 +77,17 @@ def compared(
                 f"{column.type} ({ours}) in the table"
             )
     return Shape(
-        key=key, cells=cells, differences=tuple(differences), counts_rows=schema.counts_rows
+        key=key,
+        cells=cells,
+        differences=tuple(differences),
+        counts_rows=schema.counts_rows,
+        not_here=tuple(
+            f"{column.name} ({column.generated or 'left out'})"
+            for column in schema.columns
+            if column not in of_target
+            and column.name.lower() not in known
+            and column.name.lower() in theirs
+        ),
     )
 
 

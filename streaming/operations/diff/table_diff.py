@@ -147,6 +147,7 @@ class _Comparison:
                 not_asked=total - len(found),
                 rows=tuple(rows),
                 columns=self._shape.differences,
+                not_here=self._shape.not_here,
             )
 
     @property

@@ -34,11 +34,13 @@ def test_names_are_equal_in_any_case_and_virtual_columns_are_left_out() -> None:
     assert [each.name for each in shape.key] == ["Id"]
     assert [each.name for each in shape.cells] == ["v"]
     assert shape.differences == ()
+    assert shape.not_here == ("twice (virtual)",)
 
 
 def test_a_virtual_column_that_the_table_has_is_compared() -> None:
     shape = compared(SCHEMA, {"Id", "v", "twice"}, types(THERE))
     assert [each.name for each in shape.cells] == ["v", "twice"]
+    assert shape.not_here == ()
 
 
 def test_other_types_are_told() -> None:
