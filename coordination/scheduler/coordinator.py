@@ -102,8 +102,10 @@ class Coordinator:
         *,
         checkpoint_ts: Ts,
         rng: random.Random,
+        placed: dict[int, CaptureID] | None = None,
     ) -> None:
-        """``checkpoint_ts`` is the changefeed's stored checkpoint; `add_table` adds the tables."""
+        """``checkpoint_ts`` is the changefeed's stored checkpoint; `add_table` adds the tables.
+        ``placed``: see `Schedulers`; the next term goes on with it."""
         self.info = info
         self.captures = CaptureManager(
             owner_id=info.capture_id, heartbeat_tick=settings.heartbeat_tick
@@ -111,7 +113,7 @@ class Coordinator:
         self.replication = ReplicationManager(
             term=info.term, max_task_concurrency=settings.max_task_concurrency
         )
-        self.schedulers = Schedulers(settings, rng)
+        self.schedulers = Schedulers(settings, rng, placed=placed)
         self.checkpoint = Checkpoint(checkpoint_ts, checkpoint_ts)  # of the last tick
         self.others_ts = checkpoint_ts  # of it too, without the tables that wait for an operator
 

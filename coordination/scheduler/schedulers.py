@@ -43,11 +43,20 @@ class View(NamedTuple):
 class Schedulers:
     """Mutable; one thread."""
 
-    def __init__(self, settings: SchedulerSettings, rng: random.Random) -> None:
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        rng: random.Random,
+        *,
+        placed: dict[int, CaptureID] | None = None,
+    ) -> None:
+        """``placed``: where an operator wants which table, in an earlier term of this owner too.
+        It is changed here."""
         self.drain_target: CaptureID | None = None
         self.drain_asked: set[CaptureID] = set()  # heartbeats tell them, even those without spans
         self.moves: dict[int, CaptureID] = {}  # asked for by operators, and not begun yet
-        self.placed: dict[int, CaptureID] = {}  # by an operator, moved yet or not: not balanced
+        # By an operator, moved yet or not: not balanced, and given back there.
+        self.placed = placed if placed is not None else {}
         self.rebalance_is_wanted = False
         self._settings = settings
         self._rng = rng
@@ -115,7 +124,9 @@ class Schedulers:
         for table_id in islice(chain(replication.absent, replication.missing), batch_size):
             span_set = replication.sets.get(table_id)
             busy = span_set.undetermined if span_set is not None else ()  # must stop it first
-            dest = self._next(view.able)
+            dest = self.placed.get(table_id)
+            if dest is None or dest not in view.able or dest in busy:
+                dest = self._next(view.able)
             if dest in busy:
                 dest = self._next(view.able)
             if dest not in busy:

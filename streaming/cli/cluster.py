@@ -354,8 +354,8 @@ def _pause(
 def move(*, changefeed_id: Id, table_name: TableOption, capture_id: CaptureId) -> Ask:
     """Move one table to another capture.
 
-    It stays there until that capture ends, another capture becomes the owner, or
-    `table rebalance` is called.
+    It stays there, also after a pause of the changefeed, until that capture ends, another
+    capture becomes the owner, or `table rebalance` is called.
     """
     return lambda op: op.move_table(changefeed_id, table_name, capture_id)
 

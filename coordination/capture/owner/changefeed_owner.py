@@ -49,7 +49,7 @@ from coordination.metadata.records import (
     ScheduleRow,
 )
 from coordination.metadata.running_errors import OWNER_UNKNOWN
-from coordination.model import NO_TS, Ownership
+from coordination.model import NO_TS, CaptureID, Ownership
 from coordination.ports import ShownState
 from coordination.scheduler.coordinator import Coordinator
 from coordination.scheduler.messages import Message
@@ -85,6 +85,7 @@ class ChangefeedOwner:
         self._launch: int | None = None  # the number of the launch that this object made
         self._is_first = False  # that launch is the changefeed's first: no capture has spans of it
         self._term: Term | None = None
+        self._placed: dict[int, CaptureID] = {}  # tables, by an operator: in the next term too
         self._closing = Closings("the control writer", role.end_within_s)
         self._ran_epoch: int | None = None
         self._errors: list[RunningError] = []  # of the run of that epoch
@@ -295,6 +296,7 @@ class ChangefeedOwner:
                     launch=self._launch or 0,
                     settings=role.capture.scheduler,
                     rng=role.capture.rng,
+                    placed=self._placed,
                 )
             except Exception:
                 self._closing.begin(self.name.id, control, drop=True)

@@ -61,8 +61,9 @@ class Term:
         launch: int,
         settings: SchedulerSettings,
         rng: random.Random,
+        placed: dict[int, CaptureID] | None = None,
     ) -> None:
-        """``capture`` is the owner's own. Raises ``ConfigError``."""
+        """``capture`` is the owner's own. ``placed``: see `Schedulers`. Raises ``ConfigError``."""
         self.coordinator: Coordinator | None = None  # until the term is claimed
         self.epoch = info.epoch
         self.control = control
@@ -71,6 +72,7 @@ class Term:
         self._launch = launch
         self._settings = settings
         self._rng = rng
+        self._placed = placed
         self._interval_ms = interval_ms(info.config)
         self._published_ts = NO_TS  # the next sync point is the first one above it
         self._is_on_grid = True
@@ -176,6 +178,7 @@ class Term:
             self._settings,
             checkpoint_ts=checkpoint_ts,
             rng=self._rng,
+            placed=self._placed,
         )
         for table in claim.tables:
             coordinator.add_table(table.span, table.start_ts)

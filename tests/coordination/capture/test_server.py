@@ -238,6 +238,24 @@ def test_pause_and_resume_reach_the_data_plane_under_a_new_epoch() -> None:
     assert cluster.info.epoch == 2
 
 
+def test_what_an_operator_moved_is_there_again_after_a_pause() -> None:
+    cluster = Cluster(2)
+    cluster.settle()
+    dest = next(life_id(each) for each in cluster.world.captures if each is not cluster.owner)
+    coordinator = cluster.owner.coordinator
+    assert coordinator is not None
+    names = [span.name for span in coordinator.replication.tables.values()]
+    cluster.ask(lambda owner: [owner.move_table(NAME, name, dest) for name in names])
+    cluster.until(lambda: {*cluster.where().values()} == {dest})
+    cluster.operator.pause(NAME)
+    controls = [each for capture in cluster.world.captures for each in capture.plane.controls]
+    cluster.until(lambda: all(each.is_closed() for each in controls))
+    cluster.operator.resume(NAME)
+    cluster.step(4)
+    cluster.settle()
+    assert {*cluster.where().values()} == {dest}
+
+
 def test_a_failing_write_pends_the_changefeed_which_comes_back() -> None:
     cluster = Cluster(2)
     cluster.settle()

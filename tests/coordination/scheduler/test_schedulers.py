@@ -65,6 +65,14 @@ def test_basic_waits_when_nobody_may_have_spans():
     assert not schedulers().schedule(captures(a=STOPPING), replication(missing=1), 0).tasks
 
 
+def test_basic_gives_a_span_to_where_an_operator_had_placed_it():
+    placed = {1: CaptureID("b"), 2: CaptureID("b"), 3: CaptureID("gone")}
+    scheduler = Schedulers(SchedulerSettings(), random.Random(1), placed=placed)
+    tasks = scheduler.schedule(captures(a=READY, b=READY), replication(missing=3), 0).tasks
+    assert [task.dest for task in tasks[:2]] == ["b", "b"]
+    assert tasks[2].dest in {"a", "b"}
+
+
 def test_basic_removes_dropped_tables():
     spans = replication(a=3)
     spans.remove_table(2)
