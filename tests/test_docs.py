@@ -66,7 +66,7 @@ def test_who_comes_from_ticdc_finds_every_command() -> None:
     missing = {each for each in wanted if not any(one.startswith(each) for one in named)}
     assert missing == {
         *("table rebalance", "table pause", "table resume", "table reload"),
-        *("ddl list", "ddl skip", "ddl apply"),
+        *("ddl list", "ddl skip", "ddl apply", "warehouse check"),
         *(f"dead-letters {each}" for each in ("list", "show", "replay", "resolve")),
     }, "what is ours alone"
 

@@ -26,7 +26,7 @@ from conf.problems import SettingError
 from coordination.metadata.duration import duration_ms
 from coordination.metadata.version import tidelake_version
 from streaming.cli import check as start_check
-from streaming.cli import cluster, ddl, diff, jars, letters, record, reload, task
+from streaming.cli import cluster, ddl, diff, jars, letters, record, reload, task, warehouse
 from streaming.cli.options import (
     Addr,
     AdvertiseAddr,
@@ -77,6 +77,7 @@ app.add_typer(ddl.ddl, name="ddl")
 app.add_typer(letters.letters, name="dead-letters")
 app.command()(record.record)
 app.command()(diff.diff)
+app.add_typer(warehouse.warehouse, name="warehouse")
 app.command()(jars.jars)
 
 Watch = Annotated[bool, typer.Option("--watch", help="Print it every second, until Ctrl-C.")]

@@ -28,6 +28,7 @@ LOG_FORMAT_VARIABLE = "TIDELAKE_LOG_FORMAT"
 
 ORDER = (
     *("run", "check", "progress", "snapshot", "diff", "table", "ddl", "dead-letters", "record"),
+    "warehouse",
     *("task", "server", "changefeed", "capture", "processor", "jars"),
 )
 
