@@ -56,17 +56,21 @@ def check(
 ) -> None:
     """Show what a task file would do, and what is wrong with it. Changes nothing.
 
-    Asks the database and the warehouse too, unless --no-check.
+    Asks the database and the warehouse too, unless --no-check. Each table is shown with its
+    target, write mode and key, and how many rows are copied.
 
     Example:
       tidelake task check shop.yaml --sink-uri delta:///data/lake
     """
     with reported():
         plan = _planned(read_task_file(file), source_uri, sink_uri, config)
+        from streaming.changefeed.settings_in_etcd import changefeed_settings
         from streaming.cli import screen
         from streaming.operations.before_start.findings import refuse
+        from streaming.operations.before_start.planned import planned_tables
 
-        screen.show_rows(plan.row, as_json=output_format == "json")
+        tables = [] if no_check else planned_tables(changefeed_settings(plan.info))
+        screen.show_rows({**plan.row, "tables": tables}, as_json=output_format == "json")
         refuse(plan.findings(is_new=True, is_checked=not no_check))
 
 

@@ -76,6 +76,8 @@ class Operator(CaptureOperations):
         and file (``document``). Raises ConfigError if its name is taken, or if a `tidelake run`
         replicates it; with ``is_checked`` also the errors that a start would raise. ``is_dry``:
         change nothing, and return the changefeed as it would be, with all findings."""
+        from streaming.operations.before_start.planned import planned_tables
+
         _refuse_to_copy(changefeed)
         info = described(changefeed, arguments, document)
         advice = (
@@ -86,7 +88,8 @@ class Operator(CaptureOperations):
         refuse_a_runs(self._client, self._cluster_id, info)
         found_wrong = findings(info, is_new=True, is_checked=is_checked)
         if is_dry:
-            return self._planned(info, found_wrong, {})
+            tables = planned_tables(changefeed) if is_checked else []
+            return self._planned(info, found_wrong, {}, tables=tables)
         refuse(found_wrong)
         try:
             self._changefeeds.create(info)
@@ -95,7 +98,11 @@ class Operator(CaptureOperations):
         return self._changed(info.id, {})
 
     def _planned(
-        self, info: ChangefeedInfo, found_wrong: Sequence[TidelakeError], changes: Mapping[str, Any]
+        self,
+        info: ChangefeedInfo,
+        found_wrong: Sequence[TidelakeError],
+        changes: Mapping[str, Any],
+        **more: Any,
     ) -> ShownRow:
         """The result of a dry run. If something was found wrong, raises DryRunRefused, which has
         the result."""
@@ -105,6 +112,7 @@ class Operator(CaptureOperations):
             **uris(info),
             "start_ts": info.start_ts,
             "target_ts": info.target_ts,
+            **more,
             "findings": [str(each) for each in found_wrong],
             CHANGED: dict(changes),
         }

@@ -18,6 +18,7 @@ from conf.sources.binlog_uri import BinlogSettings
 from sinks.control.warehouse import ControlTables
 from streaming.cli.main import main
 from streaming.operations.before_start.database import refused
+from streaming.operations.before_start.planned import planned_tables
 from streaming.owner.start_point import first_row
 from streaming.source.binlog.source import PART
 from tests.acceptance.copied_database import ACCOUNT, make_account
@@ -174,6 +175,46 @@ def test_a_changefeed_that_has_begun_is_asked_for_no_copy(
     begun = replace(first_row(feed), source_positions={PART: 4})
     ControlTables.of(feed.sink).changefeeds.begin(begun)
     assert refused(feed) == []
+
+
+def test_the_tables_that_would_be_made(
+    database: DatabaseServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By `task check`, and by a dry run of a changefeed that copies nothing."""
+    database.execute(
+        *("CREATE TABLE c.no_key (id INT)", "CREATE TABLE c.t (a INT, b INT, PRIMARY KEY (b, a))"),
+        "CREATE TABLE c.bag (id INT)",
+    )
+    file, config, lake = tmp_path / "task.yaml", tmp_path / "feed.toml", tmp_path / "lake"
+    file.write_text(
+        "name: shop\ntask-mode: all\nmysql-instances: [{source-id: one, block-allow-list: c}]\n"
+        "block-allow-list: {c: {do-dbs: [c]}}\n"
+    )
+    config.write_text('[[sink.tables]]\nmatcher = ["c.bag"]\nkey = "rows"\n')
+    uri = f"mysql://{ACCOUNT}@{database.host}:{database.port}/"
+    arguments = ("--source-uri", uri, "--sink-uri", f"delta://{lake}", "--config", str(config))
+    with pytest.raises(SystemExit):  # of c.no_key, which is refused
+        main(["task", "check", str(file), *arguments, "--format", "json"])
+    (row,) = json.loads(capfd.readouterr().out)["rows"]
+    how = [re.sub(r"about \d+", "N", each) for each in row["tables"]]
+    assert how == [
+        f"c.bag → {lake}/c/bag: write-mode = 'upsert', key = 'rows', no primary key, "
+        "N rows are copied",
+        f"c.no_key → {lake}/c/no_key: write-mode = 'upsert', no primary key, cannot be copied",
+        f"c.t → {lake}/c/t: write-mode = 'upsert', primary key b, a, N rows are copied",
+    ]
+    assert not lake.exists()
+    source = BinlogSettings(
+        host=database.host, port=database.port, user=ACCOUNT, task_mode="incremental"
+    )
+    feed = Changefeed(
+        id="shop",
+        source=source,
+        sink=DeltaSink(warehouse=str(lake)),
+        filter=FilterSettings(rules=("c.t",)),
+    )
+    (told,) = planned_tables(feed)
+    assert told.endswith("primary key b, a, not copied")
 
 
 def test_what_does_not_answer(

@@ -130,8 +130,14 @@ def test_all_that_is_wrong_is_found_before_anything_is_made(
 
 def test_a_dry_run_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
     uris = ("--source-uri", SOURCE, "--sink-uri", f"delta://{tmp_path}/lake")
+    (tmp_path / "schema.sql").write_text("USE shop; CREATE TABLE a (k INT PRIMARY KEY, v INT);")
+    uris += ("--schema-file", f"{tmp_path}/schema.sql")
     (planned,) = cluster("changefeed", "create", "-c", "shop", *uris, "--dry-run")
     assert (planned["changefeed"], planned["findings"]) == ("shop", [])
+    assert planned["tables"][0] == (
+        f"shop.a → {tmp_path}/lake/shop/a: write-mode = 'upsert', primary key k, not copied"
+    )
+    assert not (tmp_path / "lake").exists()
     assert cluster("changefeed", "list") == []
     create(cluster, tmp_path)
     cluster("changefeed", "pause", "-c", "shop")
