@@ -279,8 +279,8 @@ class Changefeed:
     on_unknown_values: Literal["hold", "reload"] = setting(
         "on-unknown-values",
         "hold",
-        "a DDL whose values nobody can know here holds its table; with `reload` a `run` on a "
-        "database loads the table anew (docs/mysql.md#loaded-anew-by-itself)",
+        "a DDL whose values nobody can know here holds its table; with `reload` it is "
+        "loaded anew from its database (docs/mysql.md#loaded-anew-by-itself)",
     )
     reload_most_rows: NotNegative = setting(
         "reload-most-rows", 1_000_000, "a table with more rows is held all the same"

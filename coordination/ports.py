@@ -3,7 +3,8 @@
     capture ─┬ DataPlane.open_replica ────────► Replica: this capture's spans of one changefeed
              ├ DataPlane.open_control_writer ─► ControlWriter: what only the changefeed's owner does
              ├ DataPlane.units ───────────────► Units: the units of jobs on this capture
-             └ DataPlane.checkpoint_agent ────► CheckpointAgent: how far the units of jobs are
+             ├ DataPlane.checkpoint_agent ────► CheckpointAgent: how far the units of jobs are
+             └ DataPlane.open_reloads ────────► Reloads: carries orders to load tables anew out
 
 Nothing here blocks: a call begins slow work, and a later tick asks for its outcome. An
 implementation calls `wake` (given to `open_*`), on any thread, when there is an outcome to look at.
@@ -135,6 +136,15 @@ class ControlWriter(Protocol):
     def is_closed(self) -> bool: ...
 
 
+class Reloads(Protocol):
+    """Carries out what operators have ordered of the changefeeds of databases, on a thread of its
+    own: it pauses and resumes them in etcd, as an operator would."""
+
+    def close(self) -> None:
+        """Begin to end. What it has begun is left to the next leader's."""
+        ...
+
+
 Wake = Callable[[], None]
 
 
@@ -171,4 +181,8 @@ class DataPlane(Protocol):
 
     def checkpoint_agent(self, trust: Trust, wake: Wake) -> CheckpointAgent:
         """For one leadership. It asks the trust before it removes anything."""
+        ...
+
+    def open_reloads(self, trust: Trust) -> Reloads:
+        """For one leadership of a cluster. They ask the trust before they write anything."""
         ...

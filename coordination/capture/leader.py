@@ -48,6 +48,8 @@ class LeaderReactor:
         self._checkpoints: CheckpointAgent | None = None
         self._role = role
         self._wake = wake
+        leads_cluster = role.capture.leads_jobs
+        self._reloads = role.capture.data_plane.open_reloads(role.trust) if leads_cluster else None
         self._masters_at = float("-inf") if role.capture.leads_jobs else float("inf")
         self._state: JobsReactorState | None = None
 
@@ -76,6 +78,8 @@ class LeaderReactor:
     def close(self, *, drop: bool) -> None:
         """Begin to end. The masters end at once: no later one misses what they hold."""
         self._end_masters(begin_again_at=float("inf"))
+        if self._reloads is not None:
+            self._reloads.close()
         self.owner.close(drop=drop)
 
     def tick(self, state: JobsReactorState, now_s: float) -> None:

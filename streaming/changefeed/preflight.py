@@ -39,10 +39,6 @@ from streaming.source.sources import open_source
 
 PROBE: Final = ".tidelake-probe"  # an empty file, written and deleted
 NAMED: Final = 5  # so many tables are named
-RELOADS_OF_A_RUN: Final = (
-    "'reload' loads a table anew from its database, by a `tidelake run` with a mysql:// or "
-    "mariadb:// source. Leave it out"
-)
 
 
 # Broker and storage were reached, so that every capture would fail in the same way.
@@ -88,7 +84,10 @@ def _check_tables(changefeed: Changefeed) -> None:
     if changefeed.on_unknown_values == "reload" and not isinstance(
         changefeed.source, BinlogSettings
     ):
-        raise ConfigError(f"on-unknown-values: {RELOADS_OF_A_RUN}")
+        raise ConfigError(
+            "on-unknown-values: 'reload' loads a table anew from its database, where the source is "
+            "mysql:// or mariadb://. Leave it out"
+        )
     changefeed_routes(changefeed)
     forms = write_modes(changefeed)
     for defined in definitions_of(changefeed).values():

@@ -38,9 +38,10 @@ def reload(
     For a table that cannot go on by itself: a DDL holds it that cannot be followed, its
     folder was moved away or altered by hand, or it got another key. One commit brings the
     rows, columns and key that the database has; snapshots of before stay readable.
-    It is for a `tidelake run` on a database. One that is up does it within seconds, and
-    its other tables wait meanwhile; else its next start does. Giving the command twice does
-    no harm. With --source-uri the database is asked what it has of the table.
+    It is for a database's binlog. A `tidelake run` that is up, or a cluster's leader, does it
+    within seconds, and the changefeed's other tables wait meanwhile; else the next start does.
+    Giving the command twice does no harm. With --source-uri the database is asked what it has
+    of the table.
 
     Example:
       tidelake table reload shop.orders --sink-uri delta:///data/lake --dry-run

@@ -144,8 +144,7 @@ class BlockedTables:
         }
 
     def _may_reload(self, held: HeldTable) -> bool:
-        is_run = self._context.start_epoch is None
-        return is_loaded_anew(self._changefeed, held.name, is_run=is_run) and not held.is_waiting
+        return is_loaded_anew(self._changefeed, held.name) and not held.is_waiting
 
     def too_far(self, read: Positions, low_water: Positions) -> str:
         """Why tables can wait no longer while others go on; empty where they can."""

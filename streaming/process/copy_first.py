@@ -67,7 +67,7 @@ def copy_first(changefeed: Changefeed) -> Changefeed:
 def _load_anew(changefeed: Changefeed) -> None:
     """The tables for which an operator has ordered it. One that has finished reads nothing."""
     stop, shown = threading.Event(), _Shown()
-    staging, reloads = _own_staging(changefeed), ControlTables.of(changefeed.sink).reloads
+    staging, reloads = own_staging(changefeed), ControlTables.of(changefeed.sink).reloads
     if reloads.next_open(changefeed.id) is None or has_finished(to_its_end(changefeed)):
         forget_folders(staging)
         return
@@ -164,10 +164,11 @@ def staging_folder(changefeed: Changefeed) -> Path:
     source = changefeed.source
     if isinstance(source, BinlogSettings) and source.dump_dir:
         return Path(source.dump_dir).absolute()
-    return _own_staging(changefeed)
+    return own_staging(changefeed)
 
 
-def _own_staging(changefeed: Changefeed) -> Path:
+def own_staging(changefeed: Changefeed) -> Path:
+    """As `staging_folder`, but never the dump's."""
     name = quote(changefeed.id, safe="")
     if scheme_of(changefeed.sink.warehouse) in LOCAL:
         return Path(changefeed.sink.warehouse) / "_tidelake" / "staging" / name

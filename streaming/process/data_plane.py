@@ -28,7 +28,8 @@ from streaming.changefeed.settings_in_etcd import changefeed_settings
 from streaming.jobs.port import EngineOfProcess
 from streaming.owner.control_writer import DeltaControlWriter
 from streaming.owner.shown_state import StateUpdate, StateUpdates
-from streaming.process.copy_first import staging_folder
+from streaming.process.copy_first import own_staging, staging_folder
+from streaming.spans.cluster_reloads import ClusterReloads
 from streaming.spans.replica import StreamReplica
 from streaming.spans.task_checkpoints import TaskCheckpoints
 from streaming.spans.task_units import TaskUnits
@@ -127,6 +128,10 @@ class SparkDataPlane:
     def checkpoint_agent(self, trust: Trust, wake: Wake) -> CheckpointAgent:
         assert self._jobs is not None, "a `run` has no jobs"
         return TaskCheckpoints(*self._jobs, staging_folder, wake, check=trust.check)
+
+    def open_reloads(self, trust: Trust) -> ClusterReloads:
+        assert self._jobs is not None, "a `run` carries its orders out itself"
+        return ClusterReloads(*self._jobs, own_staging, trusted=trust.check)
 
     def has_shown(self, changefeed_id: ChangefeedID, state: FeedState) -> bool:
         """Whether `show` was called with this state, and it is written by now or cannot be."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -31,6 +32,7 @@ from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import JobID, Ts
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.preflight import end_of_copy
+from streaming.spans.cluster_reloads import is_reloading
 from streaming.spans.copies.first_copy import FirstCopy, TableProgress
 from streaming.spans.task_checkpoints import Staging, TaskPlace
 
@@ -154,6 +156,10 @@ class _Sync(_Work):
 
     def run(self, stop: threading.Event, begun: Callable[[], None]) -> bool:
         name = self._place.info.name
+        while is_reloading(self._place.changefeed):  # the leader has the changefeed, until it is
+            begun()
+            if stop.wait(LOOK_EVERY_S):
+                return False
         found = find_changefeed(self._client, self._cluster_id, name)
         wanted = self._wanted()
         self._check()
@@ -215,6 +221,9 @@ class _Sync(_Work):
                 copy.join()
 
     def paused(self) -> None:
+        while is_reloading(self._place.changefeed):
+            self._check()
+            time.sleep(LOOK_EVERY_S)
         self._check()  # without trust, the task's next worker may have the changefeed by now
         try:
             self._operator.pause(self._place.info.name)
@@ -230,7 +239,7 @@ class _Sync(_Work):
             self.status["error"] = f"{error.code}: {error.message}"
         if state is FeedState.FAILED:
             raise TidelakeError(f"changefeed {info.id} has failed: {error and error.message}")
-        if state is FeedState.STOPPED:
+        if state is FeedState.STOPPED and not is_reloading(self._place.changefeed):
             raise TidelakeError(f"changefeed {info.id} was paused beside its task: resume the task")
         return state is FeedState.FINISHED
 

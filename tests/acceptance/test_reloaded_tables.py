@@ -14,7 +14,7 @@ from rich.console import Console
 
 from conf.route_rules import Extract, RouteRule
 from conf.settings import FilterSettings, TableRule
-from coordination.errors import ConfigError, TidelakeError
+from coordination.errors import ConfigError, TidelakeError, TryAgain
 from streaming.changefeed.freshness import Freshness
 from streaming.cli.terminal import progress
 from streaming.operations.diff.comparison import DiffLimits
@@ -200,6 +200,36 @@ def test_a_target_of_each_form_is_loaded_anew_or_refused(
         assert sorted(events) == ["delete", *["insert"] * 39]
         versions = [row["_is_current"] for row in database.delta_rows("c.versions")]
         assert sorted(versions) == [False, *[True] * 38]
+
+
+def test_a_copy_that_is_made_again_for_an_order_is_the_one_that_counts(
+    server: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed behind its commit, and carried out again where the copied files are not: on another
+    machine, say. The table goes on where the second copy begins, so it has to be that one."""
+    server.execute("CREATE TABLE c.t (id INT PRIMARY KEY, v INT)", "INSERT INTO c.t VALUES (1, 1)")
+    database = CopiedDatabase(server, tmp_path)
+    database.copy()
+    with database.followed() as life:
+        server.execute("UPDATE c.t SET v = 2")
+        database.wait_beside(life)
+    with monkeypatch.context() as patched:
+        patched.setattr("streaming.spans.copies.load_all.first_progress", dies)
+        with pytest.raises(TryAgain, match="killed"):
+            database.load_anew("c.t")
+    for each in tmp_path.glob("staging~reload-*"):
+        shutil.rmtree(each)
+    server.execute("UPDATE c.t SET v = 3", "INSERT INTO c.t VALUES (2, 3)")
+    database.load_anew("c.t")
+    assert database.orders()["c.t"].state == "done"
+    with database.followed() as life:
+        server.execute("INSERT INTO c.t VALUES (3, 3)")
+        database.wait_beside(life)
+        assert_equal(database, "c.t")
+
+
+def dies(*_: object) -> None:
+    raise TryAgain("killed")
 
 
 def refusal(database: CopiedDatabase, table: str) -> str:

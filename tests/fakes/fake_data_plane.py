@@ -45,6 +45,12 @@ class Pace:
     checkpoints_fail: float = 0.0  # of these reads
 
 
+class FakeReloads:
+    """No changefeed of the fakes is a database's."""
+
+    def close(self) -> None: ...
+
+
 class FakeDataPlane:
     """One per process."""
 
@@ -119,6 +125,9 @@ class FakeDataPlane:
         made.slow_steps = self.pace.unit_steps
         self.unit_sets.append(made)
         return made
+
+    def open_reloads(self, trust: Trust) -> FakeReloads:  # noqa: ARG002
+        return FakeReloads()
 
     def checkpoint_agent(self, trust: Trust, wake: Wake) -> FakeCheckpoints:  # noqa: ARG002
         agent = FakeCheckpoints(self.copies, self.rng)

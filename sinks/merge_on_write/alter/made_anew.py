@@ -30,9 +30,10 @@ _OURS = ("tidelake.", "delta.columnMapping.", "delta.enableDeletionVectors", STA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeAnew:
-    """``order_id``: of the operator's order, for which it is done once. ``types``: the columns in
-    Spark SQL, in order. ``properties``: those of a new table of this shape. ``shape_ts``: DDLs at
-    or below are in that shape. ``sealed``: app IDs of older incarnations, which write no more."""
+    """``order_id``: of the operator's order and the copy, for which it is done once. ``types``: the
+    columns in Spark SQL, in order. ``properties``: those of a new table of this shape.
+    ``shape_ts``: DDLs at or below are in that shape. ``sealed``: app IDs of older incarnations,
+    which write no more."""
 
     order_id: str
     types: Mapping[str, str]

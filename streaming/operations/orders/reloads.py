@@ -1,7 +1,8 @@
 """``tidelake table reload``: an operator's order to load one table anew from its database.
 
 The order goes into ``_tidelake/reloads``. The `tidelake run` that is up finds it there within
-seconds, ends its stream, carries it out and goes on; else its next start does.
+seconds, ends its stream, carries it out and goes on; else its next start does. In a cluster the
+leader pauses the changefeed, carries it out and resumes it.
 """
 
 from __future__ import annotations
@@ -92,12 +93,6 @@ def _refuse_changefeed(row: ChangefeedRow) -> None:
     if PART not in row.source_positions or PART not in row.watermarks:
         raise ConfigError(
             f"changefeed {row.changefeed_id} has read nothing yet: its first copy loads all tables"
-        )
-    if not row.is_of_a_run and row.term:
-        raise ConfigError(
-            f"changefeed {row.changefeed_id} is replicated by a cluster, which does not carry such "
-            "an order out yet: a `tidelake run` does. In a cluster copy the tables anew, as a task "
-            "of another name into another warehouse"
         )
     if row.state == "finished":
         raise ConfigError(
@@ -194,11 +189,16 @@ def _does(known: _Known) -> str:
 def _next(row: ChangefeedRow, *, is_dry: bool) -> str:
     if is_dry:
         return "without --dry-run it is ordered. While it is copied, the other tables wait"
+    while_it_lasts = "The other tables wait meanwhile: `tidelake progress` says how far it is"
+    if not row.is_of_a_run and row.term:
+        told = "the cluster's leader does it within seconds"
+        if row.state == "stopped":
+            told = "the cluster's leader does it as soon as the changefeed or task is resumed"
+        return f"{told}. {while_it_lasts}"
     if row.state in ("failed", "stopped"):
         return "start `tidelake run` again: it loads the table first, and then goes on"
     return (
-        "a `tidelake run` that is up does it within seconds, else its next start. The other tables "
-        "wait meanwhile: `tidelake progress` says how far it is"
+        f"a `tidelake run` that is up does it within seconds, else its next start. {while_it_lasts}"
     )
 
 

@@ -51,9 +51,9 @@ def brief(ddl: DdlEvent, why: str, *, may_reload: bool = False) -> str:
     return f"{why}: {shown(ddl.query)}{way}"
 
 
-def is_loaded_anew(changefeed: Changefeed, name: TableName, *, is_run: bool) -> bool:
+def is_loaded_anew(changefeed: Changefeed, name: TableName) -> bool:
     """Whether `tidelake table reload` may be ordered for the table."""
-    if not (is_run and name.table and isinstance(changefeed.source, BinlogSettings)):
+    if not (name.table and isinstance(changefeed.source, BinlogSettings)):
         return False
     return not no_reload_of(write_modes(changefeed).of(name))
 

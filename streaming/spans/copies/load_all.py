@@ -167,7 +167,7 @@ class _Load:
         loads = self._named(copies)
         self._check()
         if self._order_id:
-            self._fill_anew(name, copies, begin, schema=schema, also=also)
+            self._fill_anew(name, copies, begin, schema=schema, also=also, loads=loads)
             return
         delete_leftover(
             *(registry.uri(name), name, self._row, begin.ts), loads=loads, options=self._options
@@ -222,8 +222,11 @@ class _Load:
         *,
         schema: TableSchema,
         also: Mapping[str, str],
+        loads: str,
     ) -> None:
-        """All that the target has goes by the commit that brings the rows."""
+        """All that the target has goes by the commit that brings the rows. It is done once for a
+        copy: another copy for the same order (the first one's files are gone, say) comes too,
+        since the table goes on where that one begins."""
         registry, row, form = self.registry, self._row, self.registry.forms.of(name)
         schema = form.keyed(schema)
         registry.forms.refuse(name, schema)
@@ -249,13 +252,13 @@ class _Load:
         marks = {ALTERED: shape.to_json(), REKEYED: str(at.ts + 1)}
         older = range(present.incarnation or incarnation, incarnation)
         made_anew = MadeAnew(
-            order_id=self._order_id,
+            order_id=f"{self._order_id}/{loads}",
             types=column_types(target),
             properties={**table_properties(target, {**owned, **also}), **marks},
             shape_ts=shape_ts,
             sealed=tuple(app_id(ours, each, name) for each in older),
         )
-        loaded = self._loaded(target, copies, at, self._named(copies), made_anew)
+        loaded = self._loaded(target, copies, at, loads, made_anew)
         found = with_null_dates(registry.come(name, at.ts), loaded.nulled)
         registry.put(replace(found, engine=self.engine.name))
 

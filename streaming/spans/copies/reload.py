@@ -82,12 +82,21 @@ class TableReloads:
         *,
         progress: Callable[[CopyProgress], None] = lambda _: None,
         is_stopped: Callable[[], bool] = lambda: False,
+        check: Callable[[], None] = lambda: None,
+        go_on: Callable[[], None] = lambda: None,
+        has_ended_here: bool = True,
     ) -> None:
+        """``check`` comes before each commit. ``go_on``: called when an order's work is done, and
+        before it is over: so whoever carries an open order out again has it called. With
+        ``has_ended_here`` what this process had of the changefeed has ended."""
         assert isinstance(changefeed.source, BinlogSettings)
         self.changefeed = changefeed
         self.settings = changefeed.source
         self.progress = progress
         self.is_stopped = is_stopped
+        self.check = check
+        self.has_ended_here = has_ended_here
+        self._go_on = go_on
         self.tables = ControlTables.of(changefeed.sink)
         self.routes = changefeed_routes(changefeed)
         self.forms = write_modes(changefeed)
@@ -107,9 +116,11 @@ class TableReloads:
             except (TermRefused, CopiedByAnother) as error:
                 raise AnotherProcess(str(error)) from error
             except (TidelakeError, TableHeld) as error:
+                self._go_on()
                 self.note(order, "given up", error=str(error))
                 logger.warning("the table is not loaded anew: %s table=%s", error, order.name)
             else:
+                self._go_on()
                 self.note(order, "done", rows=rows, of_rows=rows)
                 failpoint(Failpoint.AFTER_FIRST_ROWS)
                 logger.info("loaded the table anew table=%s rows=%d", order.name, rows)
@@ -166,11 +177,11 @@ class _OneReload:
     def run(self) -> int:
         """Returns how many rows the table has. Raises TidelakeError, and TableHeld, where it
         cannot be."""
+        self._refuse_beside_others()
         row = self._tables.changefeeds.read(self._changefeed.id)
         if row is None or PART not in row.watermarks or PART not in row.source_positions:
             raise TidelakeError("the changefeed has read nothing yet: order it once it replicates")
         self._refuse(row)
-        self._refuse_beside_others(row)
         with only_one(self._all.folder(self._order)), self._shown():
             self._note("copying")
             settled = self._settled(row)
@@ -178,6 +189,7 @@ class _OneReload:
             self._note("loading")
             self._refuse_another_place(row)
             taken = joined(row, settled)
+            self._all.check()
             self._tables.changefeeds.save(taken, held=row.term)
             self._tables.snapshots.claim(taken.changefeed_id, taken.term)
             load_all(
@@ -188,7 +200,7 @@ class _OneReload:
                 anew="order it again",
                 progress=lambda _: None,
                 is_stopped=self._all.is_stopped,
-                check=lambda: None,
+                check=self._all.check,
                 order_id=self._order.order_id,
             )
             self._pass_letters()
@@ -205,15 +217,19 @@ class _OneReload:
         sink = self._changefeed.sink
         there = inspect(table_uri(sink.warehouse, name), revealed_options(sink.storage_options))
         is_begun = there is not None and there.version > 0  # else an earlier try may have made it
-        is_ours = there is not None and there.properties.get(RELOADED) == self._order.order_id
+        by = "" if there is None else there.properties.get(RELOADED, "")
+        is_ours = by.startswith(self._order.order_id)
         if is_begun and not is_ours and (why := no_reload_of(self._forms.of(name))):
             raise TidelakeError(why)
 
-    def _refuse_beside_others(self, row: ChangefeedRow) -> None:
-        """Raises AnotherProcess. This process has ended its own stream, or was killed before."""
-        host, _, pid = (row.process or "").rpartition("/")
-        if host == socket.gethostname() and (int(pid) == os.getpid() or not is_alive(int(pid))):
-            return
+    def _refuse_beside_others(self) -> None:
+        """Raises AnotherProcess."""
+        row = self._tables.changefeeds.read(self._changefeed.id)
+        host, _, pid = ("" if row is None else row.process or "").rpartition("/")
+        if host == socket.gethostname():
+            is_own = int(pid) == os.getpid()
+            if self._all.has_ended_here if is_own else not is_alive(int(pid)):
+                return
         try:
             refuse_beside_an_owner(self._changefeed)
         except TryAgain as error:

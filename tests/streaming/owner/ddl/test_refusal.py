@@ -31,11 +31,10 @@ def test_a_refusal_names_the_reload_where_it_works() -> None:
         sink=DeltaSink(warehouse="/lake", tables=(log,)),
     )
     name = TableName("shop", "t")
-    assert is_loaded_anew(changefeed, name, is_run=True)
-    assert not is_loaded_anew(changefeed, name, is_run=False)
-    assert not is_loaded_anew(changefeed, TableName("shop", "log"), is_run=True)
-    assert not is_loaded_anew(changefeed, TableName("shop", ""), is_run=True)
-    assert not is_loaded_anew(replace(changefeed, source=of_kafka), name, is_run=True)
+    assert is_loaded_anew(changefeed, name)
+    assert not is_loaded_anew(changefeed, TableName("shop", "log"))
+    assert not is_loaded_anew(changefeed, TableName("shop", ""))
+    assert not is_loaded_anew(replace(changefeed, source=of_kafka), name)
     reload = "`tidelake table reload shop.t -c shop --sink-uri delta:///lake`"
     assert reload in way_past(DDL, changefeed, may_reload=True)
     assert "reload" not in way_past(DDL, changefeed)
