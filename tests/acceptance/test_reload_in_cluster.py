@@ -224,6 +224,14 @@ def test_a_held_table_goes_on_though_a_capture_dies_and_then_the_leader(
     await_("both replicate", lambda: captures.states() == {"replicating"})
     await_("the unit follows", lambda: captures.task("query")["stage"] == "Running")
     assert captures.task("query")["error"] is None
+    captures.order()
+    await_("it copies", lambda: captures.ordered().rows > 0)
+    captures.task("pause")
+    await_("it is paused", lambda: captures.task("query")["stage"] == "Paused")
+    assert captures.ordered().state == "done"
+    captures.write()
+    captures.task("resume")
+    captures.await_equal()
 
 
 DEATHS = (
@@ -257,7 +265,7 @@ def test_a_task_that_cannot_go_on_does_and_a_paused_one_waits_for_its_operator(
     captures: Captures,
 ) -> None:
     captures.start()
-    captures.create()
+    captures.create(**{"on-unknown-values": "reload"})
     captures.task("pause")
     await_("it is paused", lambda: captures.task("query")["stage"] == "Paused")
     shutil.move(captures.lake / NAME / HELD.table, captures.lake.parent / "moved")
@@ -278,6 +286,10 @@ def test_a_task_that_cannot_go_on_does_and_a_paused_one_waits_for_its_operator(
     captures.await_done()
     captures.await_equal()
     assert captures.task("query")["stage"] == "Running"
+    captures.server.execute(f"ALTER TABLE {HELD} ADD COLUMN s INT AS (v * 2) STORED")
+    captures.write()  # and it is loaded by itself
+    captures.await_equal()
+    assert captures.ordered().ddl_ts is not None
 
 
 def test_a_changefeed_that_copied_nothing_gets_a_table_whole(captures: Captures) -> None:
