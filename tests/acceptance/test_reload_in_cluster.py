@@ -23,8 +23,10 @@ from coordination.jobmaster.job_operator import JobOperator
 from coordination.jobmaster.records import TaskCfg
 from coordination.metadata.lookup import read_controller
 from coordination.model import JobID, TableName, TaskID
+from sinks.control.changefeeds import Changefeeds
 from sinks.control.progress import Progress, ProgressRow
 from sinks.control.reloads import Reload, Reloads
+from streaming.source.binlog.source import PART
 from streaming.spans.cluster_reloads import LOOK_EVERY_S
 from tests.acceptance.copied_database import ACCOUNT, make_account
 from tests.acceptance.processes import ON_THREADS, Life, await_, environment, field
@@ -107,6 +109,10 @@ class Captures:
 
     def rows(self) -> dict[TableName, ProgressRow]:
         return Progress(str(self.lake)).read(FEED)
+
+    def has_read(self) -> bool:
+        row = Changefeeds(str(self.lake)).read(FEED)
+        return row is not None and PART in row.watermarks and PART in row.source_positions
 
     def states(self) -> set[str]:
         return {row.state for row in self.rows().values()}
@@ -285,7 +291,7 @@ def test_a_task_that_cannot_go_on_does_and_a_paused_one_waits_for_its_operator(
     captures.task("resume")
     captures.await_done()
     captures.await_equal()
-    assert captures.task("query")["stage"] == "Running"
+    await_("the unit follows", lambda: captures.task("query")["stage"] == "Running")
     captures.server.execute(f"ALTER TABLE {HELD} ADD COLUMN s INT AS (v * 2) STORED")
     captures.write()  # and it is loaded by itself
     captures.await_equal()
@@ -298,9 +304,8 @@ def test_a_changefeed_that_copied_nothing_gets_a_table_whole(captures: Captures)
     uri = f"mysql://{ACCOUNT}@{captures.server.host}:{captures.server.port}/?task-mode=incremental"
     captures.created(f"{uri}&binlog-name={file}&binlog-pos={position}")
     captures.write()
-    await_(
-        "both replicate", lambda: captures.states() == {"replicating"} and len(captures.rows()) == 2
-    )
+    await_("both are there", lambda: len(captures.rows()) == 2)
+    await_("a place is stored", captures.has_read)
     captures.order()
     captures.await_done()
     captures.write()
