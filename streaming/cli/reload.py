@@ -40,8 +40,9 @@ def reload(
     rows, columns and key that the database has; snapshots of before stay readable.
     It is for a database's binlog. A `tidelake run` that is up, or a cluster's leader, does it
     within seconds, and the changefeed's other tables wait meanwhile; else the next start does.
-    Giving the command twice does no harm. With --source-uri the database is asked what it has
-    of the table.
+    For a TiCDC changefeed the next `tidelake run` with the tidb:// URI does it. Giving the
+    command twice does no harm. With --source-uri the database is asked what it has of the
+    table.
 
     Example:
       tidelake table reload shop.orders --sink-uri delta:///data/lake --dry-run

@@ -176,7 +176,10 @@ def how_far(order: Reload) -> str:
     at = f"ordered at {order.ordered_at:%F %T} UTC"
     what = f"table {order.name} is to be loaded anew ({at})"
     if order.state == "ordered":
-        return f"{what}: the next look of `tidelake run`, or its next start, begins it"
+        return (
+            f"{what}: the next look of `tidelake run`, or its next start, begins it; for a topic "
+            "of TiCDC one with the tidb:// URI"
+        )
     if order.state == "given up":
         return f"table {order.name} was not loaded anew ({at}): {order.error}"
     return (

@@ -14,14 +14,18 @@ import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.failpoint import Failpoint
+from coordination.model import TableName
 from sinks.control.changefeeds import Changefeeds
+from sinks.control.progress import Progress
+from sinks.control.reloads import Reloads
 from streaming.cli.main import main
 from tests.acceptance.one_process import Feed, shop_feed
-from tests.acceptance.processes import ON_THREADS, Stage
+from tests.acceptance.processes import ON_THREADS, Stage, await_
 from tests.services.database_server import DatabaseServer
 from tests.services.kafka_broker import KafkaBroker
 from tests.services.tidb_front import TidbFront
 from tests.shop import proof
+from tests.shop.canal_json import Ddl
 from tests.shop.feed import FeedSettings, messages
 from tests.shop.history import SchemaChange
 from tests.shop.model import Model
@@ -170,3 +174,66 @@ def test_tables_of_a_wider_filter_join(
             assert cut["primary_ts"] <= read_ts if is_narrow else cut["primary_ts"] > joined_ts
             at.tables = {name: rows for name, rows in at.tables.items() if name in there}
             assert at.differences(stage.warehouse, cut["tables"]) == []
+
+
+ANEW = (
+    (Failpoint.AFTER_CHUNK, 2),
+    (Failpoint.AFTER_LOAD_ONE, 1),
+    (Failpoint.AFTER_FIRST_PROGRESS, 1),
+)
+
+
+@pytest.mark.parametrize(
+    "deaths", [ANEW[1:2], pytest.param(ANEW, marks=pytest.mark.more)], ids=["killed", "all deaths"]
+)
+def test_a_table_is_loaded_anew(
+    broker: KafkaBroker,
+    etcd: EmbeddedEtcd,
+    tmp_path: Path,
+    deaths: Sequence[tuple[Failpoint, int]],
+) -> None:
+    """A DDL holds it, and its folder is gone. Some of the rows below the copy's TSO are read before
+    it, and some after."""
+    feed = shop_feed(transactions=60)
+    read_ts, anew_ts = map(feed.ts_at, (0.45, 0.6))
+    layout = FeedSettings(seed=1, watermark_every=3, replay_every=9, closing=False)
+    read = [each for each in feed.events if each.commit_ts <= read_ts]
+    held = Ddl("shop", "orders", "ALTER", "ALTER TABLE `shop`.`orders` FROBNICATE `id`")
+    read.insert(-10, SchemaChange(read[-11].commit_ts + 1, held))
+    behind = [each for each in feed.events if each.commit_ts > read_ts]
+    with (
+        DatabaseServer() as server,
+        TidbFront(server) as tidb,
+        Stage(broker, etcd.endpoint, tmp_path, program=ON_THREADS) as stage,
+    ):
+        broker.produce(stage.topic, messages(read, layout))
+        life = stage.start("before")
+        progress = Progress(str(stage.warehouse))
+        await_(
+            "the table that waits",
+            lambda: (
+                (row := progress.read("shop").get(TableName("shop", "orders")))
+                and row.state == "blocked"
+            ),
+        )
+        sink = f"delta://{stage.warehouse}"
+        life.signal(signal.SIGTERM)
+        assert life.await_exit() == 0, life.tail()
+        (stage.warehouse / "shop" / "orders").rename(tmp_path / "orders")
+        main(["table", "reload", "shop.orders", "--sink-uri", sink])
+        fill(server, feed, anew_ts)
+        tidb.held_ts = anew_ts
+        copy = f"tidb://root@127.0.0.1:{tidb.port}/?chunk-rows=5"
+        for point, nth in deaths:
+            killed = {"TIDELAKE_FAILPOINTS": f"{point}=kill:{nth}"}
+            life = stage.start(str(point), source_uri=copy, given=killed)
+            assert life.await_exit() == -signal.SIGKILL, life.tail()
+        life = stage.start("anew", source_uri=copy)
+        assert life.await_exit() == 0, life.tail()
+        (order,) = Reloads(str(stage.warehouse)).read("shop").values()
+        assert (order.state, order.error) == ("done", None)
+        assert all("`orders`" in each for _, each in tidb.reads)
+        broker.produce(stage.topic, messages(behind, FeedSettings(seed=2, watermark_every=3)))
+        life = stage.start("behind", target_ts=feed.last_ts)
+        assert life.await_exit() == 0, life.tail()
+        stage.assert_equal(feed.events)

@@ -15,6 +15,7 @@ from typing import Any
 
 from conf.settings import DeltaSink
 from conf.sources.binlog_uri import BinlogSettings
+from conf.sources.source_parameters import AT_LEAST_ONCE
 from conf.sources.source_uri import SourceSettings
 from coordination.errors import ConfigError
 from coordination.model import TableName
@@ -82,15 +83,20 @@ def order_reload(
 
 def _refuse_changefeed(row: ChangefeedRow) -> None:
     told = json.loads(row.row_rules or "{}")
-    protocol = told.get("protocol")
-    if protocol is not None and protocol != "binlog":
+    if told.get("delivery") == AT_LEAST_ONCE:
         raise ConfigError(
-            f"the source of changefeed {row.changefeed_id} is no database (its rows come by "
-            f"{protocol}), and a table is loaded anew from its database alone. Rewind the "
-            "changefeed with --overwrite-checkpoint-ts to below what the table lacks: the source "
-            "brings it again"
+            f"the rows of changefeed {row.changefeed_id} have no commit-ts of their database (they "
+            f"come by {told.get('protocol')}), so no copy of a table can be put among them. Rewind "
+            "the changefeed with --overwrite-checkpoint-ts to below what the table lacks: the "
+            "source brings it again"
         )
-    if PART not in row.source_positions or PART not in row.watermarks:
+    if _is_of_ticdc(row) and not row.is_of_a_run:
+        raise ConfigError(
+            f"changefeed {row.changefeed_id} is a cluster's and reads what TiCDC sends; a table of "
+            "such a one is loaded anew for a `tidelake run` alone. Move the table's folder away, "
+            "and rewind with --overwrite-checkpoint-ts to below the table's CREATE TABLE"
+        )
+    if not _is_of_ticdc(row) and (PART not in row.source_positions or PART not in row.watermarks):
         raise ConfigError(
             f"changefeed {row.changefeed_id} has read nothing yet: its first copy loads all tables"
         )
@@ -98,6 +104,10 @@ def _refuse_changefeed(row: ChangefeedRow) -> None:
         raise ConfigError(
             f"changefeed {row.changefeed_id} has finished at its target-ts, and reads nothing more"
         )
+
+
+def _is_of_ticdc(row: ChangefeedRow) -> bool:
+    return bool(row.source_positions) and PART not in row.source_positions
 
 
 def _known(sink: DeltaSink, row: ChangefeedRow, table: str) -> _Known:
@@ -189,6 +199,12 @@ def _does(known: _Known) -> str:
 def _next(row: ChangefeedRow, *, is_dry: bool) -> str:
     if is_dry:
         return "without --dry-run it is ordered. While it is copied, the other tables wait"
+    if _is_of_ticdc(row):
+        return (
+            "stop the `tidelake run`. Start it once with the tidb:// URI of the TiDB and the same "
+            "--changefeed-id, --sink-uri and --config: it copies the table as of the present, and "
+            "ends. Then start it with its own URI again"
+        )
     while_it_lasts = "The other tables wait meanwhile: `tidelake progress` says how far it is"
     if not row.is_of_a_run and row.term:
         told = "the cluster's leader does it within seconds"
@@ -203,6 +219,11 @@ def _next(row: ChangefeedRow, *, is_dry: bool) -> str:
 
 
 def _asked(settings: SourceSettings, row: ChangefeedRow, name: TableName) -> dict[str, Any]:
+    if _is_of_ticdc(row):
+        raise ConfigError(
+            f"source-uri: the rows of changefeed {row.changefeed_id} have the TSOs of a TiDB, and "
+            "no other database can tell what a table was at one: leave it out"
+        )
     if not isinstance(settings, BinlogSettings):
         raise ConfigError("source-uri: a table is loaded anew from a mysql:// or mariadb:// URI")
     routes = stored_routes(row)

@@ -159,6 +159,18 @@ def forget_folders(staging: Path) -> None:
         end_copy(each)
 
 
+def pass_letters(changefeed: Changefeed, name: TableName) -> None:
+    """Each is of a row that the table has now, or that is no more."""
+    sink = changefeed.sink
+    letters = DeadLetters(sink.warehouse, revealed_options(sink.storage_options))
+    for each in letters.open_of(changefeed.id, name):
+        rows = each.select(list(LETTER))
+        told = {"state": SUPERSEDED, "note": "the table was loaded anew"}
+        for column, value in told.items():
+            rows = rows.append_column(column, pa.repeat(pa.scalar(value), len(rows)))
+        letters.states.change(rows, by="table reload")
+
+
 class _OneReload:
     """``run`` may be called once. Closes the connection to the database."""
 
@@ -286,15 +298,7 @@ class _OneReload:
         return found
 
     def _pass_letters(self) -> None:
-        """Each is of a row that the table has now, or that is no more."""
-        sink, name = self._changefeed.sink, self._order.name
-        letters = DeadLetters(sink.warehouse, revealed_options(sink.storage_options))
-        for each in letters.open_of(self._changefeed.id, name):
-            rows = each.select(list(LETTER))
-            told = {"state": SUPERSEDED, "note": "the table was loaded anew"}
-            for column, value in told.items():
-                rows = rows.append_column(column, pa.repeat(pa.scalar(value), len(rows)))
-            letters.states.change(rows, by="table reload")
+        pass_letters(self._changefeed, self._order.name)
 
     # What others see.
 

@@ -23,12 +23,14 @@ from typing import Final
 
 from conf.settings import Changefeed
 from conf.sources.tidb_uri import TidbSettings
-from coordination.errors import ConfigError, TidelakeError
+from coordination.errors import ConfigError, Fenced, Stop, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts, tso_time
 from sinks.control.changefeeds import ChangefeedRow
 from sinks.control.earlier_owner import ChangefeedState
+from sinks.control.reloads import Reload
 from sinks.control.warehouse import ControlTables
+from sinks.target.engine_port import TableHeld
 from sinks.target.write_mode import WriteMode
 from streaming.changefeed.earlier_filters import left_out_any
 from streaming.changefeed.routes import changefeed_routes
@@ -44,6 +46,7 @@ from streaming.spans.copies.found.readable import create_statement
 from streaming.spans.copies.joining import lacking_targets, new_tables, refuse_beside_an_owner
 from streaming.spans.copies.load_all import load_all
 from streaming.spans.copies.moments import Begins, Moment
+from streaming.spans.copies.reload import pass_letters
 from streaming.spans.copies.settled_copy import (
     BEGINS,
     CopiedFrom,
@@ -123,8 +126,10 @@ class TidbCopy:
         that say what to do."""
         with only_one(self._folder):
             row = self._tables.changefeeds.read(self._changefeed.id)
-            if row is not None and row.source_positions and self._is_wider_than(row):
-                self._join(row)
+            if row is not None and row.source_positions:
+                if self._is_wider_than(row):
+                    self._join(row)
+                self._load_anew()
             elif (copied_ts := self.copied_ts) is None:
                 settled = self._settled()
                 self._load(settled)
@@ -143,19 +148,45 @@ class TidbCopy:
     def _lacking(self) -> set[TableName]:
         return lacking_targets(self._changefeed)
 
-    def _join(self, row: ChangefeedRow) -> None:
-        """Copy and load tables that an earlier filter has left out. What was read of them is lost,
-        since nobody kept it; so they are copied as of a TSO that is above all of that. The stream
-        goes on from where it was, and passes by what they have."""
+    def _load_anew(self) -> None:
+        """All tables for which an operator has ordered it."""
+        reloads, id_ = self._tables.reloads, self._changefeed.id
+        while (order := reloads.next_open(id_)) is not None:
+            row = self._tables.changefeeds.read(id_)
+            assert row is not None, "it has begun"
+            reloads.note(replace(order, state="copying"))
+            try:
+                self._join(row, order)
+            except (TryAgain, Stop, Fenced):
+                raise
+            except (TidelakeError, TableHeld) as error:
+                reloads.note(replace(order, state="given up", error=str(error)))
+                logger.warning("the table is not loaded anew: %s table=%s", error, order.name)
+            else:
+                pass_letters(self._changefeed, order.name)
+                reloads.note(replace(order, state="done"))
+
+    def _join(self, row: ChangefeedRow, order: Reload | None = None) -> None:
+        """Copy and load tables that an earlier filter has left out, or the one of an operator's
+        order. What was read of them is lost, since nobody kept it; so they are copied as of a TSO
+        that is above all of that. The stream goes on from where it was, and passes by what they
+        have."""
         if self._settings.snapshot_ts is not None:
             raise ConfigError(
                 "source-uri: snapshot-ts: tables join a changefeed as of the present: leave it out"
             )
         refuse_beside_an_owner(self._changefeed)
-        self._is_wanted = new_tables(self._changefeed, row)
+        self._is_wanted = new_tables(self._changefeed, row) if order is None else self._of(order)
         # If the stream goes on meanwhile, it may have read what is above the TSO.
         self._place = f" {row.checkpoint_ts} {sorted(row.source_positions.items())}"
+        if order is not None:
+            self._place += f" {order.order_id}"
         settled = self._settled()
+        if order is not None and not settled.tables:
+            raise TidelakeError(
+                f"the TiDB has no table that goes into {order.name}, or [filter] leaves it out, or "
+                "the account may not read it"
+            )
         if not settled.tables and not settled.left_out:
             logger.info(
                 "nothing is copied: the TiDB has no table that [filter] takes, and that an earlier "
@@ -173,7 +204,8 @@ class TidbCopy:
         )
         self._tables.changefeeds.save(taken, held=row.term)
         self._tables.snapshots.claim(taken.changefeed_id, taken.term)
-        self._fill(settled, taken)
+        # Copied as of another TSO after a kill, it is loaded by that copy too.
+        self._fill(settled, taken, f"{order.order_id}/{ts}" if order is not None else "")
         failpoint(Failpoint.AFTER_FIRST_PROGRESS)
         names = ", ".join(str(each.name) for each in settled.tables)
         logger.info(
@@ -181,6 +213,10 @@ class TidbCopy:
             "had them before the TSO %d",
             *(names, ts),
         )
+
+    def _of(self, order: Reload) -> Callable[[TableName], bool]:
+        selects, of = self._routes.filter.selects, self._routes.of
+        return lambda name: selects(name) and of(name).target == order.name
 
     # The copy.
 
@@ -324,7 +360,7 @@ class TidbCopy:
         failpoint(Failpoint.AFTER_FIRST_ROWS)
         logger.info("copied and loaded tables=%d rows=%d", len(settled.tables), settled.rows)
 
-    def _fill(self, settled: SettledCopy, row: ChangefeedRow) -> None:
+    def _fill(self, settled: SettledCopy, row: ChangefeedRow, order_id: str = "") -> None:
         is_given = self._settings.snapshot_ts is not None
         load_all(
             self._changefeed,
@@ -335,6 +371,7 @@ class TidbCopy:
             progress=self._progress,
             is_stopped=self._is_stopped,
             check=lambda: None,
+            order_id=order_id,
         )
 
     def _row(self, ts: Ts) -> ChangefeedRow:

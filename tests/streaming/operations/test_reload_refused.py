@@ -33,10 +33,11 @@ FOLLOWS = ChangefeedRow(
     ("is_otherwise", "says"),
     [
         (
-            {"row_rules": json.dumps({"protocol": "canal-json"})},
-            r"is no database .*canal-json.* Rewind the changefeed with --overwrite-checkpoint-ts",
+            {"row_rules": json.dumps({"protocol": "maxwell", "delivery": "at-least-once"})},
+            r"no commit-ts .*maxwell.* Rewind the changefeed with --overwrite-checkpoint-ts",
         ),
         ({"source_positions": {}, "watermarks": {}}, "has read nothing yet: its first copy loads"),
+        ({"etcd_cluster_id": "etcd", "source_positions": {"t/0": 7}}, "reads what TiCDC sends"),
         ({"state": "finished"}, "has finished at its target-ts"),
         ({}, "changefeed shop has no table shop.orders"),
     ],

@@ -12,6 +12,7 @@ import pytest
 
 from conf.load import load_settings
 from conf.settings import Changefeed, FilterSettings
+from conf.sources.binlog_uri import BinlogSettings
 from conf.sources.source_uri import parse_source_uri
 from coordination.errors import ConfigError, Stop, TidelakeError
 from coordination.model import TSO_LOGICAL_BITS, TableName
@@ -21,6 +22,7 @@ from streaming.operations.cluster import _refuse_to_copy
 from streaming.operations.diff.comparison import DiffLimits
 from streaming.operations.diff.databases import compare_with_database
 from streaming.operations.diff.findings import DiffReport
+from streaming.operations.orders.reloads import order_reload
 from streaming.owner.start_point import first_row
 from streaming.source.sources import open_source
 from streaming.spans.copies.tidb_copy import TidbCopy
@@ -222,7 +224,8 @@ def in_kafka(changefeed: Changefeed, checkpoint_ts: int, position: int) -> None:
     table = ControlTables.of(changefeed.sink).changefeeds
     row = table.read("shop")
     assert row is not None
-    read = {"source_positions": {"t/0": position}, "checkpoint_ts": checkpoint_ts}
+    read: dict[str, Any] = {"source_positions": {"t/0": position}, "checkpoint_ts": checkpoint_ts}
+    read["etcd_cluster_id"] = "f1/etcd/run-shop"
     table.save(replace(row, state="stopped", **read))
 
 
@@ -255,6 +258,42 @@ def test_tables_of_a_wider_filter_join_as_of_the_present(
     tidb.reads.clear()
     assert copied(wide, tmp_path) == joined_ts  # nothing is left to join
     assert tidb.reads == []
+
+
+def test_a_table_is_loaded_anew_as_of_the_present(
+    tidb: TidbFront, server: DatabaseServer, tmp_path: Path
+) -> None:
+    changefeed = changefeed_of(tidb, tmp_path)
+    first_ts = copied(changefeed, tmp_path)
+    in_kafka(changefeed, first_ts + 5, 7)
+    order_reload(changefeed.sink, None, f"{NAME}.orders", is_dry=False)
+    with pytest.raises(ConfigError, match="is not loaded anew: "):
+        order_reload(changefeed.sink, None, f"{NAME}.events", is_dry=False)
+    of_mysql = BinlogSettings(host=server.host, port=server.port, user="root")
+    with pytest.raises(ConfigError, match="have the TSOs of a TiDB, and no other database"):
+        order_reload(changefeed.sink, None, f"{NAME}.pairs", source=of_mysql, is_dry=True)
+    server.execute(
+        f"ALTER TABLE {NAME}.orders DROP PRIMARY KEY, MODIFY id BIGINT, ADD PRIMARY KEY (v)",
+        f"DELETE FROM {NAME}.orders WHERE id > 900",
+    )
+    tidb.reads.clear()
+    begun_ts = stopped_midway(changefeed, tidb, tmp_path)
+    in_kafka(changefeed, first_ts + 9, 8)  # it went on, and may have read what is above `begun_ts`
+    anew_ts = copied(changefeed, tmp_path)
+    assert anew_ts > begun_ts > first_ts
+    assert len(rows(tmp_path, "orders")) == 900
+    assert all("`orders`" in each for _, each in tidb.reads)
+    tables = ControlTables.of(changefeed.sink)
+    (order,) = tables.reloads.read("shop").values()
+    assert order.state == "done"
+    found = {name.table: each for name, each in tables.progress.read("shop").items()}
+    assert (found["orders"].checkpoint_ts, found["pairs"].checkpoint_ts) == (anew_ts, first_ts)
+    server.execute(f"DROP TABLE {NAME}.orders")
+    order_reload(changefeed.sink, None, f"{NAME}.orders", is_dry=False)
+    assert copied(changefeed, tmp_path) == anew_ts
+    (order,) = tables.reloads.read("shop").values()
+    assert order.state == "given up"
+    assert "the TiDB has no table that goes into tidb_copy.orders" in (order.error or "")
 
 
 def test_amid_a_copy_nobody_reads_kafka(tidb: TidbFront, tmp_path: Path) -> None:
