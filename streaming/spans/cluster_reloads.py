@@ -121,7 +121,7 @@ class ClusterReloads:
             check=self._check,
             go_on=lambda: self._go_on(found.name),
             has_ended_here=False,
-        ).run()
+        ).run_next()  # which resumes the changefeed: it is paused again for another order
 
     def _go_on(self, name: ChangefeedName) -> None:
         self._check()

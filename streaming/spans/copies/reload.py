@@ -103,28 +103,39 @@ class TableReloads:
         self._staging = staging
 
     def run(self) -> None:
-        """Carry all open orders out, one after the other. One that cannot be is given up, and says
-        why. Raises AnotherProcess and other TryAgains, after which the same call goes on, and
-        Stop."""
-        while (order := self.tables.reloads.next_open(self.changefeed.id)) is not None:
-            logger.info("loads the table anew, as ordered table=%s", order.name)
-            try:
-                with closing(_OneReload(self, order)) as reload:
-                    rows = reload.run()
-            except (TryAgain, Stop, Fenced):
-                raise
-            except (TermRefused, CopiedByAnother) as error:
-                raise AnotherProcess(str(error)) from error
-            except (TidelakeError, TableHeld) as error:
-                self._go_on()
-                self.note(order, "given up", error=str(error))
-                logger.warning("the table is not loaded anew: %s table=%s", error, order.name)
-            else:
-                self._go_on()
-                self.note(order, "done", rows=rows, of_rows=rows)
-                failpoint(Failpoint.AFTER_FIRST_ROWS)
-                logger.info("loaded the table anew table=%s rows=%d", order.name, rows)
+        """Carry all open orders out, one after the other: see `run_next`."""
+        while self.run_next():
+            pass
+
+    def run_next(self) -> bool:
+        """Carry the oldest open order out; returns whether there is another. One that cannot be is
+        given up, and says why. Raises AnotherProcess and other TryAgains, after which the same call
+        goes on, and Stop."""
+        if (order := self.tables.reloads.next_open(self.changefeed.id)) is not None:
+            self._carry_out(order)
+        if self.tables.reloads.next_open(self.changefeed.id) is not None:
+            return True
         forget_folders(self._staging)
+        return False
+
+    def _carry_out(self, order: Reload) -> None:
+        logger.info("loads the table anew, as ordered table=%s", order.name)
+        try:
+            with closing(_OneReload(self, order)) as reload:
+                rows = reload.run()
+        except (TryAgain, Stop, Fenced):
+            raise
+        except (TermRefused, CopiedByAnother) as error:
+            raise AnotherProcess(str(error)) from error
+        except (TidelakeError, TableHeld) as error:
+            self._go_on()
+            self.note(order, "given up", error=str(error))
+            logger.warning("the table is not loaded anew: %s table=%s", error, order.name)
+        else:
+            self._go_on()
+            self.note(order, "done", rows=rows, of_rows=rows)
+            failpoint(Failpoint.AFTER_FIRST_ROWS)
+            logger.info("loaded the table anew table=%s rows=%d", order.name, rows)
 
     def note(
         self,
