@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from coordination.errors import Stop, TidelakeError, TryAgain
 from coordination.etcd.client import EtcdClient
+from coordination.etcd.keys import ChangefeedName
 from coordination.jobmaster.messages import CreateWorker
 from coordination.jobmaster.ports import UnitHolder, UnitReport
 from coordination.jobmaster.stages import TaskStage
@@ -239,9 +240,17 @@ class _Sync(_Work):
             self.status["error"] = f"{error.code}: {error.message}"
         if state is FeedState.FAILED:
             raise TidelakeError(f"changefeed {info.id} has failed: {error and error.message}")
-        if state is FeedState.STOPPED and not is_reloading(self._place.changefeed):
+        if state is FeedState.STOPPED and not self._has_gone_on(info.name):
             raise TidelakeError(f"changefeed {info.id} was paused beside its task: resume the task")
         return state is FeedState.FINISHED
+
+    def _has_gone_on(self, name: ChangefeedName) -> bool:
+        """Or goes on, once the leader has done an order. It may have resumed it, and closed the
+        order, since the changefeed was read."""
+        if is_reloading(self._place.changefeed):
+            return True
+        found = find_changefeed(self._client, self._cluster_id, name)
+        return found is not None and known_state(found.known_info) is not FeedState.STOPPED
 
 
 def _settings(info: ChangefeedInfo) -> tuple[object, ...]:

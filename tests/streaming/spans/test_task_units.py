@@ -24,6 +24,7 @@ from coordination.metadata.lookup import find_changefeed
 from coordination.metadata.records import FeedState, dump
 from coordination.model import JobID
 from coordination.orchestrator.commit_once import commit_once
+from streaming.spans import task_units
 from streaming.spans.task_checkpoints import TaskCheckpoints, changefeed_id
 from streaming.spans.task_units import TaskUnits
 from tests.contracts.units_contract import EPOCH, JOB, TASK, UnitsContract, order
@@ -156,6 +157,28 @@ class TestTaskUnits(UnitsContract):
         opened.close()  # amid the pause
         self._until(step, lambda: opened.is_closed)
         assert state() is FeedState.STOPPED
+
+    def test_a_reload_that_ends_between_two_looks_is_no_pause(
+        self, units: Any, client: EtcdClient, step: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        name = keys.ChangefeedName(changefeed_id(JOB, TASK))
+        operator, resumed = ChangefeedOperator(client, CLUSTER), []
+
+        def is_reloading(_: object) -> bool:
+            """The leader ends the order just before it is looked for."""
+            found = find_changefeed(client, CLUSTER, name)
+            if found is not None and known_state(found.known_info) is FeedState.STOPPED:
+                operator.resume(name)
+                resumed.append(name)
+            return False
+
+        monkeypatch.setattr(task_units, "is_reloading", is_reloading)
+        opened = units.open_unit(JOB, order(1, unit=Unit.SYNC), lambda: None)
+        self._until(step, lambda: opened.report().status.get("state") == "normal")
+        operator.pause(name)
+        self._until(step, lambda: resumed and opened.report().status.get("state") == "normal")
+        assert opened.report().stage is TaskStage.RUNNING
+        self._close(opened, step)
 
     def test_tables_that_an_updated_task_takes_join_its_changefeed(
         self,
