@@ -54,6 +54,7 @@ def evolved(
     ``choice``: of the target's columns. What it leaves out may be missing in the schema, if that
     was told by rows. ``session``: of a MySQL or MariaDB; None: TiDB's rules hold."""
     changes = _known(changes, schema, choice)
+    _refuse_two_charsets(changes if session else ())
     table = _Places(schema, _charset(changes, schema) if session else "")
     for change in changes:
         table.change_columns(change)
@@ -91,6 +92,19 @@ def _charset(changes: Sequence[AlterSpec], schema: TableSchema) -> str:
     """The character set of columns that name none, whatever stands first in the statement."""
     told = [each.charset for each in changes if isinstance(each, SetCharset)]
     return told[-1] if told else schema.charset
+
+
+def _refuse_two_charsets(changes: Sequence[AlterSpec]) -> None:
+    """MySQL reads the bytes of such a column in the set of CONVERT TO first."""
+    converts = [each.charset for each in changes if isinstance(each, SetCharset) and each.converts]
+    for each in changes:
+        if isinstance(each, ModifyColumn) and each.has_charset and converts:
+            column = each.column
+            if column.charset != converts[-1]:
+                raise ValueError(
+                    f"column {column.name} is to have another character set than that to which "
+                    "the same statement converts its table: what its values become is not clear"
+                )
 
 
 def _known(

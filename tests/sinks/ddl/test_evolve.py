@@ -366,13 +366,6 @@ def test_a_table_of_bytes_makes_bytes_of_the_columns_that_it_gets() -> None:
     assert str(again.column("x").type) == "varchar(9)"
 
 
-def test_names_under_a_binary_character_set_are_bytes_for_the_server() -> None:
-    """It stays an ENUM, which comes to another set as its bytes are read there."""
-    schema = made("a INT, b VARCHAR(9), c TEXT, e ENUM('x')")
-    after = altered(schema, "CONVERT TO CHARACTER SET BINARY").after
-    assert [column.charset for column in after.columns] == ["", "", "", "binary"]
-
-
 def test_defaults_and_indexes_survive_the_properties_of_a_table() -> None:
     schema = made(
         "a INT DEFAULT 5, b TIMESTAMP DEFAULT NOW(), c TEXT, PRIMARY KEY (a), KEY k ((a + 1))"
