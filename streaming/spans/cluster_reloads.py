@@ -72,6 +72,9 @@ class ClusterReloads:
             except TidelakeError as error:  # the leader meets it too, and says so
                 logger.debug("orders of reloads are not looked for: %s", error)
                 continue
+            except Exception:
+                logger.exception("orders of reloads cannot be looked for")
+                continue
             for each in found:
                 self._tend(each)
 
