@@ -15,6 +15,7 @@ from deltalake import write_deltalake
 
 from conf.settings import Changefeed, DeltaSink, FilterSettings
 from conf.sources.binlog_uri import BinlogSettings
+from sinks.control.progress import ProgressRow
 from sinks.control.warehouse import ControlTables
 from streaming.cli.main import main
 from streaming.operations.before_start.database import refused
@@ -215,6 +216,25 @@ def test_the_tables_that_would_be_made(
     )
     (told,) = planned_tables(feed)
     assert told.endswith("primary key b, a, not copied")
+    tables = ControlTables.of(feed.sink)
+    tables.progress.claim(feed.id, 0)
+    there = ProgressRow(
+        changefeed_id=feed.id,
+        incarnation=1,
+        schema_name="c",
+        table_name="t",
+        generation=1,
+        state="replicating",
+        checkpoint_ts=4,
+        resolved_ts=4,
+        source_positions={PART: 4},
+        capture_id="c",
+        epoch="e",
+        fence=0,
+    )
+    tables.progress.advance([there], 0)
+    (told,) = planned_tables(replace(feed, source=replace(source, task_mode="all")))
+    assert told.endswith("primary key b, a, replicated already")
 
 
 def test_what_does_not_answer(

@@ -10,6 +10,8 @@ from conf.settings import Changefeed
 from conf.sources.binlog_uri import BinlogSettings
 from coordination.errors import TidelakeError
 from coordination.model import TableName
+from sinks.control.progress import DROPPED
+from sinks.control.warehouse import ControlTables
 from sinks.target.target_table import table_uri
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.schema_file import definitions_of
@@ -51,11 +53,14 @@ def _of_database(database: Database, changefeed: Changefeed) -> Iterator[str]:
     rows = database.ask("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
     schemas = [name for (name,) in rows if routes.filter.selects(TableName(name, ""))]
     tables = found_tables(database, schemas, routes.filter.selects) if schemas else []
+    there = ControlTables.of(changefeed.sink).progress.read(changefeed.id)
     for each in sorted(tables, key=lambda table: table.name):
         target = routes.of(each.name).target
         how = f"about {each.rows} rows are copied" if copies else "not copied"
         if copies and not may_be_copied(each, forms.of(target)):
             how = "cannot be copied"
+        if target in there and there[target].state != DROPPED:
+            how = "replicated already"
         yield _line(changefeed, each.name, target, each.key, how)
 
 
