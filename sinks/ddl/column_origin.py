@@ -66,7 +66,8 @@ class ColumnOrigin:
                 zone = self.by_server.session.time_zone or rules.of_ddl.time_zone
                 return self.by_server.values(source, zone, is_strict=is_strict)
             return converted(source, *self.types, rules.of_ddl.time_zone, is_strict=is_strict)
-        except (CannotConvert, pa.ArrowException) as error:  # Arrow's: this table waits alone
+        except (CannotConvert, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            # Arrow's errors concern this table alone.
             raise CannotConvert(f"column {self.name}: {error}") from error
 
 

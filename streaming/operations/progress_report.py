@@ -177,8 +177,8 @@ def how_far(order: Reload) -> str:
     what = f"table {order.name} is to be loaded anew ({at})"
     if order.state == "ordered":
         return (
-            f"{what}: the next look of `tidelake run`, or its next start, begins it; for a topic "
-            "of TiCDC one with the tidb:// URI"
+            f"{what}: a `tidelake run` that is up, or a cluster's leader, begins it within "
+            "seconds, else the next start; for a topic of TiCDC one with the tidb:// URI"
         )
     if order.state == "given up":
         return f"table {order.name} was not loaded anew ({at}): {order.error}"

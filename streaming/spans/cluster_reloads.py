@@ -25,7 +25,7 @@ from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_operator import ChangefeedOperator
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.feed_state import known_state
-from coordination.metadata.lookup import read_changefeed, read_changefeeds
+from coordination.metadata.lookup import find_changefeed, read_changefeeds
 from coordination.metadata.records import FeedState
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.settings_in_etcd import changefeed_settings
@@ -85,13 +85,17 @@ class ClusterReloads:
         except Stop:
             return
         except TidelakeError as error:
-            if self._told.get(found.name) != str(error):
+            if self._is_news(found.name, error):
                 logger.info("a reload waits changefeed_id=%s: %s", found.name.id, error)
-            self._told[found.name] = str(error)
-        except Exception:
-            logger.exception("a reload has failed changefeed_id=%s", found.name.id)
+        except Exception as error:  # the next look tries again
+            if self._is_news(found.name, error):
+                logger.exception("a reload has failed changefeed_id=%s", found.name.id)
         else:
             self._told.pop(found.name, None)
+
+    def _is_news(self, name: ChangefeedName, error: Exception) -> bool:
+        before, self._told[name] = self._told.get(name), repr(error)
+        return before != repr(error)
 
     def _look(self, found: ChangefeedReactorState) -> None:
         info, state = found.known_info, known_state(found.known_info)
@@ -128,8 +132,10 @@ class ClusterReloads:
 
     def _go_on(self, name: ChangefeedName) -> None:
         self._check()
-        state = known_state(read_changefeed(self._client, self._cluster_id, name).known_info)
-        if state in (FeedState.STOPPED, FeedState.FAILED):
+        found = find_changefeed(self._client, self._cluster_id, name)
+        if found is None:
+            return  # an operator has removed it: the order is over too
+        if known_state(found.known_info) in (FeedState.STOPPED, FeedState.FAILED):
             self._operator.resume(name)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
+from coordination.errors import TidelakeError
 from sinks.merge_on_write.log.file_locations import files_of, is_in_table
 from sinks.merge_on_write.log.paths import LOG
 from sinks.merge_on_write.log.reader import read_log
@@ -30,8 +31,9 @@ class OutsideFiles:
 
 
 def outside_files(warehouse: str, storage_options: Mapping[str, str]) -> Iterator[OutsideFiles]:
-    """By table and folder. Blocks: each table's log is read. Raises what `read_log` does."""
-    root = open_storage(warehouse, storage_options)
+    """By table and folder. Blocks: each table's log is read. Raises what `read_log` does, and
+    TidelakeError where there is no table."""
+    root, is_empty = open_storage(warehouse, storage_options), True
     for schema in root.inside("").folders:
         if schema.startswith("_"):  # control tables, and what other programs keep
             continue
@@ -41,7 +43,10 @@ def outside_files(warehouse: str, storage_options: Mapping[str, str]) -> Iterato
                 continue
             state = read_log(open_storage(f"{warehouse}/{table}", storage_options))
             if state is not None:
+                is_empty = False
                 yield from _of_table(warehouse, table, state)
+    if is_empty:
+        raise TidelakeError(f"there is no table in {warehouse}: check --sink-uri")
 
 
 def _of_table(warehouse: str, table: str, state: LogState) -> Iterator[OutsideFiles]:

@@ -53,6 +53,14 @@ def test_tables_that_are_whole_are_not(command: Command, tmp_path: Path) -> None
     assert (code, json.loads(out), err) == (0, {"rows": []}, "")
 
 
+def test_a_place_without_tables_is_not_taken_for_whole(command: Command, tmp_path: Path) -> None:
+    """As where --sink-uri has a slip."""
+    for place in (tmp_path, tmp_path / "nowhere"):
+        code, out, err = command("warehouse", "check", "--sink-uri", f"delta://{place}")
+        assert (code, out) == (1, "")
+        assert f"there is no table in {place}: check --sink-uri" in err
+
+
 @pytest.mark.more
 def test_it_looks_into_an_object_store(s3: S3Server) -> None:
     lake = f"s3://{s3.bucket}/{uuid4()}"
