@@ -21,7 +21,14 @@ from sinks.ddl.text.tokens import (
     names_binary_charset,
     split_by_comma,
 )
-from sinks.types.mysql_type import BINARY_FORM, KNOWN_TYPES, SYNONYMS, TEXT_TYPES, MySQLType
+from sinks.types.mysql_type import (
+    BINARY_FORM,
+    KNOWN_TYPES,
+    NATIONAL_SET,
+    SYNONYMS,
+    TEXT_TYPES,
+    MySQLType,
+)
 from sinks.types.table_schema import Column, Generated, Index, IndexKind, TableSchema
 
 _DEFAULT_DECIMAL = (10, 0)
@@ -31,7 +38,8 @@ AUTO_INCREMENT = "AUTO_INCREMENT"  # or AUTO_RANDOM: an expression, as a default
 _BARE_KEY = re.compile("(?<! PRIMARY)(?<! UNIQUE) KEY ")  # ``id INT KEY`` is a primary key
 
 
-_SHORT = {"ASCII": "latin1", "UNICODE": "ucs2"}  # an attribute that names a character set
+_SHORT = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": "binary"}  # an attribute names a set
+_NATIONAL = ("nchar", "nvarchar", "national")  # how such types begin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +167,8 @@ def read_column(part: Sequence[Word], binary: bool, charset: str = "") -> Column
     name = words.column_name()
     type_name, arguments = _read_type(words)
     attributes = words.rest()
-    said = names_binary_charset(attributes)
-    in_bytes = said if said is not None else binary
+    named_set = _named_set(attributes)
+    in_bytes = named_set == "binary" if named_set else binary
     mysql_type = _type(name, type_name, arguments, attributes, in_bytes)
     text = _keywords(attributes)
     serial = type_name == "serial" or " SERIAL DEFAULT VALUE " in text
@@ -178,7 +186,7 @@ def read_column(part: Sequence[Word], binary: bool, charset: str = "") -> Column
         generated=generated,
         default=default,
         default_is_expression=is_expression,
-        charset=_charset(mysql_type, attributes, charset),
+        charset=_charset(mysql_type, named_set, type_name, charset),
         zerofill=any(word.upper == "ZEROFILL" for word in attributes),
         expression=_expression(attributes) if generated else "",
     )
@@ -186,18 +194,24 @@ def read_column(part: Sequence[Word], binary: bool, charset: str = "") -> Column
     return ColumnDefinition(
         column=column,
         index=index if primary or serial or " UNIQUE " in text else None,
-        has_charset=said is not None,
+        has_charset=bool(named_set),
     )
 
 
-def _charset(mysql_type: MySQLType, attributes: Sequence[Word], charset: str) -> str:
-    """The character set of a column of texts."""
-    if mysql_type.name not in (*TEXT_TYPES, "enum", "set"):
+def _named_set(attributes: Sequence[Word]) -> str:
+    """The character set that a column names; empty where it names none."""
+    if (is_binary := names_binary_charset(attributes)) is not None:
+        return "binary" if is_binary else named_charset(attributes)
+    return next((found for word in attributes if (found := _SHORT.get(word.upper))), "")
+
+
+def _charset(mysql_type: MySQLType, named_set: str, type_name: str, charset: str) -> str:
+    """The character set of a column of texts. A national one of a table of bytes keeps it: only
+    TiDB takes it for bytes (``sinks.ddl.text.logged``)."""
+    is_national = type_name.startswith(_NATIONAL)
+    if mysql_type.name not in (*TEXT_TYPES, "enum", "set") and not (is_national and not named_set):
         return ""
-    if named := named_charset(attributes):
-        return named
-    short = next((found for word in attributes if (found := _SHORT.get(word.upper))), "")
-    return short or charset
+    return named_set or (NATIONAL_SET if is_national else charset)
 
 
 def _expression(attributes: Sequence[Word]) -> str:
@@ -248,7 +262,7 @@ def _type(
     if any(word.upper in ("UNSIGNED", "ZEROFILL") for word in attributes):
         text += " unsigned"
     mysql_type = MySQLType.parse(text)
-    if in_bytes or any(word.upper == "BYTE" for word in attributes):
+    if in_bytes:
         mysql_type = in_binary(mysql_type)
     if mysql_type.name not in KNOWN_TYPES:
         raise ValueError(f"column {column} has the type {name}, which is not supported")

@@ -55,7 +55,8 @@ def evolved(
     was told by rows. ``session``: of a MySQL or MariaDB; None: TiDB's rules hold."""
     changes = _known(changes, schema, choice)
     _refuse_two_charsets(changes if session else ())
-    table = _Places(schema, _charset(changes, schema) if session else "")
+    charset = _charset(changes, schema) if session else ""
+    table = _Places(schema, charset, _is_binary_first(changes, schema))
     for change in changes:
         table.change_columns(change)
         table.change_indexes(change)
@@ -92,6 +93,13 @@ def _charset(changes: Sequence[AlterSpec], schema: TableSchema) -> str:
     """The character set of columns that name none, whatever stands first in the statement."""
     told = [each.charset for each in changes if isinstance(each, SetCharset)]
     return told[-1] if told else schema.charset
+
+
+def _is_binary_first(changes: Sequence[AlterSpec], schema: TableSchema) -> bool:
+    """Whether the first column that names no character set is of bytes. TiDB takes one change after
+    the other."""
+    told = [each.binary for each in changes if isinstance(each, SetCharset) and each.by_server]
+    return bool(told[-1]) if told else schema.binary_charset
 
 
 def _refuse_two_charsets(changes: Sequence[AlterSpec]) -> None:
@@ -192,14 +200,14 @@ class _Places:
     """A schema while it changes. Its indexes refer to `_Place` objects instead of names, so that a
     rename of a column need not change them."""
 
-    def __init__(self, schema: TableSchema, charset: str) -> None:
+    def __init__(self, schema: TableSchema, charset: str, binary: bool) -> None:
         self._charset = charset
         self.columns = [_Place(column=column, old=column) for column in schema.columns]
         self._indexes = [
             _PlacedIndex(name=index.name, columns=self._named(index.columns), kind=index.kind)
             for index in _all_indexes(schema)
         ]
-        self._binary = schema.binary_charset
+        self._binary = binary
         self._follows_indexes = schema.follows_indexes
         self._is_nonclustered = schema.is_nonclustered
 

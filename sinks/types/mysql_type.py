@@ -60,6 +60,7 @@ BINARY_FORM = {  # what a character type becomes under CHARACTER SET binary
     "mediumtext": "mediumblob",
     "longtext": "longblob",
 }
+NATIONAL_SET = "utf8mb3"  # of NCHAR and the like
 INTEGER_TYPES = ("tinyint", "smallint", "mediumint", "int", "bigint")
 SPATIAL_TYPES = (
     *("geometry", "point", "linestring", "polygon"),

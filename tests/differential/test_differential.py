@@ -49,6 +49,7 @@ def test_a_few_tables_of_one_seed(server: DatabaseServer) -> None:
         ("zero_dates", True),
         ("copied_zero_date", True),
         ("stored_column", True),
+        ("named_sets", False),
     ],
 )
 def test_a_case_of_its_own(server: DatabaseServer, case: str, held: bool) -> None:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from coordination.model import TableName
 from sinks.ddl.effects import (
     AddColumn,
+    AlterSpec,
     AlterTable,
     CreateTable,
     CreateTableLike,
@@ -21,12 +22,13 @@ from sinks.ddl.effects import (
     Statement,
     Unsupported,
 )
-from sinks.types.mysql_type import MySQLType
+from sinks.types.mysql_type import BINARY_FORM, NATIONAL_SET, MySQLType
 from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import Column
 
 _FLOAT_BYTES = 4  # of a vector's element
 
+_TEXT_FORM = {in_bytes: of_text for of_text, in_bytes in BINARY_FORM.items()}
 _OF_ORACLE = {"date": "datetime", "blob": "longblob"}
 
 _MARK = "/* tidelake binlog {"
@@ -136,24 +138,42 @@ def in_session(found: Statement, session: Session) -> Statement:
         return _refused(
             found, f"it is not written in {session.garbled}, the character set of its session"
         )
-    found = replace(found, effects=tuple(map(_of_server, found.effects)))
     if session.is_mariadb:
         stored = _stored_of_oracle if session.is_oracle else as_stored
         found = replace(found, effects=tuple(_of_mariadb(each, stored) for each in found.effects))
         if session.omits_generated:
             made = (_of_mariadb(each, as_omitted) for each in found.effects)
             found = replace(found, effects=tuple(made))
+    found = replace(found, effects=tuple(map(_of_server, found.effects)))
     return in_lower_case(found) if session.lower_names else found
 
 
 def _of_server(effect: Effect) -> Effect:
-    if not isinstance(effect, AlterTable):
-        return effect
-    changes = (
-        replace(each, by_server=True) if isinstance(each, SetCharset) else each
-        for each in effect.changes
-    )
-    return replace(effect, changes=tuple(changes))
+    """With what these servers mean and TiDB does not: a national column has its own character set
+    in a table of bytes too."""
+    match effect:
+        case CreateTable(schema=schema):
+            columns = tuple(map(_national, schema.columns))
+            return replace(effect, schema=replace(schema, columns=columns))
+        case AlterTable(changes=changes):
+            return replace(effect, changes=tuple(map(_change_of_server, changes)))
+    return effect
+
+
+def _change_of_server(change: AlterSpec) -> AlterSpec:
+    match change:
+        case SetCharset():
+            return replace(change, by_server=True)
+        case AddColumn(column=column) | ModifyColumn(column=column) if column.charset:
+            return replace(change, has_charset=True)
+    return change
+
+
+def _national(column: Column) -> Column:
+    if column.charset != NATIONAL_SET:
+        return column
+    name = _TEXT_FORM.get(column.type.name, column.type.name)
+    return replace(column, type=replace(column.type, name=name))
 
 
 def in_lower_case(found: Statement) -> Statement:
