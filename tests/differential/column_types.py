@@ -15,6 +15,7 @@ _CHARSETS = (
     *("utf8mb4", "utf8mb4", "utf8mb4", "latin1", "utf8mb3", "ucs2", "gbk", "cp1251", "ascii"),
     *("utf16", "utf32", "latin2", "sjis", "binary"),
 )
+_NATIONAL = {"char": ("NCHAR", "NATIONAL CHAR"), "varchar": ("NVARCHAR", "NATIONAL VARCHAR")}
 _COLLATIONS = ("utf8mb4_bin", "utf8mb4_general_ci", "latin1_bin", "latin1_german1_ci", "ucs2_bin")
 NAMES = (
     ("a", "b", "it''s"),
@@ -60,7 +61,7 @@ def random_kind(dice: random.Random, is_mariadb: bool) -> str:
     return dice.choices(kinds, [KINDS[each] for each in kinds])[0]
 
 
-def random_type(dice: random.Random, kind: str) -> str:  # noqa: C901, PLR0911 - one per kind
+def random_type(dice: random.Random, kind: str) -> str:  # noqa: C901, PLR0911, PLR0912 - one per kind
     """In SQL, with its attributes but for NULL, DEFAULT and the rest of a definition."""
     sign = dice.choice(("", "", "", " UNSIGNED", " ZEROFILL"))
     fsp = dice.choice(("", "", "(1)", "(2)", "(3)", "(4)", "(5)", "(6)", "(6)"))
@@ -94,6 +95,8 @@ def random_type(dice: random.Random, kind: str) -> str:  # noqa: C901, PLR0911 -
             return "DECIMAL" + digits + sign
         case "char" | "varchar":
             length = dice.choice((1, 5, 10, 20, 40) if kind == "char" else (1, 8, 20, 40, 200))
+            if dice.random() < 0.08:
+                return dice.choice(_NATIONAL[kind]) + f"({length})"
             return f"{kind.upper()}({length})" + _charset(dice)
         case "text":
             return dice.choice(("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")) + _charset(dice)
@@ -118,6 +121,8 @@ def _charset(dice: random.Random) -> str:
     if roll < 0.55:
         collation = dice.choice(_COLLATIONS)
         return f" CHARACTER SET {collation.partition('_')[0]} COLLATE {collation}"
+    if roll < 0.6:
+        return dice.choice((" ASCII", " UNICODE", " BYTE"))
     return f" CHARACTER SET {dice.choice(_CHARSETS)}"
 
 

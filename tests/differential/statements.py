@@ -22,6 +22,7 @@ _FUNCTIONS = (
     *("CURRENT_TIMESTAMP", "(1 + 2)", "(UPPER('x'))", "(UUID())", "(CURRENT_DATE)", "(NOW(6))"),
     *("NOW()", "(PI())", "('a')", "(CONCAT('a', 'b'))"),
 )
+_WORDS = (" COMMENT 'a, b) /* c'", " COMMENT 'NOT NULL'", " INVISIBLE", " CHECK (1 > 0)")
 _OTHER = (
     *("ENGINE = InnoDB", "FORCE", "COMMENT = 'x'", "AUTO_INCREMENT = 500"),
     *("ROW_FORMAT = DYNAMIC", "ALGORITHM = COPY, FORCE"),
@@ -78,7 +79,7 @@ class TableStatements:
             columns += ["k VARCHAR(20) NOT NULL DEFAULT 'k'", "PRIMARY KEY (id, k)"]
         else:
             columns.append("UNIQUE KEY of_id (id)")
-        charset = dice.choice(("utf8mb4", "utf8mb4", "utf8mb4", "latin1", "utf8mb3", "gbk"))
+        charset = dice.choice(("utf8mb4",) * 4 + ("latin1", "utf8mb3", "gbk", "binary"))
         parts = f" PARTITION BY {dice.choice(PARTITIONED)}" if dice.random() < 0.2 else ""
         return f"CREATE TABLE {self.table} ({', '.join(columns)}) CHARACTER SET {charset}{parts}"
 
@@ -162,7 +163,7 @@ class TableStatements:
         verb = f"MODIFY `{column.name}`"
         if dice.random() < 0.15:
             verb = f"CHANGE `{column.name}` `r{number}`"
-        spec = f"{verb} {sql_type}{null}{place}"
+        spec = f"{verb} {sql_type}{null}{self._words(dice, kind)}{place}"
         return Alteration(specs=(spec,), covers=(("modify", column.kind, kind),))
 
     def _not_null(self, dice: random.Random, columns: Columns, _number: str) -> Alteration | None:
@@ -188,8 +189,23 @@ class TableStatements:
         elif roll < 0.8:
             default, how = f" DEFAULT {dice.choice(_FUNCTIONS)}", "function"
         place = dice.choice(("", "", "", " FIRST", " AFTER `id`"))
-        spec = f"ADD COLUMN `a{number}` {sql_type}{null}{default}{place}"
-        return Alteration(specs=(spec,), covers=(("add", how, kind),))
+        verb = dice.choice(("ADD COLUMN", "ADD COLUMN", "ADD"))
+        if self.is_mariadb and dice.random() < 0.05:
+            verb = "ADD COLUMN IF NOT EXISTS"
+        definition = f"`a{number}` {sql_type}{null}{default}{self._words(dice, kind)}"
+        if dice.random() < 0.05:
+            return Alteration(specs=(f"ADD ({definition})",), covers=(("add", how, kind),))
+        specs = (f"{verb} {definition}{place}",)
+        if dice.random() < 0.05:
+            specs += (f"DEFAULT CHARACTER SET {dice.choice(('binary', 'latin1', 'utf8mb4'))}",)
+        return Alteration(specs=specs, covers=(("add", how, kind),))
+
+    def _words(self, dice: random.Random, kind: str) -> str:
+        """That a definition may have, and that mean nothing for its values."""
+        roll = dice.random()
+        if roll < 0.05 and kind in ("datetime", "timestamp"):
+            return " ON UPDATE CURRENT_TIMESTAMP"
+        return dice.choice(_WORDS) if roll < 0.08 else ""
 
     def _default_literal(self, dice: random.Random, sql_type: str) -> str:
         kind = kind_of(sql_type)
