@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -35,14 +36,17 @@ def test_who_has_a_hung_jvm_lets_go_of_its_tables_and_doubles_nothing(
     broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path, engine: str
 ):
     settings = {"answer_timeout_s": ANSWER_TIMEOUT_S, "apply_engine": engine}
-    with (
-        Stage(broker, etcd.endpoint, tmp_path) as stage,
-        LiveFeed(broker, stage.topic, seed=5) as feed,
-    ):
+    with ExitStack() as stack:
+        stage = stack.enter_context(Stage(broker, etcd.endpoint, tmp_path))
         one = stage.start("one", **settings)
-        stage.await_checkpoint(1, one)
+        one.await_line("capture leads")
         other = stage.start("other", **settings)
+        for life in (one, other):
+            life.await_line("spark is up")
+        # Tables that are made now are spread at once, those of before after a minute.
+        feed = stack.enter_context(LiveFeed(broker, stage.topic, seed=5))
         other.await_line("table taken")
+        stage.await_checkpoint(1, one)
 
         hung_at = time.time()
         one.signal_jvm(signal.SIGSTOP)
