@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from sinks.control.progress import ProgressRow
 from tests.acceptance.one_process import Life, Lives
 from tests.acceptance.reported import at, ddl, mark, row
 from tests.acceptance.small_tables import MakeLives
+from tests.own_lines import own_text
 from tests.shop.feed import Message
 
 pytestmark = pytest.mark.spark
@@ -333,16 +335,20 @@ def test_who_takes_it_back_or_takes_it_as_it_is_need_not_rewind(
 
 @pytest.mark.acceptance
 def test_in_a_cluster_others_go_on_and_who_takes_the_table_finds_it_so(
-    new_lives: MakeLives, spark: SparkSession
+    new_lives: MakeLives, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whichever of two captures owns the changefeed, and whichever writes the table."""
     wanted, lives = Messages(), new_lives(1, partitions=None)
     target = Target(spark, lives)
-    first = lives.begin()
+    with caplog.at_level(logging.INFO, logger="coordination"):
+        first = lives.begin()
+        first.wait_until(lives.changefeed)
+        second = lives.begin()
+        # A table that is made now is another's at once, one of before after a minute.
+        second.wait_until(lambda: own_text(caplog).count("replica opened") == 2)
     lives.produce(wanted.first)
     await_there(first, lives, at(4) - 1, "t")
     version = target.version
-    second = lives.begin()
 
     def writers() -> set[str]:
         return {row.capture_id for row in lives.progress().values()}
