@@ -7,7 +7,6 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -23,12 +22,8 @@ from streaming.source.sources import open_source
 from tests.acceptance.one_process import Lives
 from tests.acceptance.test_protocols import LABELS
 from tests.services import avro_checksums, wire
-from tests.services.apicurio import Apicurio
 from tests.services.delta_rows import read_rows
-from tests.services.kafka_broker import KafkaBroker
-from tests.services.registry_package import program
 from tests.services.schema_registry import SchemaRegistry, serving
-from tests.services.topic_producer import Outgoing
 
 pytestmark = pytest.mark.acceptance
 OP = "_tidb_op"  # of values, not of keys
@@ -48,43 +43,6 @@ def test_recorded_bytes_lead_to_every_recorded_state(
             letters = {each["error_class"] for each in lives.dead_letters()}
             assert (label, wire.differences(lives.warehouse, label)) == (label, [])
             assert letters <= {"delete-without-key", "no-key"}
-
-
-def test_each_table_has_a_topic_in_kafka_and_a_real_registry_has_the_schemas(
-    broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Topics of tables that are gone get no watermarks; a restart at a state in between."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    try:
-        program()
-    except FileNotFoundError as why:
-        pytest.skip(str(why))
-    with Apicurio() as registry:
-        texts = wire.schemas("avro-watermark")
-        ids = {old: registry.register(f"s{old}-value", text) for old, text in texts.items()}
-        sent: dict[str, list[Outgoing]] = {}
-        for m in wire.messages("avro-watermark"):
-            key, value = (with_id(each, ids) for each in (m.key, m.value))
-            sent.setdefault(m.topic, []).append((m.partition, key, value))
-        for topic, messages in sent.items():
-            broker.create_topic(f"avro-{topic}", partitions=3)
-            broker.produce(f"avro-{topic}", messages)
-        topics = ",".join(f"avro-{topic}" for topic in sent)
-        uri = f"kafka://{broker.bootstrap}/avro-wire?{NEEDED}&topics={topics}"
-        source = parse_source_uri(f"{uri}&schema-registry={registry.url}")
-        lives = Lives(ThreadsOfProcess, broker, tmp_path, source=source)
-        for label in ("after_first_ddls", "final"):
-            lives.finish(target_ts=wire.state_ts(label))
-            assert (label, wire.differences(lives.warehouse, label)) == (label, [])
-            if label != "final":
-                registry.restart()  # the next life asks it anew
-
-
-def with_id(part: bytes | None, ids: Mapping[int, int]) -> bytes | None:
-    """A key or a value, where it has a schema with another id for it."""
-    if not part or part[0] != 0:
-        return part
-    return b"".join((part[:1], ids[int.from_bytes(part[1:5])].to_bytes(4), part[5:]))
 
 
 @pytest.mark.parametrize(
