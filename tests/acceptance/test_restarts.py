@@ -4,7 +4,6 @@ was."""
 from __future__ import annotations
 
 import random
-import re
 import time
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from deltalake import DeltaTable
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.failpoint import Failpoint
 from coordination.model import TSO_LOGICAL_BITS
-from tests.acceptance.processes import Life, Stage, identities
+from tests.acceptance.processes import Stage, identities
+from tests.acceptance.test_bad_starts import assert_one_line
 from tests.acceptance.victims import Victim
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import encode_watermark
@@ -23,26 +23,13 @@ from tests.shop.history import HistorySettings, history
 from tests.shop.tables import SCHEMA
 
 pytestmark = pytest.mark.acceptance
-
-QUICK_S = 60.0  # a bad start answers within seconds; five of them at once, on a busy machine
 BATCH_MESSAGES = 600
 PARTITIONS = range(3)
-KAFKA = "kafka://{brokers}/{topic}?protocol={protocol}&enable-tidb-extension=true"
 
 
 def versions(stage: Stage) -> dict[str, int]:
     tables = sorted((stage.warehouse / SCHEMA).iterdir())
     return {table.name: DeltaTable(str(table)).version() for table in tables}
-
-
-def assert_one_line(life: Life, *says: str, code: int = 1) -> None:
-    """It ended with this code, and its last line says what is wrong."""
-    assert life.await_exit() == code, life.tail()
-    last = life.lines()[-1]
-    in_json = r'\{.* "level": "ERROR", "logger": "tidelake", "message": ".*\}'
-    assert re.match(rf"(\S+Z ERROR )?tidelake: |{in_json}$", last), life.tail()
-    assert [word for word in says if word not in last] == [], last
-    assert life.lines("Traceback") == []
 
 
 # At every step, with each engine: `test_failpoints` without processes, `test_kills` in make soak.
@@ -96,29 +83,3 @@ def kafka_loses_it(stage: Stage, broker: KafkaBroker, last_ts: int) -> None:
     broker.create_topic(stage.topic)
     made_again = stage.start("made-again", target_ts=later_ts - 1)
     assert_one_line(made_again, f"topic {stage.topic} was deleted and made again")
-
-
-def test_bad_starts_answer_at_once(broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path):
-    with Stage(broker, etcd.endpoint, tmp_path) as stage:
-        ours = {"brokers": broker.bootstrap, "topic": stage.topic, "protocol": "canal-json"}
-        nobody = "127.0.0.1:9"
-        cases = [
-            ("no-broker", {"brokers": nobody}, {"log_format": "json"}, 1, nobody),
-            ("no-topic", {"topic": "nowhere"}, {}, 2, "topic nowhere does not exist"),
-            ("no-protocol", {"protocol": "craft"}, {}, 2, "craft"),
-            ("no-etcd", {}, {"etcd_endpoint": f"http://{nobody}"}, 1, nobody),
-            ("no-such-key", {}, {"batch_colour": "red"}, 2, "TIDELAKE_BATCH_COLOUR"),
-        ]
-        lives = [
-            stage.start(name, source_uri=KAFKA.format(**ours | source), **settings)
-            for name, source, settings, *_ in cases
-        ]
-        for life, (name, *_, code, says) in zip(lives, cases, strict=True):
-            assert_one_line(life, says, code=code)
-            took_s = time.monotonic() - life.started
-            print(f"{name}: at most {took_s:.1f} s: {life.lines()[-1]}")
-            assert took_s < QUICK_S
-            assert life.lines("java") == []
-            assert len(life.lines("tidelake")) == 1
-            assert life.lines("kafka.") == []  # its client tells of every try
-        assert not stage.watch.sightings
