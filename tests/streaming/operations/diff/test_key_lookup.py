@@ -1,4 +1,4 @@
-"""Keys as SQL. That servers find the rows by it is shown in test_comparison.py."""
+"""Keys as SQL. That servers find the rows by it is shown in test_compared_keys.py."""
 
 from __future__ import annotations
 
