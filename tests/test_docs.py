@@ -66,7 +66,7 @@ def test_who_comes_from_ticdc_finds_every_command() -> None:
     missing = {each for each in wanted if not any(one.startswith(each) for one in named)}
     assert missing == {
         *("table rebalance", "table pause", "table resume"),
-        *("ddl list", "ddl skip", "ddl apply", "warehouse check"),
+        *("ddl list", "ddl skip", "ddl apply", "warehouse check", "warehouse gather"),
         *(f"dead-letters {each}" for each in ("list", "show", "replay", "resolve")),
     }, "what is ours alone"
 

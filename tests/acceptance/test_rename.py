@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from conf.settings import FilterSettings
 from coordination.failpoint import Failpoint
+from sinks.merge_on_write.upkeep.outside_files import outside_files
 from tests.acceptance.one_process import Lives
 from tests.acceptance.renamed import Renames
 from tests.acceptance.small_tables import (
@@ -17,6 +20,7 @@ from tests.acceptance.small_tables import (
     small_table,
     values,
 )
+from tests.services.delta_rows import read_rows
 from tests.shop.canal_json import Ddl, encode_ddl
 
 A_TO_C = encode_ddl(Ddl("shop", "c", "RENAME", "RENAME TABLE `shop`.`a` TO `shop`.`c`"), 300, 0)
@@ -111,3 +115,25 @@ def test_what_comes_again_after_a_rewind_is_not_of_the_old_name(new_lives: MakeL
     lives.finish(target_ts=500, overwrite_checkpoint_ts=150)
     assert (values(lives, "a"), values(lives, "c")) == ({}, {1: "one", 2: "two"})
     assert {each.state for each in lives.progress().values()} == {"dropped", "replicating"}
+
+
+def test_its_rows_of_before_come_into_its_own_folder(
+    new_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the life goes on. Then a copy of that folder alone has all rows."""
+    monkeypatch.setattr("sinks.merge_on_write.upkeep.upkeep.GATHER_EVERY_S", 0.01)
+    lives = new_lives()
+    lives.produce([*made(100, A), (1, None, row(200, 1, "one")), (0, None, A_TO_C), *marks(301)])
+    life = lives.begin(target_ts=500)
+    lake = str(lives.warehouse)
+    life.wait_until(lambda: "shop.c" in lives.progress())
+    assert [each.table for each in outside_files(lake, {})] == ["shop/c"]
+    lives.produce([(1, None, row(400, 2, "two", table=small_table("c")))])
+    lives.produce(marks(450))
+    life.wait_until(lambda: not [*outside_files(lake, {})])
+    alone = shutil.copytree(f"{lake}/shop/c", f"{lake}.copied/c")
+    lives.produce(marks(501))
+    assert life.join() is None
+    shutil.rmtree(f"{lake}/shop/a")
+    found = {each["id"]: each["v"] for each in read_rows(alone)}
+    assert found == values(lives, "c") == {1: "one", 2: "two"}

@@ -3,7 +3,7 @@
 Our own files are in the table's folder. The exception are the files of a table that was renamed, or
 dropped and kept: they stay in their old folder, under absolute paths. Another writer may give a
 vector an absolute path, and a shallow clone gives one to all its data files. Such files are read,
-but never written or deleted.
+but never written or deleted; the upkeep writes their rows anew (``gather``).
 """
 
 from __future__ import annotations
@@ -37,18 +37,27 @@ def _vector_file(vector: DeletionVectorDescriptor) -> str | None:
 
 
 def folders_of(file: LogFile) -> Iterator[str]:
-    """The folders of those `files_of` that are in the table. Names as we make them need no look
-    into: they are in the table's own folder."""
-    vector = file.fields.get("deletionVector")
-    has_plain_vector = not vector or (
-        vector["storageType"] == "u" and len(vector["pathOrInlineDv"]) == UUID_TEXT_LENGTH
-    )
-    if has_plain_vector and _PLAIN_NAME.fullmatch(file.path):
+    """The folders of those `files_of` that are in the table."""
+    if _has_plain_names(file):
         yield ""
         return
     for path in files_of(file):
         if is_in_table(path):
             yield path.rpartition("/")[0]
+
+
+def is_whole_in_table(file: LogFile) -> bool:
+    """Whether all `files_of` are in the table's folder."""
+    return _has_plain_names(file) or all(map(is_in_table, files_of(file)))
+
+
+def _has_plain_names(file: LogFile) -> bool:
+    """Names as we make them need no look into: they are in the table's own folder."""
+    vector = file.fields.get("deletionVector")
+    has_plain_vector = not vector or (
+        vector["storageType"] == "u" and len(vector["pathOrInlineDv"]) == UUID_TEXT_LENGTH
+    )
+    return has_plain_vector and _PLAIN_NAME.fullmatch(file.path) is not None
 
 
 def is_in_table(path: str) -> bool:

@@ -1,5 +1,5 @@
 """Work between commits: small files become large ones, and what no version needs is deleted.
 
-upkeep ─┬─ fold ── fold_choice
-        └─ clean_up
+upkeep ─┬─ fold ── fold_choice      gather ── fold
+        └─ clean_up                 outside_files
 """

@@ -26,6 +26,7 @@ from sinks.merge_on_write.files.file_cache import CachedFile, DeletedRows, mark
 from sinks.merge_on_write.files.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.log.actions import DataFile
 from sinks.merge_on_write.log.commit import LostRace
+from sinks.merge_on_write.log.file_locations import is_whole_in_table
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.log.physical_schema import PhysicalSchema
 from sinks.merge_on_write.table_handle import TableHandle
@@ -35,6 +36,7 @@ from sinks.merge_on_write.upkeep.fold_choice import (
     FULL_ROWS,
     FoldCandidate,
     choose,
+    one_file_of,
 )
 from sinks.types.key_hash import Ordinals
 
@@ -48,14 +50,18 @@ class CannotFold(TryAgain):
     """Another commit has changed the table too much for this fold: the next one chooses anew."""
 
 
-def fold(table: TableHandle, key: Sequence[str], *, rows_wait: bool = False) -> int | None:
+def fold(
+    table: TableHandle, key: Sequence[str], *, rows_wait: bool = False, outside: bool = False
+) -> int | None:
     """Do a table's next fold. Returns its version, or None where no files need one, another commit
-    came first, or the table has no such key (any more). Call it without the table's lock."""
+    came first, or the table has no such key (any more). Call it without the table's lock.
+    ``outside``: of files that are not in the table's folder, whether they need one or not."""
     with table.lock:
         table.refresh()
         if not key or not set(key) <= {column.name for column in table.shape.columns}:
             return None
-        files = [table.files[path] for path in paths_to_fold(table, rows_wait=rows_wait)]
+        paths = paths_outside(table) if outside else paths_to_fold(table, rows_wait=rows_wait)
+        files = [table.files[path] for path in paths]
         if not files:
             return None
         begun = [(each.file, table.deleted_rows(each)) for each in files]
@@ -64,7 +70,7 @@ def fold(table: TableHandle, key: Sequence[str], *, rows_wait: bool = False) -> 
         written = _cut(table, *begun[0], key, shape)
     else:
         rows = _together(table, files, begun, shape)
-        if len(rows) < 2:
+        if len(rows) < 2 and not outside:
             return None
         begun = begun[: len(rows)]
         written = write_sorted(table.storage, pa.concat_tables(rows), key, shape)
@@ -86,6 +92,12 @@ def paths_to_fold(table: TableHandle, *, rows_wait: bool = False) -> Sequence[st
     needed. Call it under the table's lock."""
     candidates = (_candidate(table, each) for each in table.files.values())
     return choose(candidates, rows_wait=rows_wait)
+
+
+def paths_outside(table: TableHandle) -> Sequence[str]:
+    """The same, of the files that are not in the table's folder, or whose vectors are not."""
+    outside = (each for each in table.files.values() if not is_whole_in_table(each.file))
+    return one_file_of((_candidate(table, each) for each in outside), at_least=1)
 
 
 def _together(

@@ -84,8 +84,8 @@ def choose(files: Iterable[FoldCandidate], *, rows_wait: bool = False) -> Sequen
     for number in sorted(by_class):
         members = by_class[number]
         if len(members) >= (PRESSED_FAN_OUT if rows_wait else FAN_OUT):
-            return _one_file_of(members, at_least=2)
-    return _one_file_of(sorted(anew, key=lambda file: file.live / file.rows), at_least=1)
+            return one_file_of(members, at_least=2)
+    return one_file_of(sorted(anew, key=lambda file: file.live / file.rows), at_least=1)
 
 
 def _class_of(fullness: float) -> int:
@@ -95,7 +95,7 @@ def _class_of(fullness: float) -> int:
     return math.ceil(math.log(fullness / _SMALLEST_CLASS, FAN_OUT))
 
 
-def _one_file_of(files: list[FoldCandidate], *, at_least: int) -> Sequence[str]:
+def one_file_of(files: Iterable[FoldCandidate], *, at_least: int) -> Sequence[str]:
     """The first files, as many as go into one, but ``at_least`` so many."""
     found: list[str] = []
     total = 0.0

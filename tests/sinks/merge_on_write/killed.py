@@ -19,6 +19,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log.checkpoint_writer import write_checkpoint
 from sinks.merge_on_write.upkeep.clean_up import clean_files, clean_log
 from sinks.merge_on_write.upkeep.fold import fold
+from sinks.merge_on_write.upkeep.gather import gather
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl, truncate
 from tests.sinks.merge_on_write.event_logs import rewound_write
 from tests.sinks.merge_on_write.exchanges import exchanged
@@ -37,6 +38,10 @@ def upsert(uri: str) -> None:
 def folded(uri: str) -> None:
     table = MergeOnWriteEngine({}, keeps_up=False).table(uri)
     assert fold(table, ("id",)) is not None
+
+
+def gathered(folder: str) -> None:
+    gather(MergeOnWriteEngine({}, keeps_up=False).table(f"{folder}/c"))
 
 
 def upkept(uri: str) -> None:
@@ -87,7 +92,7 @@ def moved(folder: str) -> None:
 DEEDS: Mapping[str, Callable[[str], None]] = {
     "upsert": upsert, "fold": folded, "upkeep": upkept, "alter": altered, "truncate": emptied,
     "drop": dropped, "append": appended, "history": historied, "close": closed, "swap": swapped,
-    "rename": moved, "recover": came_back, "exchange": exchanged,
+    "rename": moved, "recover": came_back, "exchange": exchanged, "gather": gathered,
 }  # fmt: skip
 
 

@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 
 from sinks.ddl.schema_change import SchemaChange
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.log.file_locations import files_of
+from sinks.merge_on_write.log.file_locations import files_of, is_in_table
 from sinks.merge_on_write.log.reader import read_log
+from sinks.merge_on_write.upkeep.gather import gather
 from sinks.storage.local_storage import LocalStorage
 from sinks.target.engine_port import Applied, Skipped
 from tests.conftest import ROOT
@@ -191,6 +192,32 @@ def test_a_process_is_killed_at_an_exchange(tmp_path: Path) -> None:
             pair.check()
     assert (seen[0], half in seen, seen[-1]) == (before, True, pair.rows)
     pair.close()
+
+
+def test_a_process_is_killed_while_it_gathers_files(tmp_path: Path) -> None:
+    """The rows stay at every step, another gathers the rest, and rows go on."""
+    folder = two_tables(tmp_path / "tables")
+    renamed(folder, {"a": "c"})
+    before = contents(folder)
+    copies = killed_at_each_step(folder, tmp_path / "copies", "gather")
+    assert len(copies) > LEAST_STEPS
+    assert not files_elsewhere(f"{copies[-1]}/c")
+    for copy in copies:
+        assert contents(copy) == before
+        engine = MergeOnWriteEngine({}, keeps_up=False)
+        gather(engine.table(f"{copy}/c"))
+        assert isinstance(put(engine, f"{copy}/c", 100, UPSERTED), Applied)
+        engine.close()
+        assert not files_elsewhere(f"{copy}/c")
+        nothing_is_missing(f"{copy}/c")
+        assert contents(copy)["c"] == changed(before["c"], UPSERTED)
+
+
+def files_elsewhere(uri: str) -> list[str]:
+    state = read_log(LocalStorage(uri))
+    assert state is not None
+    named = [path for file in state.files.values() for path in files_of(file)]
+    return [path for path in named if not is_in_table(path)]
 
 
 def killed_at_each_step(table: str, folder: Path, deed: str) -> list[str]:

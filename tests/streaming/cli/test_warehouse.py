@@ -1,4 +1,4 @@
-"""``tidelake warehouse check`` finds tables that are not whole in their own folders."""
+"""``tidelake warehouse`` finds tables that are not whole in their own folders, and mends them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sinks.merge_on_write.upkeep.outside_files import OutsideFiles, outside_file
 from sinks.storage.open_storage import open_storage
 from tests.services.s3_server import S3Server
 from tests.sinks.merge_on_write.ddls import C
-from tests.sinks.merge_on_write.renames import order, put, two_tables
+from tests.sinks.merge_on_write.renames import contents, order, put, two_tables
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -44,6 +44,24 @@ def test_files_of_a_renamed_table_are_listed(command: Command, tmp_path: Path) -
     head, line = out.splitlines()
     assert (code, head.split()) == (3, ["table", "folder", "files", "size_bytes"])
     assert line.split() == ["shop/c", "shop/a", str(files), str(size_bytes)]
+
+
+def test_files_of_a_renamed_table_are_gathered(command: Command, tmp_path: Path) -> None:
+    """And what cannot be is named, with the reason."""
+    lake = tmp_path / "a lake~41 é"
+    renamed(f"{lake}/shop", {})
+    before = contents(f"{lake}/shop")
+    address = ("--sink-uri", f"delta://{lake}")
+    hidden = Path(f"{lake}/shop/a").rename(tmp_path / "hidden")
+    code, out, err = command("warehouse", "gather", *address)
+    assert (code, out.count("shop/c")) == (3, 1)
+    assert err.startswith("shop/c: ")
+    assert err.count("\n") == 1
+    hidden.rename(f"{lake}/shop/a")
+    for verb in ("gather", "check", "gather"):
+        code, out, err = command("warehouse", verb, *address, "--format", "json")
+        assert (code, json.loads(out), err) == (0, {"rows": []}, "")
+    assert contents(f"{lake}/shop") == before
 
 
 def test_tables_that_are_whole_are_not(command: Command, tmp_path: Path) -> None:
