@@ -119,3 +119,13 @@ def null_fills(change: SchemaChange, rules: CastRules) -> dict[str, str]:
         and rules.zero_date == "null"
         and not fill_values(text, kind, rules, 0)[0].is_valid
     }
+
+
+def zeros_of_nulls(change: SchemaChange) -> list[str]:
+    """Columns of dates in which the server made each NULL a date of zeros: they are NOT NULL now,
+    and its session is not strict."""
+    return [
+        column.name
+        for column in change.after.delivered
+        if (found := change.by_server(column.name)) is not None and found.makes_zero_dates
+    ]

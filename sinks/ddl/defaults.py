@@ -10,12 +10,24 @@ from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, InvalidOperation, localc
 
 from sinks.ddl.text.tokens import Word, Words
 from sinks.types.delta_types import INTEGER_BITS, whole_range
-from sinks.types.mysql_type import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES, MySQLType
+from sinks.types.mysql_type import (
+    BINARY_TYPES,
+    INTEGER_TYPES,
+    SPATIAL_TYPES,
+    TEXT_TYPES,
+    MySQLType,
+)
+from sinks.types.server_rules.numbers import as_float
 from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import CURRENT_TIMESTAMP, Column
 
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 _TODAY = ("CURRENT_DATE", "CURDATE")  # without a time of the day
+_FLOATS = ("float", "double")
+_LONG_TYPES = (
+    *("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"),
+    *("json", "vector", *SPATIAL_TYPES),
+)
 _NUMBERS = (*INTEGER_TYPES, "decimal", "float", "double", "bit", "year")
 _LITERALS = ("text", "hex", "bits")
 _MOMENTS = ("date", "datetime", "timestamp", "time")
@@ -118,6 +130,9 @@ def literal(word: Word, mysql_type: MySQLType | None, charset: str = "") -> str:
         raw = word.value.encode()
         if name == "bit":
             return str(int.from_bytes(raw, "big"))
+    elif word.kind == "text" and name == "year":
+        is_zero = word.value.strip("0") == "" and len(word.value) not in (0, len("0000"))
+        return "2000" if is_zero else word.value  # without quotes 0 is the year 0
     else:
         return word.value
     return raw.decode("latin-1" if name in BINARY_TYPES else _CODECS.get(charset, "utf-8"))
@@ -155,11 +170,14 @@ def fill(column: Column, session: ServerSession | None = None) -> str | None:
     if column.default is None:
         return None if column.nullable else _zero(column.type)
     try:
-        return _as_sent(column.default, column.type, session is None or session.rounds)
+        sent = _as_sent(column.default, column.type, session is None or session.rounds)
     except (ValueError, InvalidOperation):
         raise ValueError(
             f"the default {column.default!r} of column {column.name} is no {column.type}"
         ) from None
+    if session is not None and column.type.name in _FLOATS and column.type.scale is not None:
+        return repr(as_float(float(sent), column.type, session))
+    return sent
 
 
 def _refuse_unclear(column: Column, session: ServerSession) -> None:
@@ -177,6 +195,8 @@ def _refuse_unclear(column: Column, session: ServerSession) -> None:
         why = "whether its character set has its default"
     elif default and of.name in ("enum", "set") and _is_unclear_name(default, of):
         why = "which of its names its default is"
+    elif default == "" and of.name in _LONG_TYPES and column.nullable and session.drops_empty:
+        why = "whether its empty default stands in parentheses (without, MySQL drops it)"
     elif default and not column.default_is_expression and _is_out_of_range(default, of):
         why = "what the server makes of a default that does not fit"
     if why:

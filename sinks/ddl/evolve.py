@@ -33,11 +33,12 @@ from sinks.ddl.handle_key import PRIMARY, keyed, named
 from sinks.ddl.schema_change import SchemaChange
 from sinks.ddl.text.tokens import same_name
 from sinks.types.column_choice import EVERY_COLUMN, ColumnChoice, keeps_text
-from sinks.types.mysql_type import BINARY_TYPES, TEXT_TYPES
+from sinks.types.mysql_type import BINARY_TYPES, MARIADB_VECTOR, TEXT_TYPES
 from sinks.types.partitioning import Partitioning
 from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import Column, Index, IndexKind, TableSchema
 
+_LONG_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
 _WIDE = ("ucs2", "utf16", "utf16le", "utf32")  # character sets in which ASCII has other bytes
 
 
@@ -80,13 +81,23 @@ def evolved(
         if was == "virtual" or (column.generated and not was):
             raise ValueError(f"{column.name} is computed in old rows, whose values are not sent")
         text = fill(column, session) if old is None else None
-        if session and text and column.type.name in BINARY_TYPES and after.charset in _WIDE:
+        if session and text and _has_unclear_bytes(column, after, session):
             raise ValueError(f"the bytes of the default of column {column.name} are not clear")
         if text is not None:
             fills[column.name] = text
     found = SchemaChange(before=schema, after=after, sources=sources, fills=fills, session=session)
     found.refuse_recomputed()
     return found
+
+
+def _has_unclear_bytes(column: Column, table: TableSchema, session: ServerSession) -> bool:
+    """Whether nothing tells the bytes of a default. MariaDB keeps that of a TEXT as an expression,
+    which it reads in the set of the table: of one of bytes it is bytes in whatever set."""
+    if column.type.name in BINARY_TYPES:
+        return table.charset in _WIDE
+    is_plain = (column.default or "").isascii() and column.charset not in _WIDE
+    of_bytes = session.is_mariadb and table.binary_charset
+    return of_bytes and column.type.name in _LONG_TEXTS and not is_plain
 
 
 def _charset(changes: Sequence[AlterSpec], schema: TableSchema) -> str:
@@ -108,7 +119,7 @@ def _refuse_two_charsets(changes: Sequence[AlterSpec]) -> None:
     for each in changes:
         if isinstance(each, ModifyColumn) and each.has_charset and converts:
             column = each.column
-            if column.charset != converts[-1]:
+            if column.charset not in (converts[-1], MARIADB_VECTOR):
                 raise ValueError(
                     f"column {column.name} is to have another character set than that to which "
                     "the same statement converts its table: what its values become is not clear"
@@ -251,9 +262,9 @@ class _Places:
                 for each in self.columns:
                     each.column = _with_bytes(each.column)
             case SetCharset(converts=True, charset=charset) if self._charset:
-                for each in self.columns:
-                    is_text = each.column.type.name in (*TEXT_TYPES, "enum", "set")
-                    each.column = replace(each.column, charset=charset if is_text else "")
+                texts = (*TEXT_TYPES, "enum", "set")
+                for each in (of for of in self.columns if of.column.type.name in texts):
+                    each.column = replace(each.column, charset=charset)
 
     def change_indexes(self, change: AlterSpec) -> None:
         """Drop and rename indexes; `add_index` adds new ones. An unknown index is no error: a table
@@ -368,4 +379,6 @@ def _with_bytes(column: Column) -> Column:
     if in_bytes != column.type and default is not None and not column.default_is_expression:
         default = as_bytes(default)
     charset = "binary" if column.type.name in ("enum", "set") else ""
+    if column.charset == MARIADB_VECTOR:
+        charset = MARIADB_VECTOR
     return replace(column, type=in_bytes, default=default, charset=charset)

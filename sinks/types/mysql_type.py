@@ -61,6 +61,7 @@ BINARY_FORM = {  # what a character type becomes under CHARACTER SET binary
     "longtext": "longblob",
 }
 NATIONAL_SET = "utf8mb3"  # of NCHAR and the like
+MARIADB_VECTOR = "vector"  # in the place of a character set: bytes that are a VECTOR of MariaDB
 INTEGER_TYPES = ("tinyint", "smallint", "mediumint", "int", "bigint")
 SPATIAL_TYPES = (
     *("geometry", "point", "linestring", "polygon"),

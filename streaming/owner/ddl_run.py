@@ -11,12 +11,12 @@ from typing import Any, Self
 
 from coordination.errors import Fenced, Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
-from coordination.model import TableName
+from coordination.model import TableName, Ts
 from coordination.secrets import revealed_options
-from sinks.ddl.column_origin import null_fills
 from sinks.ddl.past_schemas import partitions_then
 from sinks.ddl.text.logged import sent_at
 from sinks.ddl.text.shown import shown
+from sinks.merge_on_write.alter.null_dates import dates_made_null
 from sinks.merge_on_write.alter.table_ddl import (
     AlterTable,
     DropTable,
@@ -37,7 +37,6 @@ from sinks.merge_on_write.lifecycle.recover import (
 )
 from sinks.merge_on_write.lifecycle.rename import TableRename, rename
 from sinks.merge_on_write.log.physical_schema import NotForThisEngine
-from sinks.merge_on_write.version_reader import open_version
 from sinks.target.engine_port import Applied, Skipped, TableBroughtBack, TableHeld, Target
 from sinks.target.table_properties import DdlIdentity
 from sinks.types.partitioning import Partitioning, of_values
@@ -252,26 +251,12 @@ class DdlRun:
         )
 
     def _counted(self, table: ReplicatedTable) -> ReplicatedTable:
-        """With the rows that show NULL in an added column, since its default is a date that Delta
-        does not have."""
-        order, counts = self._order, dict(self._rows.null_dates(self._name))
-        is_filled = isinstance(order, Reshape) and order.on_add_default != "null"
-        if not isinstance(order, Reshape) or order.change is None or not is_filled:
-            return table
-        fills = null_fills(order.change, order.rules)
-        fresh = fills.keys() - counts.keys()
-        if not fresh or table.version is None:
+        order, counts = self._order, self._rows.null_dates(self._name)
+        if not isinstance(order, Reshape) or table.version is None:
             return table
         options = revealed_options(self._context.changefeed.sink.storage_options)
-        rows = open_version(order.target.uri, table.version, options).count_rows()
-        for column in sorted(fresh):
-            logger.warning(
-                "%d rows show NULL in an added column: its default is no date that Delta has, and "
-                "zero-date is 'null' table=%s column=%s default=%s",
-                *(rows, self._name, column, fills[column]),
-            )
-        found = counts | dict.fromkeys(fresh, rows) if rows else counts
-        return replace(table, null_dates=found)
+        made = dates_made_null(order, table.version, counts, options)
+        return replace(table, null_dates={**counts, **made}) if made else table
 
     def _renamed(self) -> RenamedSpans:
         event, spans, moves = self._step.event, self._spans, self._step.moves
@@ -300,8 +285,15 @@ class DdlRun:
                 EndedSpan(table=spans[old], at_ts=at_ts, version=left.get(spans.uri(old)))
                 for old, _ in moves
             ),
-            made=tuple(spans.renamed(old, new, at_ts) for old, new in moves),
+            made=tuple(self._moved(old, new, at_ts) for old, new in moves),
         )
+
+    def _moved(self, old: TableName, new: TableName, at_ts: Ts) -> ReplicatedTable:
+        """Its row of progress may be behind what its writer has told of it."""
+        made = self._spans.renamed(old, new, at_ts)
+        if old not in self._rows.progress:
+            return made
+        return replace(made, null_dates=self._rows.null_dates(old))
 
     def _recovered(self, old: TableName, new: TableName) -> RenamedSpans:
         event, spans = self._step.event, self._spans

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.differential.mutate import mutations
+from tests.differential.one_run import SERVERS as NAMES
 from tests.differential.oracle import Oracle
 from tests.differential.replay import read_statements, replay
 from tests.differential.run import DifferentialRun, timed
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
 from tests.services.second_editions import second
+from tests.simulation.mutate import ROOT
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 
@@ -50,6 +53,9 @@ def test_a_few_tables_of_one_seed(server: DatabaseServer) -> None:
         ("copied_zero_date", True),
         ("stored_column", True),
         ("named_sets", False),
+        ("defaults_and_floats", False),
+        ("zeros_of_nulls", True),
+        ("renamed_zero_date", True),
     ],
 )
 def test_a_case_of_its_own(server: DatabaseServer, case: str, held: bool) -> None:
@@ -70,3 +76,9 @@ def test_a_long_run(edition: object) -> None:
         found = DifferentialRun(Oracle(server), seed=10_000).run(timed(SOAKED_MINUTES))
     print(found.coverage.table())
     assert not found.failures, "\n".join(map(str, found.failures))
+
+
+def test_each_bug_of_the_list_can_be_planted() -> None:
+    for mutation, servers in mutations():
+        assert set(servers) <= set(NAMES)
+        assert mutation.planted((ROOT / mutation.file).read_text(encoding="utf-8"))

@@ -72,7 +72,7 @@ def mutations() -> list[Mutation]:
 def hunt(mutation: Mutation, seeds: int) -> Outcome:
     """Run seeds until one fails."""
     started = time.monotonic()
-    with _tree_with(mutation) as tree:
+    with tree_with(mutation) as tree:
         command = [sys.executable, "-m", mutation.module, "--hunt"]
         command += ["--seeds", str(seeds), "--likely", str(mutation.seed)]
         run = subprocess.run(
@@ -91,7 +91,7 @@ def hunt(mutation: Mutation, seeds: int) -> Outcome:
 
 
 @contextmanager
-def _tree_with(mutation: Mutation) -> Iterator[Path]:
+def tree_with(mutation: Mutation) -> Iterator[Path]:
     """A copy, with its compiled files, so that only what is changed is compiled."""
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         tree = Path(folder)

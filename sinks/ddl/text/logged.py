@@ -22,7 +22,7 @@ from sinks.ddl.effects import (
     Statement,
     Unsupported,
 )
-from sinks.types.mysql_type import BINARY_FORM, NATIONAL_SET, MySQLType
+from sinks.types.mysql_type import BINARY_FORM, MARIADB_VECTOR, NATIONAL_SET, MySQLType
 from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import Column
 
@@ -220,7 +220,8 @@ def as_stored(column: Column) -> Column:
     if of.name == "json":
         return replace(column, type=MySQLType(name="longtext"), charset="utf8mb4")
     if of.name == "vector" and of.length is not None:
-        return replace(column, type=MySQLType(name="varbinary", length=_FLOAT_BYTES * of.length))
+        stored = MySQLType(name="varbinary", length=_FLOAT_BYTES * of.length)
+        return replace(column, type=stored, charset=MARIADB_VECTOR)
     return column
 
 

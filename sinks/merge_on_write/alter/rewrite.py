@@ -134,7 +134,8 @@ class PartRewrite:
         if source is not None and source.null_count and self._had_dates(of):
             raise TidelakeError(
                 f"column {of.origin.name}: dates that Delta does not have are NULL in it "
-                "(zero-date), and TiDB's new value of each is not known: replicate the table anew"
+                "(zero-date), and the database's new value of each is not known: replicate the "
+                "table anew"
             )
         try:
             return of.origin.values(source, rows.num_rows, *how)

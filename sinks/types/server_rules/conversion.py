@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.types.delta_types import INTEGER_BITS, arrow_type, whole_range
-from sinks.types.mysql_type import TEXT_TYPES, MySQLType
+from sinks.types.mysql_type import MARIADB_VECTOR, TEXT_TYPES, MySQLType
 from sinks.types.server_rules import moments, numbers, texts
 from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import Column
@@ -26,6 +26,7 @@ _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longb
 _UNICODE: Final = ("utf8mb4", "utf16", "utf32")
 _BYTES_OF_CHARACTER: Final = 4
 _LENGTHS: Final = {"tinytext": 255, "text": 65535, "mediumtext": 1 << 24, "longtext": 1 << 32}
+_SIGNED: Final = 1 << 63
 _Convert = Callable[[Any], Any]
 
 
@@ -53,11 +54,18 @@ class ServerChange:
         is_lax = not self.session.is_strict or self.new.type.name == "timestamp"
         return self.old.nullable and not self.new.nullable and is_lax
 
+    @property
+    def makes_zero_dates(self) -> bool:
+        """Whether its NULLs become dates of zeros, which are NULL in a target."""
+        return self._may_fill and self.new.type.name in ("date", "datetime")
+
     def _keeps(self) -> bool:  # noqa: C901, PLR0911, PLR0912 - one per kind
         old, new = self.old.type, self.new.type
         was, now = kind_of(old), kind_of(new)
         if arrow_type(old) != arrow_type(new) or was != now or old.is_untold or new.is_untold:
             return False
+        if MARIADB_VECTOR in (self.old.charset, self.new.charset):
+            return self.old.charset == self.new.charset and old == new
         if (old.name == "year") != (new.name == "year") or (old.name == "bit") != (
             new.name == "bit"
         ):
@@ -83,7 +91,7 @@ class ServerChange:
             case "enum" | "set":
                 if not self._is_in_charset() and not "".join(old.elements).isascii():
                     return False
-                if self._widens:
+                if self._widens or (now == "set" and self._renames_elements):
                     return False
                 is_longer = new.elements[: len(old.elements)] == old.elements
                 return bool(old.elements) and is_longer
@@ -115,6 +123,12 @@ class ServerChange:
         """Whether one character set has wide characters alone, and the other has not: MySQL loses
         names of a SET there."""
         return (self.old.charset in texts.WIDE) != (self.new.charset in texts.WIDE)
+
+    @property
+    def _renames_elements(self) -> bool:
+        """Whether their bytes change: MySQL loses such an element's rows in CONVERT TO."""
+        is_other = self.old.charset != self.new.charset
+        return is_other and not "".join(self.old.type.elements).isascii()
 
     @property
     def _is_wider(self) -> bool:
@@ -177,6 +191,8 @@ def same_values(old: Column, new: Column) -> bool:
 def implicit_zero(column: Column) -> Any:  # noqa: PLR0911 - one per kind
     """What a NULL becomes where it may not be one; None: a date of zeros, which is NULL here."""
     of = column.type
+    if column.charset == MARIADB_VECTOR:
+        return bytes(of.length or 0)
     match kind_of(of):
         case "integer":
             return 0
@@ -261,6 +277,8 @@ def _to_decimal(change: ServerChange, value: Any) -> Any:
 
 def _to_float(change: ServerChange, value: Any) -> float:
     number = value if isinstance(value, float) else float(_number(change, value))
+    if change.old.type.name == "bit" and number >= _SIGNED and change.session.is_mariadb:
+        raise ValueError("whether its highest bit is a sign is not clear")
     if number in (float("inf"), float("-inf")):
         raise ValueError("it is out of range")
     found = numbers.as_float(number, change.new.type, change.session)
@@ -280,7 +298,7 @@ def _text(change: ServerChange, value: Any) -> str:
         case "decimal":
             return numbers.text_of_decimal(Decimal(value), old.type, old.zerofill)
         case "float":
-            return numbers.text_of_float(value, old.type, old.zerofill)
+            return numbers.text_of_float(value, old.type, old.zerofill, change.session)
         case "set" if "" in old.type.elements:
             raise ValueError("the server's rule for a name without a character is not clear")
         case "text" if old.type.name == "char" and change.session.pads:
@@ -305,6 +323,8 @@ def _to_text(change: ServerChange, value: Any) -> str:
 
 def _to_bytes(change: ServerChange, value: Any) -> bytes:
     old, session = change.old, change.session
+    if change.new.charset == MARIADB_VECTOR:
+        return _to_vector(change, value)
     if isinstance(value, bytes):
         raw = value
     elif kind_of(old.type) in ("text", "enum", "set"):
@@ -312,6 +332,14 @@ def _to_bytes(change: ServerChange, value: Any) -> bytes:
     else:
         raw = _text(change, value).encode()
     return texts.fitted_bytes(raw, change.new.type, session)
+
+
+def _to_vector(change: ServerChange, value: Any) -> bytes:
+    """MariaDB's: bytes of another length are none."""
+    length = change.new.type.length or 0
+    if change.old.charset != MARIADB_VECTOR or len(value) > length:
+        raise ValueError("what the server makes of it in a VECTOR is not clear")
+    return bytes(value).ljust(length, b"\0")
 
 
 def _to_names(change: ServerChange, value: Any) -> str:

@@ -19,6 +19,7 @@ _YEARS: Final = range(1901, 2156)
 _WIDTHS: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 _MOST_POINTS: Final = 15  # digits before the point, or zeros behind it, without an exponent
 _FLOAT_DIGITS: Final = 6
+_FLOAT_WIDTHS: Final = {"float": 12, "double": 24}  # characters that a MySQL shows of one
 
 
 def read_number(text: str, session: ServerSession) -> Decimal:
@@ -87,7 +88,8 @@ def as_decimal(number: Decimal, new: MySQLType, session: ServerSession) -> Decim
     if new.unsigned and number < 0:
         return Decimal(0).scaleb(-scale) if not session.is_strict else _refused()
     found = rounded(number, scale)
-    most = Decimal(10) ** (new.length - scale) - Decimal(1).scaleb(-scale)
+    with localcontext(prec=100):  # a DECIMAL has up to 65 digits
+        most = Decimal(10) ** (new.length - scale) - Decimal(1).scaleb(-scale)
     if abs(found) <= most:
         return found
     return most.copy_sign(found) if not session.is_strict else _refused()
@@ -136,9 +138,9 @@ def text_of_decimal(number: Decimal, old: MySQLType, zerofill: bool) -> str:
     return text.zfill((old.length or 10) + (1 if scale else 0))
 
 
-def text_of_float(number: float, old: MySQLType, zerofill: bool) -> str:
+def text_of_float(number: float, old: MySQLType, zerofill: bool, session: ServerSession) -> str:
     """The digits that tell the number apart, of a FLOAT six at most; with (M,D) always D behind the
-    point."""
+    point. MySQL has an exponent also where the text would be longer than the column shows."""
     if old.is_untold:
         raise ValueError("its text depends on M and D, which are not known")
     if zerofill:
@@ -155,8 +157,13 @@ def text_of_float(number: float, old: MySQLType, zerofill: bool) -> str:
     text = "".join(map(str, digits))
     minus = "-" if sign and text != "0" else ""
     if text == "0":
-        return "0"
+        return "-0" if sign and not session.is_mariadb else "0"
     if point >= 1 - _MOST_POINTS and (point <= _MOST_POINTS or len(text) > point):
-        return minus + f"{Decimal(shortest).copy_abs().normalize():f}"
+        plain = minus + f"{Decimal(shortest).copy_abs().normalize():f}"
+        if session.is_mariadb or len(plain) <= _FLOAT_WIDTHS[old.name]:
+            return plain
     mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
-    return f"{minus}{mantissa}e{point - 1}"
+    found = f"{minus}{mantissa}e{point - 1}"
+    if len(found) > _FLOAT_WIDTHS[old.name] and not session.is_mariadb:
+        raise ValueError("which of its digits the server leaves out is not clear")
+    return found

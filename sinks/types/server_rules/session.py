@@ -33,6 +33,11 @@ class ServerSession:
         return bool(mode & _ROUNDS) if self.is_mariadb else not mode & _TRUNCATES
 
     @property
+    def drops_empty(self) -> bool:
+        """Whether the empty DEFAULT of a type that may have none is taken and forgotten."""
+        return not self.is_mariadb and not self.is_strict
+
+    @property
     def pads(self) -> bool:
         """Whether a CHAR is read with the blanks up to its length."""
         return bool((self.sql_mode or 0) & _PADS)

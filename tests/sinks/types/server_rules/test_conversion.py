@@ -109,7 +109,13 @@ def test_a_zone_is_the_sessions() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "wanted"),
-    [("int", 0), ("varchar(9) in utf8mb4", ""), ("time(2)", "00:00:00.00"), ("date", None)],
+    [
+        ("int", 0),
+        ("varchar(9) in utf8mb4", ""),
+        ("time(2)", "00:00:00.00"),
+        ("date", None),
+        ("varbinary(4) in vector", b"\0\0\0\0"),
+    ],
 )
 def test_null_in_a_lax_session(kind: str, wanted: Any) -> None:
     lax = change(kind, kind, LAX, nullable=False)
@@ -138,6 +144,11 @@ def test_null_in_a_lax_session(kind: str, wanted: Any) -> None:
         ("float(10,3)", "float(5,0)", 1.5),
         ("varchar(9) in utf8mb4", "int", "2.5"),
         ("longtext in utf8mb4", "int", "1e5"),
+        ("bit(64)", "double(9,4)", (1 << 64) - 1),  # -1 in a MariaDB
+        ("set('a','é') in latin1", "set('a','é') in utf8mb4", "a,é"),
+        ("binary(20)", "varbinary(12) in vector", b"\0" * 20),  # MariaDB's VECTOR(3)
+        ("varbinary(8) in vector", "varbinary(4) in vector", b"\0" * 8),
+        ("int", "varbinary(4) in vector", 1),
     ],
 )
 def test_what_is_not_sure_is_refused(old: str, new: str, value: Any) -> None:
@@ -179,11 +190,21 @@ def test_a_default_that_is_not_sure_is_refused(kind: str, default: str, says: st
         fill(replace(column(kind), default=default), LAX)
 
 
+def test_a_mysql_forgets_the_empty_default_of_a_blob() -> None:
+    """In a lax session, and where no parentheses are around it, which nothing tells here."""
+    empty = replace(column("blob"), default="")
+    with pytest.raises(ValueError, match="parentheses"):
+        fill(empty, replace(LAX, is_mariadb=False))
+    assert fill(empty, LAX) == fill(empty, MYSQL) == ""
+    assert fill(replace(empty, nullable=False), replace(LAX, is_mariadb=False)) == ""
+
+
 def test_a_default_that_fits() -> None:
     fits = {"float(5,2)": "1.25", "decimal(5,2)": "12.34", "tinyint": "3", "char(3)": "abc"}
     for kind, default in fits.items():
         assert fill(replace(column(kind), default=default), LAX) == default
     assert fill(replace(column("enum('a','b')"), default="1"), LAX) == "1"
+    assert fill(replace(column("double(9,4)"), default="-2.345"), LAX) == "-2.3449999999999998"
 
 
 def test_ascii_is_a_character_set_and_a_short_word_for_latin1() -> None:

@@ -153,7 +153,7 @@ def test_only_the_servers_own_comments_are_sql() -> None:
 
 def test_mariadb_stores_two_types_as_others() -> None:
     sql = "ALTER TABLE t ADD j JSON, ADD v VECTOR(3)"
-    assert effects(said(sql)) == "shop.t: add j longtext charset, add v varbinary(12)"
+    assert effects(said(sql)) == "shop.t: add j longtext charset, add v varbinary(12) charset"
     assert effects(said(sql, is_mariadb=False)) == "shop.t: add j json, add v vector(3)"
 
 
