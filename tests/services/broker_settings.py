@@ -22,6 +22,7 @@ _SETTINGS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "log.retention.ms": "-1",
+    "log.cleaner.backoff.ms": "500",
     "log.cleaner.dedupe.buffer.size": "2097152",
     "message.max.bytes": "16777216",
     "num.io.threads": "2",

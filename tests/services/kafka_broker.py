@@ -321,7 +321,8 @@ def _read_all(
         consumer.assign([Assignment(topic, partition, low)])
         position = low
         while position < high:
-            for message in consumer.consume(min(high - position, 10_000), timeout=30):
+            # Where offsets are missing, fewer messages come than are asked for.
+            for message in consumer.consume(min(high - position, 10_000), timeout=0.5):
                 if message.error():
                     raise BrokerError(str(message.error()))
                 yield ReadMessage(partition, message.offset(), message.key(), message.value())

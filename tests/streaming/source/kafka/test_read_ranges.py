@@ -274,8 +274,9 @@ def test_what_was_deleted_is_an_error(cluster: Cluster, topic: str, consumer: Ra
 def test_a_range_behind_the_end_is_an_error_at_last(
     cluster: Cluster, topic: str, consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(read_ranges, "NO_PROGRESS_S", 3.0)
     produce(cluster, topic, 10)
+    read(consumer, OffsetRange(topic, "id", 0, 0, 10))  # it is connected
+    monkeypatch.setattr(read_ranges, "NO_PROGRESS_S", 1.0)
     with pytest.raises(ReadError, match="offset 10: nothing came for"):
         read(consumer, OffsetRange(topic, "id", 0, 0, 20))
     with pytest.raises(ReadError):
@@ -285,7 +286,7 @@ def test_a_range_behind_the_end_is_an_error_at_last(
 def test_a_topic_that_is_not_there_is_an_error(
     consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(read_ranges, "NO_PROGRESS_S", 3.0)
+    monkeypatch.setattr(read_ranges, "NO_PROGRESS_S", 1.0)
     with pytest.raises(ReadError, match="topic nowhere partition 0 offset 0"):
         read(consumer, OffsetRange("nowhere", "id", 0, 0, 1))
 
