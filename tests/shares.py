@@ -32,7 +32,7 @@ LONGEST = (
     "tests/acceptance/test_stop_and_takeover.py",
     "tests/acceptance/test_cluster.py",
     "tests/acceptance/test_outages.py",
-    "tests/acceptance/test_reload_in_cluster.py",
+    "tests/acceptance/test_reload_amid_deaths.py",
     "tests/acceptance/test_restarts.py",
 )
 LAST = "tests/simulation/test_simulation.py"
