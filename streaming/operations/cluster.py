@@ -37,6 +37,7 @@ from coordination.metadata.lookup import (
 from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ts, tso_time
 from coordination.secrets import revealed_options
+from sinks.control.warehouse import ControlTables
 from streaming.changefeed.admission import refuse_a_runs
 from streaming.changefeed.freshness import NOT_RUNNING
 from streaming.changefeed.settings_in_etcd import changefeed_settings, described, updated, uris
@@ -162,6 +163,8 @@ class Operator(CaptureOperations):
                 f"changefeed {changefeed_id} has finished at its target-ts {before['target_ts']}: "
                 f"there is nothing to pause. {GO_ON}"
             )
+        if before["state"] == FeedState.STOPPED.value:
+            _refuse_amid_a_reload(changefeed_settings(self._read(changefeed_id).known_info))
         self._changefeeds.pause(_name(changefeed_id))
         return self._changed(changefeed_id, before)
 
@@ -233,6 +236,17 @@ class Operator(CaptureOperations):
 
     def _read(self, changefeed_id: str) -> ChangefeedReactorState:
         return read_changefeed(self._client, self._cluster_id, _name(changefeed_id))
+
+
+def _refuse_amid_a_reload(changefeed: Changefeed) -> None:
+    """The leader has paused it, and would resume it: an operator's pause would be lost."""
+    order = ControlTables.of(changefeed.sink).reloads.next_open(changefeed.id)
+    if order is not None and order.state != "ordered":
+        raise ConfigError(
+            f"changefeed {changefeed.id} is stopped while table {order.name} is loaded anew "
+            f"(`tidelake table reload`, {order.state}: {order.rows} rows so far), and goes on by "
+            "itself behind that: pause it then. `tidelake progress` shows how far it is"
+        )
 
 
 @contextmanager

@@ -41,6 +41,11 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 1.0  # between two looks at a changefeed in etcd
 RETRY_S: Final = 5.0  # after an error that may pass
+WAITS_FOR: Final = "waits_for"  # in a status
+A_RELOAD: Final = (
+    "a table is loaded anew (`tidelake table reload`); `tidelake progress` shows how far it is, "
+    "and the capture that leads logs why it does not go on"
+)
 
 
 class TaskUnits:
@@ -157,7 +162,7 @@ class _Sync(_Work):
 
     def run(self, stop: threading.Event, begun: Callable[[], None]) -> bool:
         name = self._place.info.name
-        while is_reloading(self._place.changefeed):  # the leader has the changefeed, until it is
+        while self._is_reloading():  # the leader has the changefeed, until it is
             begun()
             if stop.wait(LOOK_EVERY_S):
                 return False
@@ -222,7 +227,7 @@ class _Sync(_Work):
                 copy.join()
 
     def paused(self) -> None:
-        while is_reloading(self._place.changefeed):
+        while self._is_reloading():
             self._check()
             time.sleep(LOOK_EVERY_S)
         self._check()  # without trust, the task's next worker may have the changefeed by now
@@ -230,6 +235,16 @@ class _Sync(_Work):
             self._operator.pause(self._place.info.name)
         except ChangefeedNotFound:
             return
+
+    def _is_reloading(self) -> bool:
+        """Says so, since it lasts as long as a copy, or as its database is away."""
+        found = is_reloading(self._place.changefeed)
+        if not found:
+            self.status = {name: told for name, told in self.status.items() if name != WAITS_FOR}
+        elif WAITS_FOR not in self.status:
+            self.status = {**self.status, WAITS_FOR: A_RELOAD}
+            logger.info("the task waits changefeed_id=%s: %s", self._place.info.id, A_RELOAD)
+        return found
 
     def _look(self, info: ChangefeedInfo) -> bool:
         """Whether it has finished. Raises what holds it."""

@@ -23,8 +23,16 @@ from coordination.metadata.changefeed_writes import ChangefeedWrites
 from coordination.metadata.lookup import read_changefeeds
 from coordination.metadata.records import ChangefeedInfo
 from coordination.metadata.version import tidelake_version
-from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID, Revision
+from coordination.model import (
+    CaptureID,
+    CaptureInfo,
+    ChangefeedID,
+    LeaseID,
+    Revision,
+    TableName,
+)
 from coordination.trust.clock import SystemClock
+from sinks.control.warehouse import ControlTables
 from streaming.changefeed import preflight
 from streaming.changefeed.admission import info_of, refuse_a_clusters, refuse_beside_other_versions
 from streaming.changefeed.settings_in_etcd import changefeed_settings
@@ -233,6 +241,24 @@ def test_only_a_paused_changefeed_is_updated(
     )
     assert code == 1
     assert "pause" in err
+
+
+def test_a_pause_amid_a_reload_says_that_one_runs(
+    cluster: Cluster, command: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    """The leader has paused the changefeed, and resumes it."""
+    create(cluster, tmp_path)
+    cluster("changefeed", "pause", "-c", "shop")
+    reloads = ControlTables.of(DeltaSink(warehouse=f"{tmp_path}/warehouse")).reloads
+    order = reloads.order("shop", TableName("shop", "orders"))
+    pause = ("changefeed", "pause", "-c", "shop")
+    _, _, err = command(*pause)  # the order waits for the operator's resumption
+    assert "anew" not in err
+    reloads.note(replace(order, state="copying"))
+    code, _, err = command(*pause)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "is stopped while table shop.orders is loaded anew" in err
+    assert "pause it then" in err
 
 
 def test_an_update_keeps_what_is_not_given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,6 +31,7 @@ from streaming.spans.task_units import TaskUnits
 from tests.contracts.units_contract import EPOCH, JOB, TASK, UnitsContract, order
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
+from tests.own_lines import own_lines
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows
 
@@ -178,6 +180,28 @@ class TestTaskUnits(UnitsContract):
         operator.pause(name)
         self._until(step, lambda: resumed and opened.report().status.get("state") == "normal")
         assert opened.report().stage is TaskStage.RUNNING
+        self._close(opened, step)
+
+    def test_a_pause_amid_a_reload_says_for_what_it_waits(
+        self,
+        units: Any,
+        step: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        opened = units.open_unit(JOB, order(1, unit=Unit.SYNC), lambda: None)
+        self._until(step, lambda: opened.report().status.get("state") == "normal")
+        monkeypatch.setattr(task_units, "is_reloading", lambda _: True)
+        caplog.set_level(logging.INFO)
+        opened.pause()
+        self._until(step, lambda: "waits_for" in opened.report().status)
+        told = opened.report()
+        assert told.stage is TaskStage.PAUSING
+        assert "a table is loaded anew (`tidelake table reload`)" in told.status["waits_for"]
+        monkeypatch.setattr(task_units, "is_reloading", lambda _: False)
+        self._until(step, lambda: opened.report().stage is TaskStage.PAUSED)
+        assert len([each for each in own_lines(caplog) if "the task waits" in each]) == 1
+        assert "waits_for" not in opened.report().status
         self._close(opened, step)
 
     def test_tables_that_an_updated_task_takes_join_its_changefeed(
