@@ -30,9 +30,9 @@ QUERYING = ("tests/acceptance/test_brought_back.py", "tests/acceptance/test_tabl
 LONGEST = (
     "tests/acceptance/test_hung_jvm.py",
     "tests/acceptance/test_stop_and_takeover.py",
+    "tests/acceptance/test_sleep_and_takeover.py",
     "tests/acceptance/test_cluster.py",
     "tests/acceptance/test_outages.py",
-    "tests/acceptance/test_reload_amid_deaths.py",
     "tests/acceptance/test_restarts.py",
 )
 LAST = "tests/simulation/test_simulation.py"

@@ -32,6 +32,8 @@ NAME = "anew_in_cluster"
 JOB, TASK = JobID("copy"), TaskID("one")
 FEED = f"{JOB}-{TASK}"
 HELD, OTHER = TableName(NAME, "held"), TableName(NAME, "other")
+ROWS = {HELD: 300, OTHER: 60}
+SLOW = "&chunk-rows=20&connections=1&copy-rows-per-s=70"  # the held one: four seconds
 
 
 class Captures:
@@ -175,9 +177,9 @@ def captures_of(server: DatabaseServer, etcd: EmbeddedEtcd, folder: Path) -> Ite
     with server.database(NAME):
         server.execute(f"DROP USER IF EXISTS {ACCOUNT}")
         make_account(server)
-        for name in (HELD, OTHER):
+        for name, rows in ROWS.items():
             server.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT, t VARCHAR(20))")
-            server.insert(str(name), [(number, number * 3, f"t{number}") for number in range(300)])
+            server.insert(str(name), [(number, number * 3, f"t{number}") for number in range(rows)])
         found = Captures(server, etcd.endpoint, folder)
         try:
             yield found
