@@ -30,7 +30,7 @@ from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import FeedSettings, messages
 from tests.shop.history import HistorySettings, history
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.soak]  # in make test: test_stop_and_takeover
+pytestmark = [pytest.mark.acceptance, pytest.mark.soak]  # in make test: test_sleep_and_takeover
 
 
 def test_a_zombie_changes_nothing_and_comes_back_as_a_new_capture(
