@@ -13,12 +13,16 @@ from conf.settings import DeltaSink, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from streaming.changefeed.freshness import Freshness
 from streaming.operations.check import Finding, verdict
-from streaming.operations.diff.comparison import DiffLimits
-from streaming.operations.diff.databases import compare_with_database
-from streaming.operations.diff.findings import DiffReport
 from streaming.operations.progress_report import read_progress
 from tests.acceptance.binlog_stage import BinlogStage
 from tests.acceptance.copied_database import ACCOUNT, CopiedDatabase, make_account
+from tests.acceptance.keyless_tables import (
+    BEFORE,
+    DURING,
+    WITHOUT_KEY,
+    assert_waiting,
+    diff,
+)
 from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
 from tests.services.database_server import DatabaseServer, needs
 from tests.services.second_editions import second
@@ -40,54 +44,6 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
 def server(own_server: DatabaseServer) -> Iterator[DatabaseServer]:
     with own_server.database("c"):
         yield own_server
-
-
-BEFORE = (
-    "CREATE TABLE c.beside (id INT PRIMARY KEY AUTO_INCREMENT)",
-    "CREATE TABLE c.p (id INT NOT NULL, v INT)",
-    "CREATE TABLE c.u (id INT NOT NULL, v INT)",
-    "CREATE TABLE c.m (id INT NULL, v INT, UNIQUE KEY(id))",
-    "CREATE TABLE c.auto (id INT NOT NULL, v INT)",
-    *(f"INSERT INTO c.{table} VALUES (1,1),(2,2),(3,3)" for table in ("p", "u", "m", "auto")),
-)
-DURING = (
-    "ALTER TABLE c.p ADD PRIMARY KEY (id)",
-    "INSERT INTO c.p VALUES (4,4)",
-    "UPDATE c.p SET v=20 WHERE id=2",
-    "ALTER TABLE c.u ADD UNIQUE KEY k (id)",
-    "INSERT INTO c.u VALUES (4,4)",
-    "ALTER TABLE c.m MODIFY id INT NOT NULL",
-    "INSERT INTO c.m VALUES (4,4)",
-    "ALTER TABLE c.auto ADD COLUMN k BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY FIRST",
-    "INSERT INTO c.auto (id,v) VALUES (10,10)",
-)
-WITHOUT_KEY = ("c.p", "c.u", "c.m", "c.auto")
-
-
-def assert_waiting(database: CopiedDatabase, *tables: str) -> None:
-    progress = database.progress()
-    for table in tables:
-        assert progress[table].state in ("warning", "stopped")
-        lacks, error = progress[table].lacks, progress[table].error
-        assert lacks is not None
-        assert error is not None
-        assert "rows of before" in lacks
-        assert lacks in error
-        assert f"table {table} is not replicated" in error
-        assert progress[table].dead_letters == 0
-        assert database.delta_rows(table) == []
-    assert not set(tables) & database.snapshots()
-
-
-def diff(database: CopiedDatabase) -> DiffReport:
-    return compare_with_database(
-        database.sink, None, (), database.source, limits=DiffLimits(), told=lambda *_: None
-    )
-
-
-def assert_failed(sink: DeltaSink) -> None:
-    found = verdict(read_progress(sink, None, Freshness()), 60.0)
-    assert (found.finding, "is not replicated" in found.why) == (Finding.FAILED, True)
 
 
 def test_a_start_refuses_them_until_it_is_said_what_they_shall_be(
@@ -115,58 +71,6 @@ def test_run_ends_with_2_and_names_all_of_them(server: DatabaseServer, tmp_path:
             read_progress(DeltaSink(warehouse=str(stage.warehouse)), None, Freshness()), 60.0
         )
         assert (found.finding, "is not replicated" in found.why) == (Finding.FAILED, True)
-
-
-def test_they_wait_whatever_key_they_get_and_join_by_a_copy(
-    server: DatabaseServer, tmp_path: Path
-) -> None:
-    server.execute(*BEFORE)
-    database = CopiedDatabase(server, tmp_path, on_no_key="leave-out")
-    database.copy()
-    assert_waiting(database, *WITHOUT_KEY)
-    with database.followed() as life:
-        server.execute(*DURING)
-        database.wait_beside(life)
-        life.wait_until(lambda: database.progress()["c.p"].state == "warning")
-        assert_waiting(database, *WITHOUT_KEY)
-        assert_failed(database.sink)
-    with database.followed() as life:  # nothing is forgotten
-        server.execute("INSERT INTO c.p VALUES (5,5)", "DELETE FROM c.u WHERE id = 1")
-        database.wait_beside(life)
-        assert_waiting(database, *WITHOUT_KEY)
-    database.copy()
-    with database.followed() as life:
-        server.execute("INSERT INTO c.p VALUES (6,6)", "UPDATE c.m SET v = 7 WHERE id = 3")
-        for table in WITHOUT_KEY:
-            life.wait_until(database.is_same(table))
-        life.wait_until(lambda: database.progress()["c.p"].state == "replicating")
-        assert {each.lacks for each in database.progress().values()} == {None}
-        assert len(database.delta_rows("c.p")) == 6
-
-
-def test_a_rule_lets_them_join(server: DatabaseServer, tmp_path: Path) -> None:
-    server.execute(*BEFORE)
-    database = CopiedDatabase(server, tmp_path, on_no_key="leave-out")
-    database.copy()
-    with database.followed() as life:
-        server.execute("INSERT INTO c.p VALUES (4,4)")
-        database.wait_beside(life)
-    rule = TableRule(matcher=("c.p",), key="all-columns")
-    sink = replace(database.sink, tables=(rule,))
-    with database.followed(sink=sink) as life:  # not copied yet: it waits on
-        server.execute("INSERT INTO c.p VALUES (5,5)")
-        database.wait_beside(life)
-        assert_waiting(database, *WITHOUT_KEY)
-    server.execute("INSERT INTO c.p VALUES (4,4), (4,4)")
-    database.copy(sink=sink)
-    with database.followed(sink=sink) as life:
-        server.execute("DELETE FROM c.p WHERE id = 1")
-        life.wait_until(lambda: len(database.delta_rows("c.p")) == 4)
-        assert_waiting(database, "c.u", "c.m", "c.auto")
-        found = {str(each.name): each for each in diff(database).tables}
-        assert (found["c.p"].result, found["c.p"].repeats) == ("equal as a set", 2)
-        assert "not replicated" in (found["c.u"].problem or "")
-        assert found["c.beside"].result == "equal"
 
 
 def test_no_rewind_makes_a_part_of_one(server: DatabaseServer, tmp_path: Path) -> None:
@@ -222,35 +126,6 @@ def test_one_that_is_made_without_a_key_in_the_stream_is_whole(
         assert {each.lacks for each in database.progress().values()} == {None}
 
 
-def test_one_that_is_renamed_waits_on_and_one_that_is_made_again_is_whole(
-    server: DatabaseServer, tmp_path: Path
-) -> None:
-    server.execute(*BEFORE)
-    database = CopiedDatabase(server, tmp_path, on_no_key="leave-out")
-    database.copy()
-    with database.followed() as life:
-        server.execute(
-            "RENAME TABLE c.p TO c.q",
-            "ALTER TABLE c.q ADD PRIMARY KEY (id)",
-            "INSERT INTO c.q VALUES (9,9)",
-            "TRUNCATE TABLE c.u",
-            "ALTER TABLE c.u ADD PRIMARY KEY (id)",
-            "INSERT INTO c.u VALUES (9,9)",
-            "DROP TABLE c.m",
-            "CREATE TABLE c.m (id INT PRIMARY KEY, v INT)",
-            "INSERT INTO c.m VALUES (9,9)",
-        )
-        database.wait_beside(life)
-        life.wait_until(database.is_same("c.m"))
-    with database.followed() as life:
-        server.execute(*(f"INSERT INTO c.{table} VALUES (10,10)" for table in "qum"))
-        life.wait_until(database.is_same("c.m"))
-        database.wait_beside(life)
-        assert_waiting(database, "c.q", "c.u", "c.auto")
-        assert "c.q" in database.progress()
-        life.wait_until(lambda: database.progress()["c.m"].state == "replicating")
-
-
 def test_a_key_over_a_prefix_is_a_key(server: DatabaseServer, tmp_path: Path) -> None:
     server.execute(
         "CREATE TABLE c.t (u TEXT NOT NULL, v INT, PRIMARY KEY(u(20)))",
@@ -294,33 +169,3 @@ def test_a_key_that_the_server_hides_is_a_key(server: DatabaseServer, tmp_path: 
         server.execute(
             "SET GLOBAL sql_generate_invisible_primary_key = OFF", f"SET GLOBAL {hides} = ON"
         )
-
-
-def test_a_whole_table_that_is_put_in_its_place_is_replicated(
-    server: DatabaseServer, tmp_path: Path
-) -> None:
-    """As gh-ost and pt-online-schema-change do."""
-    server.execute(*BEFORE)
-    database = CopiedDatabase(server, tmp_path, on_no_key="leave-out")
-    database.copy()
-    with database.followed() as life:
-        server.execute(
-            "CREATE TABLE c.n (id INT PRIMARY KEY, v INT)",
-            "INSERT INTO c.n SELECT * FROM c.p",
-            "RENAME TABLE c.p TO c.old, c.n TO c.p",
-            "CREATE TABLE c.k LIKE c.u",
-            "ALTER TABLE c.k ADD PRIMARY KEY (id)",
-            "INSERT INTO c.k SELECT * FROM c.u",
-            "RENAME TABLE c.u TO c.older, c.k TO c.u",
-            "INSERT INTO c.u VALUES (7,7)",
-            "INSERT INTO c.p VALUES (7,7)",
-        )
-        for table in ("c.p", "c.u"):
-            life.wait_until(database.is_same(table))
-    with database.followed() as life:
-        server.execute("INSERT INTO c.p VALUES (8,8)", "INSERT INTO c.old VALUES (8,8)")
-        life.wait_until(database.is_same("c.p"))
-        database.wait_beside(life)
-        assert_waiting(database, "c.old", "c.older", "c.m", "c.auto")
-        progress = database.progress()
-        assert {progress[table].lacks for table in ("c.p", "c.u")} == {None}
