@@ -6,49 +6,34 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.settings import TableRule
 from conf.sources.source_uri import parse_source_uri
 from coordination.model import TSO_LOGICAL_BITS
 from streaming.jobs.on_threads import ThreadsOfProcess
-from tests.acceptance.one_process import Life, Lives, on_spark
-from tests.acceptance.reported import at, ddl, mark, row
+from tests.acceptance.one_process import Lives
+from tests.acceptance.reported import at, ddl, mark
+from tests.acceptance.topics_of_tables import (
+    EXACT,
+    Topics,
+    added,
+    assert_cuts,
+    create,
+    ids,
+    wait_for,
+)
 from tests.own_lines import own_text
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import Message
 
 pytestmark = pytest.mark.kafka
-TYPES = {"id": "bigint"}
-
-
-class Topics:
-    """Topics of one changefeed, whose names have a beginning of their own."""
-
-    def __init__(self, broker: KafkaBroker) -> None:
-        self.broker = broker
-        self.head = f"e{uuid4().hex[:8]}"
-        self.made: list[str] = []
-
-    def make(self, name: str, *messages: Message, partitions: int = 1) -> str:
-        topic = f"{self.head}-{name}"
-        if topic not in self.made:
-            self.broker.create_topic(topic, partitions=partitions)
-            self.made.append(topic)
-        self.broker.produce(topic, messages)
-        return topic
-
-    def uri(self, parameters: str, more: str = "") -> str:
-        of_tables = f"topics={self.head}-{{schema}}_{{table}}{more}"
-        return f"kafka://{self.broker.bootstrap}/{self.head}-default?{parameters}&{of_tables}"
 
 
 @pytest.fixture
@@ -60,41 +45,6 @@ def topics(
     yield made
     for each in made.made:
         broker.delete_topic(each)
-
-
-def create(ts: int, table: str) -> Message:
-    return ddl(ts, table, f"CREATE TABLE `shop`.`{table}` (`id` BIGINT PRIMARY KEY)", kind="CREATE")
-
-
-def added(ts: int, table: str, id: int, partition: int = 0) -> Message:
-    return row(ts, table, {"id": f"{id}"}, TYPES, partition=partition)
-
-
-def ids(lives: Lives, table: str) -> list[Any]:
-    return sorted(each["id"] for each in read_rows(Path(lives.uri, "shop", table)))
-
-
-def wait_for(life: Life, lives: Lives, ts: int) -> None:
-    def is_there() -> bool:
-        found = lives.changefeed()
-        return found is not None and found.checkpoint_ts >= ts
-
-    life.wait_until(is_there)
-
-
-def assert_cuts(lives: Lives, events: Iterable[tuple[str, int, int]]) -> None:
-    """Each published cut has each event (table, id, commit-ts) up to its ts once."""
-    rows = lives.ledger()
-    assert rows
-    for cut in rows:
-        for name, version in cut["tables"].items():
-            table = name.partition(".")[2]
-            found = read_rows(Path(lives.uri, "shop", table), version)
-            told = [id for name, id, ts in events if name == table and ts <= cut["primary_ts"]]
-            assert sorted(each["id"] for each in found) == sorted(told), (cut["primary_ts"], table)
-
-
-EXACT = "protocol=canal-json&enable-tidb-extension=true"
 
 
 def test_a_tables_topic_joins_while_it_runs_and_nothing_is_lost_or_doubled(
@@ -133,38 +83,6 @@ def test_a_tables_topic_joins_while_it_runs_and_nothing_is_lost_or_doubled(
     found = lives.changefeed()
     assert found is not None
     assert foreign not in {each.rpartition("/")[0] for each in found.source_positions}
-
-
-FAILS_AT = ("after-decode", "after-create-table", "after-apply-one", "after-progress")
-
-
-@pytest.mark.spark
-def test_a_capture_that_dies_while_a_topic_joins_leaves_nothing_out(
-    topics: Topics, tmp_path: Path, spark: SparkSession
-) -> None:
-    """At each step; the next life finds another new topic."""
-    topics.make("default", *mark(at(1)))
-    topics.make("shop_a", create(at(0), "a"))
-    lives = Lives(
-        on_spark(spark), topics.broker, tmp_path, source=parse_source_uri(topics.uri(EXACT))
-    )
-    logs = replace(
-        lives.settings.changefeed.sink, tables=(TableRule(matcher=("*.*",), write_mode="append"),)
-    )
-    lives.finish(target_ts=at(1) - 1, sink=logs)
-    events = list[tuple[str, int, int]]()
-    for n, step in enumerate(FAILS_AT, 1):
-        ts, name = at(10 * n), f"b{n}"
-        topics.make(f"shop_{name}", create(ts, name), added(ts + 1, name, n))
-        topics.make("shop_a", added(ts + 2, "a", n))
-        topics.make("default", *mark(ts + 9))
-        events += [(name, n, ts + 1), ("a", n, ts + 2)]
-        assert lives.live(f"{step}=raise", target_ts=ts + 8, sink=logs) is not None
-    lives.finish(target_ts=ts + 8, sink=logs)
-    for name in ("a", *(f"b{n}" for n in range(1, len(FAILS_AT) + 1))):
-        assert ids(lives, name) == [id for table, id, _ in events if table == name]
-    assert_cuts(lives, events)
-    assert lives.dead_letters() == []
 
 
 def test_a_topic_that_came_between_two_runs_and_one_that_is_gone(
@@ -249,6 +167,7 @@ def test_a_topic_of_messages_without_a_commit_ts_joins_though_nothing_else_comes
 ) -> None:
     """Maxwell's daemon with a topic for each table. What a topic that joins has is numbered above
     all that may have been resolved: two minutes later, and here two seconds."""
+    monkeypatch.setattr("streaming.stream.reading.PARTS_EVERY_S", 0.5)
     for module in ("stream.reading", "source.kafka.source"):
         monkeypatch.setattr(
             f"streaming.{module}.beyond_ts", lambda ms: int(ms + 2_000) << TSO_LOGICAL_BITS
