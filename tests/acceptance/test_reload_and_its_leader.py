@@ -51,7 +51,7 @@ DEATHS = (
 )
 
 
-@pytest.mark.more  # by one process, each step: test_table_reload
+@pytest.mark.more  # by one process, each step: test_table_reload_amid_deaths
 def test_the_leader_dies_at_each_step(captures: Captures) -> None:
     first = captures.start()
     captures.create("&chunk-rows=50&connections=1")
