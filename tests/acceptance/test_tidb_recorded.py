@@ -25,7 +25,7 @@ from streaming.source.dump.source_table import SourceColumn, SourceTable
 from streaming.spans.copies.moments import Moment
 from streaming.spans.copies.settled_copy import CopiedFrom, SettledCopy
 from streaming.spans.copies.tidb_copy import TidbCopy
-from tests.acceptance.test_recording import ended, replay
+from tests.acceptance.replays import ended, replay
 from tests.services import wire
 from tests.shop import proof
 
