@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from coordination.errors import TidelakeError
+from streaming.spark.start_errors import told, way_out
 
 NEEDS: Final = "It needs Java 17 or newer, in JAVA_HOME or on the PATH"
 LEAST: Final = 17
@@ -33,18 +34,22 @@ def _asked() -> tuple[str, str]:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "none is on the PATH"
-        raise TidelakeError(f"there is no Java: {where}. {NEEDS}")
+        if home:
+            raise TidelakeError(
+                f"there is no Java: JAVA_HOME is {home}, which has no bin/java. Mend JAVA_HOME, or "
+                "unset it: then the one on the PATH is taken"
+            )
+        raise TidelakeError(f"there is no Java: none is on the PATH. {NEEDS}")
     try:
         said = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=ANSWER_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TidelakeError(f"{java} does not start: {error}. {NEEDS}") from error
-    told = _VERSION.search(said.stderr + said.stdout)
-    if told is None:
-        last = (said.stderr + said.stdout).strip().splitlines()[-1:] or [f"code {said.returncode}"]
-        raise TidelakeError(f"{java} does not tell its version: {last[0]}. {NEEDS}")
-    if int(told[2]) < LEAST:
-        raise TidelakeError(f"{java} is Java {told[1]}. {NEEDS}")
-    return java, told[1]
+    version = _VERSION.search(said.stderr + said.stdout)
+    if version is None:
+        why = told((said.stderr + said.stdout).splitlines(), said.returncode)
+        raise TidelakeError(f"{java} does not tell its version: {why}. {way_out(why) or NEEDS}")
+    if int(version[2]) < LEAST:
+        raise TidelakeError(f"{java} is Java {version[1]}. {NEEDS}")
+    return java, version[1]

@@ -32,12 +32,14 @@ from pathlib import Path
 from typing import Final
 
 from coordination.errors import Stop, TidelakeError
-from streaming.spark.java import NEEDS, java_version
+from streaming.spark.java import java_version
+from streaming.spark.start_errors import told, way_out
 
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.05
 PR_SET_PDEATHSIG: Final = 1  # prctl(2)
+LAST_WORDS: Final = 100  # lines; a stack trace stands below what it is of
 STOP_S: Final = 10.0  # the time that the JVM gets for its shutdown hooks
 GATEWAY_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 # Of the small JVM that only writes down the large one's command.
@@ -75,7 +77,7 @@ class DriverJvm:
         self._listener: threading.Thread | None = None
         self._is_up = False
         self._is_stopped = False
-        self._last_words: deque[str] = deque(maxlen=1)
+        self._last_words: deque[str] = deque(maxlen=LAST_WORDS)
 
     @property
     def is_launched(self) -> bool:
@@ -165,6 +167,7 @@ class DriverJvm:
                 stderr=subprocess.PIPE,
                 env={
                     **LAUNCHER,
+                    **_without_name(conf),
                     **os.environ,
                     "SPARK_HOME": str(home),  # else spark-submit starts a Python to find it
                     "SPARK_CONNECT_MODE": "0",
@@ -182,20 +185,20 @@ class DriverJvm:
                 process.stdin.close()
                 if self._is_stopped:
                     raise Stop("asked to stop")
-                said = self._words() or f"exit code {code}"
+                why = told(self._words(), code)
                 try:
                     java_version()
                 except TidelakeError as error:
                     raise TidelakeError(f"Spark does not start: {error}") from None
-                raise TidelakeError(f"Spark does not start: {said}. {NEEDS}")
+                raise does_not_start(why)
         written = gateway.read_bytes()
         port, length = struct.unpack_from("!ii", written)
         return port, written[8 : 8 + length].decode()
 
-    def _words(self) -> str:
+    def _words(self) -> list[str]:
         if self._listener is not None:
             self._listener.join(1.0)
-        return "".join(self._last_words).rstrip(".")
+        return list(self._last_words)
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stderr is not None
@@ -209,6 +212,11 @@ class DriverJvm:
                             logger.debug("Spark's JVM ends: %s", line)
                         else:
                             retell(line)
+
+
+def does_not_start(why: str) -> TidelakeError:
+    """With the way out, where it is known."""
+    return TidelakeError(". ".join(filter(None, [f"Spark does not start: {why}", way_out(why)])))
 
 
 def spark_home() -> Path:
@@ -245,6 +253,13 @@ def in_time(call: Callable[[], None], within_s: float) -> bool:
     return done.wait(within_s)
 
 
+def _without_name(conf: Mapping[str, str]) -> dict[str, str]:
+    """Where the JVM listens on one address, it need not look its machine's name up, which a
+    container may not know."""
+    bound = conf.get("spark.driver.bindAddress")
+    return {"SPARK_LOCAL_IP": bound} if bound else {}
+
+
 def _libc() -> ctypes.CDLL | None:
     return ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -252,7 +267,9 @@ def _libc() -> ctypes.CDLL | None:
 def _prepare(parent: int, libc: ctypes.CDLL | None) -> None:
     """In the child, before it becomes the JVM: it ends with us, and ignores the signals of a whole
     process group (Ctrl-C in a terminal, SIGTERM from systemd). We handle these, and end the JVM
-    when our work is done."""
+    when our work is done. A JVM says why it cannot begin on its standard output, which is a
+    command's answer."""
+    os.dup2(2, 1)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if libc is not None:

@@ -23,11 +23,10 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from coordination.errors import ConfigError, Stop, TidelakeError
+from coordination.errors import ConfigError, Stop
 from sinks.spark.jvm_errors import line
 from sinks.spark.session_settings import COMPILED
-from streaming.spark.java import NEEDS
-from streaming.spark.jvm import STOP_S, DriverJvm, in_time
+from streaming.spark.jvm import STOP_S, DriverJvm, does_not_start, in_time
 from streaming.spark.python_worker import first_task
 from streaming.spark.spark_conf import (
     CHECKPOINT_CONF,
@@ -142,7 +141,7 @@ class SparkOnDemand:
             context = session.sparkContext
             logger.info("spark is up version=%s master=%s", context.version, context.master)
         except (PySparkException, Py4JError, OSError) as error:
-            failure = TidelakeError(f"Spark does not start: {line(error).rstrip('.')}. {NEEDS}")
+            failure = does_not_start(line(error).rstrip("."))
             failure.__cause__ = error
             coming.fail(failure)
         except BaseException as error:  # noqa: BLE001  # raised in the threads that wait

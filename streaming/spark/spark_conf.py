@@ -129,7 +129,7 @@ def archive_folder() -> Path | None:
 
 def jar_files() -> list[str]:
     """The jars that ``make setup`` or ``tidelake jars`` fetched; empty if Spark has to fetch them
-    itself. Raises ConfigError if TIDELAKE_JARS names a folder without jars."""
+    itself. Raises ConfigError for a folder without jars, or without that of Delta."""
     given = os.environ.get(JARS_VARIABLE)
     if given is not None and not list(Path(given).glob("*.jar")):
         raise ConfigError(
@@ -139,6 +139,11 @@ def jar_files() -> list[str]:
     for place in places:
         folder = place if given else place / ".jars" / "spark"
         found = sorted(str(jar.resolve()) for jar in folder.glob("*.jar"))
+        if found and not any(Path(jar).name.startswith("delta-spark") for jar in found):
+            raise ConfigError(
+                f"{folder} holds jars, but not Delta's (delta-spark…): `tidelake jars DIR` fetches "
+                f"all of them into an empty folder, which {JARS_VARIABLE} then names"
+            )
         if found:
             return found
     return []

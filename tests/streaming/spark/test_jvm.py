@@ -19,6 +19,7 @@ import pytest
 from coordination.errors import Stop, TidelakeError
 from streaming.spark.java import java_version
 from streaming.spark.jvm import DriverJvm, retell
+from streaming.spark.spark_conf import LOOPBACK
 from tests.own_lines import own_records
 
 PATIENCE_S = 60.0
@@ -115,7 +116,7 @@ def test_one_whose_driver_is_killed_amid_its_launch_ends_with_it(tmp_path: Path)
 def test_one_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     script = "echo 'WARNING: Using incubator modules: x' >&2; echo JAVA_HOME is not set >&2; exit 1"
     monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, script))
-    says = r"Spark does not start: JAVA_HOME is not set\. It needs Java 17"
+    says = r"Spark does not start: JAVA_HOME is not set$"
     jvm = DriverJvm()
     for _ in range(2):  # another one may start
         jvm.launch({})
@@ -124,7 +125,7 @@ def test_one_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.Monk
         assert not jvm.is_launched
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     jvm.launch({})
-    with pytest.raises(TidelakeError, match=r"JAVA_HOME is .*, which has no bin/java\. It needs"):
+    with pytest.raises(TidelakeError, match=r"JAVA_HOME is .*, which has no bin/java\. Mend JAVA"):
         jvm.start()
 
 
@@ -135,7 +136,15 @@ def test_one_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.Monk
         ('openjdk version "21" 2023-09-19', ""),
         ('java version "1.8.0_392"', "is Java 1.8.0_392"),
         ('openjdk version "11.0.2" 2019-01-15', "is Java 11.0.2"),
-        ("error: could not create a heap", "does not tell its version: error: could not create"),
+        ("error: no such thing", "does not tell its version: error: no such thing. It needs Java"),
+        (
+            "Error occurred during initialization of VM\nCould not allocate class space: 1 bytes",
+            "its version: Could not allocate class space: 1 bytes. It gets too little memory",
+        ),
+        (
+            "Unrecognized VM option Nope\nError: Could not create the Java Virtual Machine.",
+            "its version: Unrecognized VM option Nope. Mend SPARK_DRIVER_MEMORY",
+        ),
     ],
 )
 def test_a_java_is_asked_for_its_version(
@@ -143,7 +152,7 @@ def test_a_java_is_asked_for_its_version(
 ):
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    java.write_text(f"#!/bin/sh\nprintf '{says}\\n' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     if not found:
@@ -151,6 +160,65 @@ def test_a_java_is_asked_for_its_version(
         return
     with pytest.raises(TidelakeError, match=found):
         java_version()
+
+
+TRACE = """\
+Exception in thread "main" java.lang.ExceptionInInitializerError
+\tat org.apache.spark.SparkConf.<init>(SparkConf.scala:63)
+Caused by: {}
+\tat java.base/java.net.InetAddress.getLocalHost(InetAddress.java:1666)
+\t... 17 more"""
+
+
+@pytest.mark.parametrize(
+    ("does", "says"),
+    [
+        (
+            "printf 'Error occurred during initialization of VM\nCould not reserve enough space'",
+            "start: Could not reserve enough space. It gets too little memory: .*ulimit -v",
+        ),
+        ("kill -9 $$", r"start: it was killed \(exit code -9\)\. It gets too little memory"),
+        (
+            f"echo '{TRACE.format('java.net.UnknownHostException: box: not known')}' >&2",
+            r"start: java\.net\.UnknownHostException: box: not known\. .* set SPARK_LOCAL_IP",
+        ),
+        (
+            "printf 'Exception in thread \"main\" java.lang.Error: [unresolved dependency: x]\n'",
+            r"start: java\.lang\.Error: \[unresolved dependency: x\]\. .*`tidelake jars DIR`",
+        ),
+        (
+            "printf 'Invalid maximum heap size: -Xmxabc\nError: Could not create the Java Virtual'",
+            "start: Invalid maximum heap size: -Xmxabc. Mend SPARK_DRIVER_MEMORY",
+        ),
+        ("exit 3", "start: exit code 3$"),
+    ],
+)
+def test_what_it_died_of_is_told_and_not_that_it_needs_another_java(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    does: str,
+    says: str,
+):
+    """It says so on its standard output where it has not begun, which is a command's answer."""
+    monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, does))
+    jvm = DriverJvm()
+    jvm.launch({})
+    with pytest.raises(TidelakeError, match=says):
+        jvm.start()
+    assert capfd.readouterr().out == ""
+
+
+def test_one_within_this_machine_does_not_look_up_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, "echo address=$SPARK_LOCAL_IP"))
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    for conf, address in ((LOOPBACK, "127.0.0.1"), ({}, "")):
+        jvm = DriverJvm()
+        jvm.launch(conf)
+        with pytest.raises(TidelakeError, match=f"address={address}$"):
+            jvm.start()
 
 
 def test_none_has_a_collector_beside_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -8,11 +8,11 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from coordination.errors import Stop, TidelakeError
+from coordination.errors import ConfigError, Stop, TidelakeError
 from streaming.spark import spark_conf
 from streaming.spark.python_worker import first_task
 from streaming.spark.session import CONTEXT_GONE, SparkOnDemand, use_this_python
@@ -154,6 +154,15 @@ def test_jars_that_must_be_fetched_are_announced(
     assert "`tidelake jars DIR` fetches them into a folder" in own_text(caplog)
 
 
+def test_jars_without_that_of_delta_are_refused_before_a_jvm_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "unitycatalog-client-0.6.0.jar").touch()
+    monkeypatch.setenv("TIDELAKE_JARS", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"but not Delta's .* `tidelake jars DIR`"):
+        conf_of_jvm("local[2]")
+
+
 def test_spark_submit_gets_what_we_give_ourselves():
     lines = (ROOT / "conf" / "spark.conf").read_text().splitlines()
     told = dict(line.split(None, 1) for line in lines if line and not line.startswith("#"))
@@ -161,12 +170,18 @@ def test_spark_submit_gets_what_we_give_ourselves():
     assert {name: told[name] for name in STATIC_CONF} == STATIC_CONF
 
 
-def test_a_start_that_fails_is_one_line_that_says_what_spark_needs():
+def test_a_start_that_fails_is_one_line_without_a_way_out_that_is_not_known():
     failure = PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
     spark = SparkOnDemand(Mock(side_effect=failure))
-    with pytest.raises(TidelakeError, match=r"Spark does not start: .*Java gateway.*needs Java 17"):
+    with pytest.raises(TidelakeError, match=r"Spark does not start: .*Java gateway[^.]*$"):
         spark()
     assert spark.started is None
+
+
+def test_the_way_out_of_a_start_that_fails_when_the_jvm_is_up_already():
+    spark = SparkOnDemand(Mock(side_effect=Py4JError("NoClassDefFoundError: io/delta/Log")))
+    with pytest.raises(TidelakeError, match=r"start: NoClass.* missing: `tidelake jars DIR`"):
+        spark()
 
 
 @pytest.mark.spark
