@@ -9,6 +9,7 @@ server's name where no CA is given.
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
 from typing import Any, Final
@@ -49,6 +50,39 @@ WANTED: Final[Mapping[str, str]] = {
     "net_write_timeout": "3600",
     "wait_timeout": "86400",
 }
+
+# Limits of an account as the servers name them in their error, and as ALTER USER does.
+_LIMITS: Final[Mapping[str, str]] = {
+    "max_questions": "MAX_QUERIES_PER_HOUR",
+    "max_updates": "MAX_UPDATES_PER_HOUR",
+}
+_EXCEEDED: Final = re.compile(r"'(?P<user>.*)' has exceeded the '(?P<limit>\w+)' resource")
+_TAKEN: Final = (
+    "a copy takes up to `connections` of the source URI and three beside, a stream up to three"
+)
+
+
+def way_in(code: int, said: str) -> str:
+    """What to do where the server has no connection left, by its error; empty for another one. It
+    may pass. Pure."""
+    if code == ER.CON_COUNT_ERROR:
+        return f"End some of anybody's, or SET GLOBAL max_connections = n; {_TAKEN}"
+    if code == ER.TOO_MANY_USER_CONNECTIONS:
+        return f"SET GLOBAL max_user_connections = n, the limit of every account; {_TAKEN}"
+    if code != ER.USER_LIMIT_REACHED or (found := _EXCEEDED.search(said)) is None:
+        return ""
+    limit = _LIMITS.get(found["limit"], found["limit"].upper())
+    return f"ALTER USER '{found['user']}'@'its host' WITH {limit} n; {_TAKEN}"
+
+
+def why_away(code: int, said: str) -> str:
+    """The verb and the rest of a sentence whose subject is the server."""
+    way = way_in(code, said)
+    return (
+        f"takes no more connections: {said} (error {code}). {way}"
+        if way
+        else (f"does not answer: {said}")
+    )
 
 
 def tls_arguments(settings: DatabaseServer) -> dict[str, Any]:

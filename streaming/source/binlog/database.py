@@ -23,7 +23,7 @@ from conf.sources.database_server import DatabaseServer
 from coordination.errors import ConfigError, TidelakeError
 from coordination.secrets import revealed
 from sinks.types.mysql_type import IDENTIFIER_TYPES
-from streaming.source.binlog.connection import settle, tls_arguments
+from streaming.source.binlog.connection import settle, tls_arguments, why_away
 from streaming.source.binlog.format.charsets import CODECS, Charset, Charsets
 from streaming.source.binlog.position import FIRST_OFFSET, BinlogPosition, LogFiles, LogIdentity
 from streaming.source.contract import SourceAway, SourceLost, SourceMoved
@@ -383,7 +383,7 @@ def refusal(error: BaseException, settings: DatabaseServer) -> TidelakeError:
     said = str(error.args[-1]) if error.args else str(error)
     code = _code(error)
     if is_away(error) or code == 0:
-        return SourceAway(f"the database at {settings.address} does not answer: {said}")
+        return SourceAway(f"the database at {settings.address} {why_away(code, said)}")
     if code in _REFUSED:
         return ConfigError(
             f"source-uri: the database at {settings.address} refuses the login: {said}. Check "

@@ -19,6 +19,7 @@ from pymysql.protocol import FieldDescriptorPacket
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
+from streaming.source.binlog.connection import way_in
 from streaming.source.contract import SourceAway
 from streaming.source.dump.packets import GarbledRows, PacketBuffer
 from streaming.source.dump.text_rows import texts_of
@@ -162,4 +163,7 @@ def _sorted(error: Exception, what: str) -> TidelakeError:
         return SnapshotGone(f"{what}: {text} ({number})")
     if number in _OTHER_TABLE:
         return TableChanged(f"{what}: {text} ({number})")
-    return SourceAway(f"{what}: {text} ({number or type(error).__name__})")
+    way = way_in(number, str(text))
+    return SourceAway(
+        ". ".join(filter(None, [f"{what}: {text} ({number or type(error).__name__})", way]))
+    )

@@ -13,7 +13,7 @@ import pytest
 from coordination.errors import Stop
 from coordination.model import TableName
 from streaming.source.dump.chunk_files import StagingFailed, StagingFull
-from streaming.source.dump.copy_tables import CopyProgress, copy_tables
+from streaming.source.dump.copy_tables import CopiedTable, CopyProgress, copy_tables
 from streaming.source.dump.moment import SnapshotPosition
 from streaming.source.dump.session import SourceAway, SourceRefuses, TableChanged
 from streaming.source.dump.staging import MANIFEST, StagedTable
@@ -179,6 +179,26 @@ def test_rights_that_lack_are_named(server: DatabaseServer, schema: str, tmp_pat
         list(copy_tables(to(server, "weak"), [table], tmp_path))
     server.execute(f"GRANT SELECT ON {schema}.* TO 'weak'@'%'")
     assert len(list(copy_tables(to(server, "weak"), [table], tmp_path))) == 1
+
+
+def test_too_few_connections_are_named_and_a_copy_goes_on(
+    server: DatabaseServer, schema: str, tmp_path: Path
+):
+    make(server, *KEYS["varchar"])
+    server.execute(
+        "DROP USER IF EXISTS 'few'@'%'",
+        "CREATE USER 'few'@'%' WITH MAX_USER_CONNECTIONS 1",
+        f"GRANT SELECT ON {schema}.* TO 'few'@'%'",
+    )
+    table = table_of(server, schema, "t")
+
+    def copied() -> list[CopiedTable]:
+        return list(copy_tables(to(server, "few"), [table], tmp_path, rows_per_chunk=100))
+
+    with pytest.raises(SourceAway, match=r"1226\)\. ALTER USER 'few'@.* WITH MAX_USER_CONNECT"):
+        copied()
+    server.execute("ALTER USER 'few'@'%' WITH MAX_USER_CONNECTIONS 9")
+    assert copied()[0].rows == ROWS
 
 
 def test_a_server_that_dies_is_gone_on_with(tmp_path: Path):
