@@ -12,6 +12,7 @@ from sinks.control.progress import Progress
 from sinks.control.reloads import Reloads
 from sinks.control.schemas import Schemas
 from sinks.control.snapshots import Snapshots
+from sinks.storage.open_storage import check_endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class ControlTables:
     @staticmethod
     def of(sink: DeltaSink) -> ControlTables:
         options = revealed_options(sink.storage_options)
+        check_endpoint(sink.warehouse, options)
         return ControlTables(
             changefeeds=Changefeeds(sink.warehouse, options),
             progress=Progress(sink.warehouse, options),

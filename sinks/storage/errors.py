@@ -36,11 +36,13 @@ _CREDENTIALS = re.compile(
     r"|Account must be specified|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"
     r"|InvalidToken|Unauthenticated|401 Unauthorized|NoAuthWithAWSException|NoAwsCredentials"
     r"|Unable to load (AWS )?credentials|Could not load.*credentials|decode service account"
-    r"|AuthenticationFailed|invalid_grant",
+    r"|AuthenticationFailed|invalid_grant|Missing (SecretAccessKey|AccessKeyId)",
     re.IGNORECASE,
 )
 _FULL = re.compile(
-    r"No space left|os error 28\b|os error 122\b|Disk quota exceeded|QuotaExceeded", re.IGNORECASE
+    r"No space left|os error 28\b|os error 122\b|Disk quota exceeded|QuotaExceeded"
+    r"|507 Insufficient Storage|StorageFull",
+    re.IGNORECASE,
 )
 _READ_ONLY = re.compile(r"Read-only file system|os error 30\b", re.IGNORECASE)
 _PERMISSION = re.compile(
@@ -51,8 +53,18 @@ _PERMISSION = re.compile(
 )
 _JAVA_MKDIR = re.compile(r"Mkdirs failed to create")  # Java does not say why
 _NO_BUCKET = re.compile(
-    r"NoSuchBucket|ContainerNotFound|FilesystemNotFound|bucket does not exist", re.IGNORECASE
+    r"NoSuchBucket|ContainerNotFound|FilesystemNotFound|bucket does not exist|InvalidBucketName",
+    re.IGNORECASE,
 )
+_REGION = re.compile(  # S3 says which one it is, or redirects without an address
+    r"AuthorizationHeaderMalformed|region '[^']*' is wrong(; expecting '(?P<named>[\w-]+)')?"
+    r"|PermanentRedirect|incorrectly configured region|IllegalLocationConstraint"
+)
+_CLOCK = re.compile(r"RequestTimeTooSkewed")
+_PLAIN_HTTP = re.compile(
+    r"URL scheme is not allowed|http://\S+ in \S+ - HTTP error:? builder error"
+)
+_NO_URL = re.compile(r"InvalidUri|Executor has crashed")
 _NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme|ClassNotFoundException.*FileSystem")
 _SILENT = re.compile(
     r"Connection refused|timed out|dns error|error sending request|tcp connect error"
@@ -68,6 +80,10 @@ _VARIABLES = {
     "abfss": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS (a file)",
 }
+_WHERE = (
+    "in the environment of this process, or by the same name under [storage-options] in the "
+    "changefeed file"
+)
 
 
 class StorageAway(TryAgain):
@@ -87,7 +103,9 @@ def storage_error(doing: str, uri: str, error: BaseException) -> TidelakeError:
     text = _told(error).replace(uri.partition("://")[2] or uri, "")  # a name may be such a word
     if _JAVA_MKDIR.search(text):
         text = f"{text} <- {_why_no_folder(uri)}"
-    reason = _refusal(text, uri) or _unlike(error)
+    # A store answers 403 also where its quota is used up.
+    is_full = _FULL.search(text) is not None
+    reason = None if is_full else _of_s3(text) or _refusal(text, uri) or _unlike(error)
     if reason is not None:
         return StorageRefuses(f"cannot {doing} {uri}: {reason}")
     return StorageAway(f"cannot {doing} {uri}: {_absence(text, error)}")
@@ -129,10 +147,7 @@ def _refusal(text: str, uri: str) -> str | None:
     store = urlsplit(uri).scheme
     if _CREDENTIALS.search(text) and store not in ("", "file"):
         variables = _VARIABLES.get(store, "the store's variables")
-        return (
-            f"the storage has no valid credentials of ours. Set {variables} in the environment of "
-            "this process, or the same names under [storage-options] in the changefeed file"
-        )
+        return f"the storage has no valid credentials of ours. Set {variables} {_WHERE}"
     if _NO_FILE_SYSTEM.search(text):
         return (
             f"Spark has no file system for {store}://. Give it the store's Hadoop package by "
@@ -144,6 +159,20 @@ def _refusal(text: str, uri: str) -> str | None:
         return "the file system is mounted read-only. Mount it writable, or mend the sink URI"
     if _PERMISSION.search(text):
         return f"permission denied. {_permit(store)}"
+    return None
+
+
+def _of_s3(text: str) -> str | None:
+    if _REGION.search(text):
+        named = [each["named"] for each in _REGION.finditer(text) if each["named"]]
+        which = f", {named[0]}" if named else ""
+        return f"the bucket is in another region{which}. Set AWS_REGION {_WHERE}"
+    if _CLOCK.search(text):
+        return "the clock of this machine is wrong by more than the storage allows. Set it"
+    if _PLAIN_HTTP.search(text):
+        return f"its endpoint is http://, without TLS. Set AWS_ALLOW_HTTP=true {_WHERE}"
+    if _NO_URL.search(text):
+        return f"its endpoint is no URL. Set AWS_ENDPOINT_URL as https://host:port {_WHERE}"
     return None
 
 

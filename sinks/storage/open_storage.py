@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from coordination.errors import TidelakeError
+from coordination.errors import ConfigError, TidelakeError
 from sinks.storage.local_storage import LocalStorage
 from sinks.storage.table_storage import ReadStorage, TableStorage
 
@@ -34,9 +34,24 @@ def open_storage(uri: str, storage_options: Mapping[str, str]) -> Storage:
         if not uri.startswith("/"):
             raise TidelakeError(f"{uri!r} is no table: give an absolute path or a URI")
         return LocalStorage(uri)
+    check_endpoint(uri, storage_options)
     from sinks.storage.object_storage import open_object_storage
 
     return open_object_storage(uri, storage_options)
+
+
+def check_endpoint(uri: str, storage_options: Mapping[str, str]) -> None:
+    """Raise ConfigError for one that is no URL, at which the clients of stores panic, with a stack
+    trace."""
+    given_here = {**store_variables(), **storage_options}
+    options = {name.lower(): each for name, each in given_here.items()}
+    names = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")
+    for name in names if uri.startswith("s3") else ():
+        if (given := options.get(name)) and not given.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"storage-options: {name.upper()} is {given!r}, which is no URL: give it as "
+                "https://host:port"
+            )
 
 
 @dataclass(frozen=True, slots=True)

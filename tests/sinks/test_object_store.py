@@ -20,7 +20,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from conf.load import load_settings
-from coordination.errors import TidelakeError, TryAgain
+from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.model import SEALED_TS, Ownership, TableName, Ts
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from sinks.ddl.schema_change import SchemaChange
@@ -30,6 +30,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.lifecycle.create import create
 from sinks.merge_on_write.version_reader import open_version
 from sinks.storage.errors import StorageAway, StorageRefuses
+from sinks.storage.open_storage import open_storage
 from sinks.storage.table_storage import TableStorage
 from sinks.target.engine_port import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
 from sinks.target.table_properties import DdlIdentity, ownership
@@ -350,6 +351,34 @@ def test_trouble_is_one_sentence_whatever_was_to_be_done(
             assert ended.value.code == 1
             (line,) = capfd.readouterr().err.splitlines()
             assert says in line
+
+
+@pytest.mark.parametrize("by_options", [False, True])
+def test_an_endpoint_that_is_no_url_is_refused_before_a_client_panics_at_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    *,
+    by_options: bool,
+) -> None:
+    config, endpoint = tmp_path / "changefeed.toml", "127.0.0.1:9"
+    config.write_text('sink-uri = "delta+s3://lake/x"\n')
+    if by_options:
+        config.write_text(f"{config.read_text()}[storage-options]\naws_endpoint = '{endpoint}'\n")
+    else:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    run = [
+        "run",
+        "--source-uri",
+        "kafka://127.0.0.1:9/t?protocol=canal-json&enable-tidb-extension=true",
+    ]
+    for command in (run, ["progress"], ["table", "pause", "--table", "shop.orders"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*command, "--config", str(config)])
+        assert ended.value.code == 2
+        assert "is no URL: give it as https://" in capfd.readouterr().err.splitlines()[-1]
+    with pytest.raises(ConfigError, match="is no URL"):
+        open_storage("s3://lake/x", {"AWS_ENDPOINT_URL": endpoint})
 
 
 def test_a_beginning_is_looked_for_with_options_that_are_references(

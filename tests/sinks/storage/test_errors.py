@@ -62,6 +62,19 @@ Caused by: {}
         (S3, "<Code>InvalidAccessKeyId</Code>", "no valid credentials"),
         (S3, "403 Forbidden: <Code>AccessDenied</Code>", "these credentials read, write"),
         (S3, "404 Not Found: <Code>NoSuchBucket</Code>", "no such bucket"),
+        (S3, "400 Bad Request: <Code>InvalidBucketName</Code>", "no such bucket"),
+        (S3, "Generic S3 error Missing SecretAccessKey", "no valid credentials"),
+        (S3, "403 Forbidden: <Code>RequestTimeTooSkewed</Code>", "the clock of this machine"),
+        (
+            S3,
+            "Generic S3 error: 400 Bad Request: <Code>AuthorizationHeaderMalformed</Code><Message>"
+            "the region 'us-east-1' is wrong; expecting 'eu-west-1'</Message>",
+            "another region, eu-west-1. Set AWS_REGION",
+        ),
+        (S3, "redirect without LOCATION, an incorrectly configured region", "another region. Set"),
+        (S3, "PUT http://s3/a in 8.2µs - HTTP error: builder error", "Set AWS_ALLOW_HTTP=true"),
+        (S3, "HTTP error builder error URL scheme is not allowed", "Set AWS_ALLOW_HTTP=true"),
+        (S3, "task 7 panicked: TokioMultiThreadExecutor has crashed: RecvError", "is no URL"),
         (S3, OF_THE_JVM.format('No FileSystem for scheme "s3"'), "spark.jars.packages"),
         (DISK, f"LocalFileSystem{RED}Permission denied (os error 13)", "Let the user "),
         (DISK, OF_THE_JVM.format("java.io.FileNotFoundException: (Permission denied)"), "Let the"),
@@ -80,6 +93,8 @@ def test_what_somebody_must_give_is_refused_at_once(uri: str, raised: str, says:
     [
         (DISK, f"LocalFileSystem{RED}No space left on device (os error 28)", "the disk is full"),
         (DISK, OF_THE_JVM.format("java.io.IOException: Disk quota exceeded"), "the disk is full"),
+        (S3, "403 Forbidden: <Code>QuotaExceeded</Code>", "the quota is used up"),
+        (S3, "507 Insufficient Storage: <Code>XMinioStorageFull</Code>", "the disk is full"),
         (S3, f"Generic S3 error{RED}tcp connect error{RED}Connection refused", "AWS_ENDPOINT_URL"),
         (DISK, f"Kernel error{RED}something that nobody knows", "something that nobody knows ("),
     ],
