@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordination.model import Ts
+from streaming.source.dump.chunk_files import refusals
 
 
 class Moment(NamedTuple):
@@ -21,7 +22,8 @@ class Moment(NamedTuple):
 
 
 class Begins:
-    """By table: its position before its first chunk was read."""
+    """By table: its position before its first chunk was read. Where the file cannot be written,
+    StagingFull and StagingFailed are raised, and the object is of no more use."""
 
     def __init__(self, path: Path) -> None:
         """Raises ValueError for a file that is none of these."""
@@ -59,8 +61,9 @@ class Begins:
 
     def _write(self) -> None:
         part = self._path.with_suffix(".part")
-        part.write_text(json.dumps(self._known))
-        part.replace(self._path)
+        with refusals(self._path.parent):
+            part.write_text(json.dumps(self._known))
+            part.replace(self._path)
 
 
 def _named(table: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from conf.settings import Changefeed
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName, Ts
 from streaming.owner.start_point import columns_told
+from streaming.source.dump.chunk_files import refusals
 from streaming.source.dump.copy_tables import CopiedTable, copied_table
 from streaming.source.dump.manifest import described, table_from_json
 from streaming.source.dump.staging import is_of_a_table
@@ -27,6 +28,7 @@ from streaming.spans.copies.moments import Moment
 
 SETTLED: Final = "settled.json"
 BEGINS: Final = "begins.json"
+BEGINS_PART: Final = "begins.part"
 LOCK: Final = "lock"
 
 
@@ -69,7 +71,7 @@ class SettledCopy:
         return sum(each.copied.rows for each in self.tables)
 
     def save(self, folder: Path) -> None:
-        """It is on the disk afterwards."""
+        """It is on the disk afterwards. Raises StagingFull and StagingFailed."""
         fields = {
             "server": self.server,
             "chosen": self.chosen,
@@ -87,7 +89,7 @@ class SettledCopy:
             ],
         }
         part = folder / f"{SETTLED}.part"
-        with part.open("w", encoding="utf-8") as file:
+        with refusals(folder), part.open("w", encoding="utf-8") as file:
             json.dump(fields, file)
             file.flush()
             os.fsync(file.fileno())
@@ -143,23 +145,22 @@ def _moment(pair: tuple[int, int]) -> Moment:
 
 
 def is_of_a_copy(folder: Path) -> bool:
-    """Whether the folder may be used by a copy: it is one's already, or has nothing but a lock."""
-    names = {path.name for path in folder.iterdir()} - {LOCK}
+    """Whether the folder may be used by a copy: it is one's already, or has nothing but a lock and
+    what a full disk or a kill has left of the first file."""
+    names = {path.name for path in folder.iterdir()} - {LOCK, BEGINS_PART}
     return not names or bool(names & {BEGINS, SETTLED, f"{SETTLED}.part"})
 
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """One process of this machine works in the folder, which is made. Raises TidelakeError."""
-    try:
+    with refusals(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if not is_of_a_copy(folder):
             raise ConfigError(
                 f"{folder} has files, and none of a copy: give an empty folder, or none yet"
             )
         file = (folder / LOCK).open("w")
-    except OSError as error:
-        raise TidelakeError(f"no copy can be staged in {folder}: {error.strerror}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,7 +174,7 @@ def only_one(folder: Path) -> Iterator[None]:
 
 def forget_copy(folder: Path) -> None:
     """Delete what a copy has left in the folder; the folder itself, and files of others, stay."""
-    for name in (SETTLED, f"{SETTLED}.part"):
+    for name in (SETTLED, f"{SETTLED}.part", BEGINS_PART):
         (folder / name).unlink(missing_ok=True)  # first: it says that all tables are whole
     for path in folder.iterdir():
         if path.is_dir() and is_of_a_table(path):

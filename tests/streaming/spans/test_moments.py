@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from coordination.model import Ts
+from streaming.source.dump.chunk_files import StagingFull
 from streaming.spans.copies.moments import Begins, Moment
+from streaming.spans.copies.settled_copy import is_of_a_copy
 
 ORDERS = {"name": ["shop", "orders"], "columns": ["id"]}
 ORDERS_ALTERED = {"name": ["shop", "orders"], "columns": ["id", "note"]}
@@ -53,3 +55,15 @@ def test_a_file_that_is_none_of_these_is_refused(file: Path) -> None:
     file.write_text("{")
     with pytest.raises(ValueError, match="Expecting"):
         Begins(file)
+
+
+def test_a_full_disk_is_waited_for(file: Path) -> None:
+    part = file.with_suffix(".part")
+    part.symlink_to("/dev/full")
+    with pytest.raises(StagingFull, match=r"no room in the staging folder .*: free some space"):
+        Begins(file).first("a server", lambda: Moment(5, Ts(100)))
+    part.unlink()
+    part.touch()  # as a write leaves it that a full disk or a kill has ended
+    assert Begins(file).server is None
+    assert is_of_a_copy(file.parent)
+    assert Begins(file).first("a server", lambda: Moment(6, Ts(200)))[1].position == 6
