@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
 from pathlib import Path
 
 from pymysql import Connection
@@ -22,19 +23,24 @@ def replay(oracle: Oracle, statements: Sequence[str], *, looks_often: bool = Tru
     _replay(oracle, {table_of(statements): statements}, looks_often)
 
 
+def replay_together(oracle: Oracle, histories: Mapping[str, Sequence[str]]) -> None:
+    """Of several tables in one life, each under its own name here."""
+    _replay(oracle, dict(starmap(_under, histories.items())), looks_often=False)
+
+
+def _under(name: str, statements: Sequence[str]) -> tuple[str, list[str]]:
+    own = re.compile(rf"\b{DATABASE}\.{table_of(statements)}(?!\d)")
+    return name, [own.sub(f"{DATABASE}.{name}", each) for each in statements]
+
+
 def few_of(oracle: Oracle, failure: Failure) -> list[str]:
     """Few of its statements that fail too."""
 
     def still_fail(tried: Sequence[Sequence[str]]) -> list[bool]:
         names = [f"s{at}" for at in range(len(tried))]
-        own = re.compile(rf"\b{DATABASE}\.{table_of(failure.statements)}(?!\d)")
-        histories = {
-            name: [own.sub(f"{DATABASE}.{name}", each) for each in statements]
-            for name, statements in zip(names, tried, strict=True)
-        }
         again = Oracle(oracle.server, asks_each=True)
         try:
-            _replay(again, histories, looks_often=False)
+            replay_together(again, dict(zip(names, tried, strict=True)))
         except Stopped:
             return [False] * len(tried)
         failed = {each.table.partition("_")[0] for each in again.findings.failures}
