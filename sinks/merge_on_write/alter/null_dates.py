@@ -28,7 +28,7 @@ def dates_made_null(
         found[column] = sum(each.column(0).null_count for each in rows.batches([column]))
         logger.warning(
             "%d rows show NULL in a column that was added or is NOT NULL now: the database has a "
-            "date there that Delta does not have, and zero-date is 'null' table=%s column=%s "
+            "date there that Delta does not have table=%s column=%s "
             "default=%s",
             *(found[column], order.target.name, column, fills.get(column, "0000-00-00")),
         )
