@@ -25,11 +25,13 @@ def dates_made_null(
         return {}
     found, rows = {}, open_version(order.target.uri, version, storage_options)
     for column in sorted(columns):
-        found[column] = sum(each.column(0).null_count for each in rows.batches([column]))
+        count = sum(each.column(0).null_count for each in rows.batches([column]))
+        if not count:
+            continue
+        found[column] = count
         logger.warning(
             "%d rows show NULL in a column that was added or is NOT NULL now: the database has a "
-            "date there that Delta does not have table=%s column=%s "
-            "default=%s",
-            *(found[column], order.target.name, column, fills.get(column, "0000-00-00")),
+            "date there that Delta does not have table=%s column=%s default=%s",
+            *(count, order.target.name, column, fills.get(column, "0000-00-00")),
         )
-    return {column: count for column, count in found.items() if count}
+    return found
