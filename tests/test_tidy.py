@@ -15,7 +15,8 @@ from setuptools import find_packages
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("conf", "coordination", "sinks", "streaming")  # each imports those before it, never after
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 600  # of one idea; a longer file says why in its docstring
+LONG_BECAUSE = "Long because"
 MAX_FUNCTION_LINES = 70
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc", "manager"}
 
@@ -170,11 +171,12 @@ def named(node: ast.AST) -> str | None:
             return None
 
 
-def test_files_stay_small():
+def test_a_long_file_says_why():
     wrong = [
         f"{path}: {lines} lines"
         for path in PYTHON
         if (lines := len((ROOT / path).read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
+        and LONG_BECAUSE not in (ast.get_docstring(tree(path)) or "")
     ]
     assert not wrong, "\n".join(wrong)
 
