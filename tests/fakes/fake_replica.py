@@ -24,9 +24,9 @@ from coordination.scheduler.messages import Checkpoint, Span
 from coordination.scheduler.replica import Trouble
 from coordination.scheduler.table_status import TableState, TableStatus
 from coordination.trust.fence import Trust
-from streaming.apply.carry import TableBlocks
 from streaming.apply.commit_guard import CommitWithdrawn
 from streaming.apply.row_block import RowBlock
+from streaming.apply.table_blocks import TableBlocks
 from streaming.source.positions import Positions
 from streaming.spans.assigned_spans import AppliedSpan, AssignedSpans, Assignment
 from streaming.spans.joining_spans import stored_low_water

@@ -12,9 +12,11 @@ import pytest
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from streaming.apply import carry as carries
-from streaming.apply.carry import MANY_BLOCKS, Carry, SpillFiles
+from streaming.apply import bodies
+from streaming.apply.bodies import SpillFiles
+from streaming.apply.carry import Carry
 from streaming.apply.row_block import RowBlock, RowsGone
+from streaming.apply.table_blocks import MANY_BLOCKS
 from streaming.protocols.contract import Block, wire_types
 from tests.streaming.apply.blocks import A, Row, block_of
 
@@ -140,12 +142,12 @@ def test_a_full_disk_ends_with_a_sentence(tmp_path: Path) -> None:
         Carry(tmp_path / "taken", memory_bytes=0).add(block(1))
 
 
-@pytest.mark.parametrize("batch_bytes", [carries.BATCH_BYTES, 500])
+@pytest.mark.parametrize("batch_bytes", [bodies.BATCH_BYTES, 500])
 def test_many_small_blocks_become_few_and_lose_nothing(
     carry: Carry, batch_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As they come while a watermark stands still: of two partitions, and of two wire types."""
-    monkeypatch.setattr(carries, "BATCH_BYTES", batch_bytes)
+    monkeypatch.setattr(bodies, "BATCH_BYTES", batch_bytes)
     rows = 4 * MANY_BLOCKS
     for number in range(rows):
         row = Row(
