@@ -1,72 +1,26 @@
-"""The tables of a changefeed: what each is, where it is, and how far it is (rules 5 and
-8).
-
-A span is one whole table. It becomes known from its ``CREATE TABLE``, from its progress row after a
-restart, or, where the stream starts later, from the schema file or the types that its messages
-carry. Its start point is the greater of the identity in its Delta log and its progress row; the log
-is the truth."""
+"""The tables of a changefeed, and what opens them, in one: `Tables` and `TableOpener`."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Final
 
 from conf.settings import DeltaSink
-from coordination.errors import TidelakeError
-from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
-from coordination.secrets import revealed_options
 from sinks.control.changefeeds import ChangefeedRow
-from sinks.control.progress import DROPPED, ProgressRow
-from sinks.merge_on_write.lifecycle.create import create
-from sinks.target.altered_by_hand import altered, unaltered_schema
-from sinks.target.engine_port import Target, app_id
-from sinks.target.table_properties import ALTERED, INCARNATION, DdlIdentity, ownership, retention
-from sinks.target.target_table import (
-    TargetState,
-    inspect,
-    lengthened,
-    refuse_another_key,
-    refuse_other_form,
-    refuse_unless_ours,
-    seal,
-    table_uri,
-)
+from sinks.control.progress import ProgressRow
+from sinks.target.engine_port import Target
+from sinks.target.table_properties import DdlIdentity
 from sinks.types.table_schema import TableSchema
-from streaming.changefeed.earlier_filters import refuse_left_out_tables
-from streaming.changefeed.refused.brought_back_tables import (
-    BroughtBackTables,
-    blocked_table,
-    refuse_unless_healed,
-)
-from streaming.changefeed.refused.refused_tables import (
-    refuse_a_gap,
-    refuse_late,
-    refuse_unless_there,
-)
-from streaming.changefeed.replicated_table import (
-    NO_DDL,
-    NOTHING_SHOWN,
-    REPLICATING,
-    WARNING,
-    ReplicatedTable,
-    is_rewinding,
-    start_point,
-    where_it_goes_on,
-)
-from streaming.changefeed.routes import Shards
+from streaming.changefeed.replicated_table import NO_DDL, ReplicatedTable
 from streaming.changefeed.schema_file import Definitions
-from streaming.changefeed.schema_from_rows import Untold, WholeRow, refuse_unlike, schema_of_row
+from streaming.changefeed.schema_from_rows import Untold, WholeRow
+from streaming.changefeed.table_opener import NO_MORE, TableOpener
+from streaming.changefeed.tables import Tables
 from streaming.changefeed.target_forms import WriteModes
 
-logger = logging.getLogger(__name__)
-NO_MORE: Final[Mapping[str, str]] = {}
 
-
-class TableRegistry(dict[TableName, ReplicatedTable]):
-    """All known tables, by name. Changed by the batch thread only; a change is one assignment."""
+class TableRegistry(Tables):
+    """All known tables, by name. Changed by the batch thread only."""
 
     def __init__(
         self,
@@ -77,149 +31,36 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
     ) -> None:
         """``defined``: what tables were at the start-ts, from the schema file."""
         super().__init__()
-        self.forms = forms or WriteModes()
-        self.defined = Definitions() if defined is None else defined
-        self._sink = sink
-        self._options = revealed_options(sink.storage_options)
-        self._row = row
-        self._brought_back = BroughtBackTables(self._options)
-        self.shown_ts = NOTHING_SHOWN  # of all tables: no cut at or below is one
-        self.older_copies: dict[TableName, int] = {}  # a rewind loads them anew above this version
-        self.ended: dict[TableName, Ts] = {}  # dropped ones: what is of them at or below is old
+        self.opener = TableOpener(sink, row, forms, defined)
+        self.uri, self.at, self.opened = self.opener.uri, self.opener.at, self.opener.opened
+        self.come, self.ownership = self.opener.come, self.opener.ownership
 
-    def put(self, span: ReplicatedTable) -> None:
-        """Add or replace a span. Its checkpoint never falls."""
-        known = self.get(span.name)
-        assert known is None or known.checkpoint <= span.checkpoint, (
-            f"checkpoint of {span.name} fell"
-        )
-        self[span.name] = span
-        self.shown_ts = Ts(max(self.shown_ts, span.shown_ts))
+    @property
+    def forms(self) -> WriteModes:
+        return self.opener.forms
 
-    def end(self, name: TableName, at_ts: Ts) -> None:
-        """A DDL has dropped the table. A table that is made again is another one."""
-        self.pop(name, None)
-        self.ended[name] = at_ts
+    @property
+    def defined(self) -> Definitions:
+        return self.opener.defined
 
-    def last_ddls(self) -> dict[TableName, Ts]:
-        """Up to where DDLs have run on each name, those of dropped tables included."""
-        last = dict(self.ended)
-        for name, table in self.items():
-            last[name] = Ts(max(table.last_ddl_ts, table.created_ts, last.get(name, NO_DDL)))
-        return last
-
-    def schemas(self) -> dict[TableName, TableSchema | None]:
-        """The schema of each span; None for one without a target."""
-        return {span.name: span.target.schema if span.target else None for span in self.values()}
-
-    def open_names(self, names: Iterable[TableName]) -> set[TableName]:
-        """The names of tables whose columns nobody knows yet."""
-        return {name for name in names if name not in self or not self[name].is_settled}
-
-    def uri(self, name: TableName) -> str:
-        return table_uri(self._sink.warehouse, name)
+    @property
+    def older_copies(self) -> dict[TableName, int]:
+        return self.opener.older_copies
 
     def resume(self, rows: Mapping[TableName, ProgressRow]) -> None:
         """Take up the tables of these progress rows; those of an older incarnation are sealed
         first. Raises where one of them cannot go on."""
         for name, row in sorted(rows.items()):
-            span = self._resumed(name, row, lengthens=True)
+            span = self.opener.resumed(name, row)
             if span.is_dropped:
                 self.end(name, span.checkpoint)
-                continue
-            refuse_a_gap(span, self._row)
-            self.put(span)
-
-    def opened(self, name: TableName, row: ProgressRow, at_least: Ts) -> ReplicatedTable:
-        """The table as its log has it now, to go on above the greatest of its identity, its row and
-        ``at_least`` (docs/cluster.md 9). Not put yet. Raises where it cannot go on."""
-        span = self._resumed(name, row)
-        return replace(span, checkpoint=Ts(max(span.checkpoint, at_least)))
-
-    def _resumed(
-        self, name: TableName, row: ProgressRow, *, lengthens: bool = False
-    ) -> ReplicatedTable:
-        state = None if row.state == DROPPED or row.lacks else self.at(name)
-        if state is not None and (held := self._blocked(name, row, state)) is not None:
-            return held
-        if (found := where_it_goes_on(row, state, self._row)) is not None:
-            is_late = not (found.is_dropped or found.lacks or is_rewinding(self._row))
-            if is_late and self.forms.of(name).all_columns:
-                refuse_late(row, self._row)
-            return found
-        refuse_unless_there(self.uri(name), row, state, self._row)
-        assert state is not None
-        if lengthens:
-            state = lengthened(self.uri(name), state, self._sink.snapshot_retention_h)
-        schema = unaltered_schema(name, state)
-        if row.incarnation < self._row.incarnation:
-            if is_rewinding(self._row):
-                refuse_another_key(name, state, self._row.checkpoint_ts)
-            state = self._seal(name, state, row.incarnation, Ts(row.checkpoint_ts))
-        target = self._target(name, schema, state)
-        begin = max(start_point(row, state.identity(target.app_id), self._row), state.begun_ts)
-        span = self._span(target, state, Ts(begin))
-        there = {column.name for column in target.schema.delivered}
-        dropped = {c: n for c, n in row.dropped_columns.items() if c not in there}
-        return replace(
-            span,
-            dropped=dropped,
-            null_dates=row.null_dates,
-            state=WARNING if dropped else REPLICATING,
-        )
-
-    def _blocked(
-        self, name: TableName, row: ProgressRow, state: TargetState
-    ) -> ReplicatedTable | None:
-        """The table as blocked, if others have brought an older state of it back or altered its
-        columns; None also if a rewind heals it."""
-        app = self._app_id(name, row.incarnation)
-        if (found := self._brought_back.find(self.uri(name), row, state, app)) is None:
-            return self._altered(name, row, state)
-        if row.incarnation < self._row.incarnation:
-            refuse_unless_healed(name, found, row, self._row)
-            if found.known_version is not None:
-                self.older_copies[name] = found.version
-            return None
-        was = self._brought_back.before(self.uri(name), row, found, state)
-        target = self._target(name, was.schema, was) if was.schema and was.ddl else None
-        return blocked_table(found.sentence(name), row, was, target)
-
-    def _altered(
-        self, name: TableName, row: ProgressRow, state: TargetState
-    ) -> ReplicatedTable | None:
-        is_ours = state.changefeed_id == self._row.changefeed_id and not state.is_dropped
-        if not is_ours or state.schema is None or row.incarnation < self._row.incarnation:
-            return None
-        why = altered(state, name)
-        target = self._target(name, state.schema, state)
-        return blocked_table(f"table {name}: {why}", row, state, target) if why else None
+            else:
+                self.put(span)
 
     def refuse_brought_back(self, name: TableName, row: ProgressRow | None) -> None:
         """Raises TableBroughtBack where that was since the table was opened or its row written."""
-        span, state = self.get(name), self.at(name)
-        if span is not None and state is not None and row is not None:
-            self._brought_back.refuse(self.uri(name), row, state, span)
-
-    def _seal(
-        self, name: TableName, state: TargetState, oldest: int, checkpoint: Ts
-    ) -> TargetState:
-        """End the app IDs of older incarnations: an old zombie's write is skipped whatever its L
-        (rule 4). A rewind begins at its own ts, whatever the table shows already; but not below the
-        DDL that brought it to its name, since what it had before does not come again."""
-        apps = [self._app_id(name, i) for i in range(oldest, self._row.incarnation)]
-        newest = self._app_id(name, self._row.incarnation)
-
-        def begin(reached: Ts) -> Ts:
-            start = max(checkpoint, reached)
-            back_to = max(self._row.checkpoint_ts, state.begun_ts)
-            return Ts(min(start, back_to) if is_rewinding(self._row) else start)
-
-        incarnation = {INCARNATION: str(self._row.incarnation)}
-        sealed = seal(self.uri(name), apps, newest, begin, self._options, properties=incarnation)
-        start_ts = sealed.identity(newest)
-        logger.info("sealed the table for a new incarnation table=%s start_ts=%d", name, start_ts)
-        return sealed
+        if name in self and row is not None:
+            self.opener.refuse_brought_back(self[name], row)
 
     def create(
         self,
@@ -231,82 +72,24 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         *,
         also: Mapping[str, str] = NO_MORE,
     ) -> None:
-        """Make the target and its span; without a usable key only the span, in state warning.
-        ``shape_ts``: DDLs at or below are in the schema already. ``also``: further properties."""
-        schema = self.forms.of(name).keyed(schema)
-        if not schema.key and not self.forms.of(name).is_log:
-            logger.warning(
-                "the table has no primary key and no NOT NULL unique key: its rows go to "
-                "dead_letters, unless [[sink.tables]] has write-mode append or key all-columns for "
-                "it table=%s",
-                name,
-            )
-            self.put(ReplicatedTable(name=name, checkpoint=start, is_keyless=True, state=WARNING))
-            return
-        target, properties = self._target(name, schema), {**self.ownership(ddl), **also}
-        if shape_ts:
-            properties[ALTERED] = DdlIdentity(commit_ts=shape_ts, order=0, query="").to_json()
-        create(target, properties=properties, storage_options=self._options)
-        failpoint(Failpoint.AFTER_CREATE_TABLE)
-        self.put(self._taken_up(name, inspect(target.uri, self._options), start))
-
-    def ownership(self, ddl: DdlIdentity) -> dict[str, str]:
-        """The properties of a table that the DDL makes."""
-        owned = ownership(
-            changefeed_id=self._row.changefeed_id,
-            incarnation=self._row.incarnation,
-            ddl=ddl,
-        )
-        return owned | retention(self._sink.snapshot_retention_h)
-
-    def _taken_up(self, name: TableName, state: TargetState | None, start: Ts) -> ReplicatedTable:
-        """Opens an existing target, whichever of our processes made it."""
-        assert state is not None
-        made_by = state.incarnation or 0
-        if made_by < self._row.incarnation:  # made, but never filled, before the rewind
-            state = self._seal(name, state, made_by, start)
-        target = self._target(name, unaltered_schema(name, state), state)
-        return self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0)))
-
-    def at(self, name: TableName) -> TargetState | None:
-        """The table at this name, whether it is one of ours or not."""
-        return inspect(self.uri(name), self._options)
+        """See `TableOpener.created`."""
+        self.put(self.opener.created(name, schema, ddl, start, shape_ts, also=also))
 
     def kept_target(self, kept: str, name: TableName) -> Target | None:
-        """The target of a dropped table that comes back under this name; None: nothing was kept
-        there."""
-        state = inspect(kept, self._options)
-        if state is None:
-            return None
-        return self._target(name, unaltered_schema(name, state), state)
+        """See `TableOpener.kept_target`."""
+        return self.opener.kept_target(kept, name)
 
     def target_under(self, name: TableName, new_name: TableName) -> Target | None:
         """The target of a table that is renamed; None if it has none."""
-        target = self[name].target
-        return target and self._target(new_name, target.schema)
+        return self.opener.target_under(self[name], new_name)
 
     def renamed(self, name: TableName, new_name: TableName, at_ts: Ts) -> ReplicatedTable:
         """The table under its new name, as the DDL has made it. Not put yet."""
-        before = self[name]
-        if before.target is None:
-            return replace(before, name=new_name, checkpoint=at_ts, created_ts=NO_DDL)
-        come = self.come(new_name, at_ts)
-        counted, nulled = before.dropped, before.null_dates
-        return replace(come, state=before.state, dropped=counted, null_dates=nulled)
-
-    def come(self, name: TableName, at_ts: Ts) -> ReplicatedTable:
-        """The table that a DDL has brought to this name. Not put yet."""
-        return self._taken_up(name, self.at(name), at_ts)
+        return self.opener.renamed(self[name], new_name, at_ts)
 
     def look_again(self, name: TableName) -> ReplicatedTable:
         """The table as its log has it after a DDL; its checkpoint stays. Not put yet."""
-        span = self[name]
-        state = self.at(name)
-        if state is None or span.target is None:
-            raise TidelakeError(f"table {name} is gone from {self.uri(name)}; restore it")
-        target = self._target(name, unaltered_schema(name, state), state)
-        found = self._span(target, state, span.checkpoint)
-        return replace(found, null_dates=span.null_dates)
+        return self.opener.look_again(self[name])
 
     def make_from_rows(
         self,
@@ -315,86 +98,5 @@ class TableRegistry(dict[TableName, ReplicatedTable]):
         start: Ts,
         origins: Iterable[TableName] = (),
     ) -> None:
-        """Make the target of a table whose CREATE TABLE lies before the stream, as the schema file
-        defines it, or else as its newest whole row tells it. Raises where its first rows were
-        passed over, and where file and row differ. ``origins``: its upstream tables, by names."""
-        if name not in self:
-            refuse_left_out_tables(self._row, [*origins] or [name])
-        begin = self[name].checkpoint if name in self else start
-        schema, shape_ts = self.defined.schema(name), NO_DDL
-        if schema is not None and isinstance(told, WholeRow) and told.types:
-            refuse_unlike(name, self.forms.of(name).choice.chosen(schema), told)
-        elif schema is None:
-            if isinstance(told, Untold) or told.is_elsewhere:
-                self._put_without_rows(name, begin, told)
-                return
-            schema = schema_of_row(name, told, needs_key=self.forms.of(name).needs_key)
-            shape_ts = told.commit_ts
-        no_ddl = DdlIdentity(commit_ts=NO_DDL, order=0, query="")
-        self.create(name, schema, no_ddl, begin, shape_ts)
-
-    def _put_without_rows(self, name: TableName, start: Ts, told: WholeRow | Untold) -> None:
-        """No row tells what the table is; if it is there nevertheless, it says so itself."""
-        state = self.at(name)
-        if state is not None and not state.is_dropped:
-            ours, incarnation = self._row.changefeed_id, self._row.incarnation
-            refuse_unless_ours(
-                state, name, self.uri(name), changefeed_id=ours, incarnation=incarnation
-            )
-            self.put(self._taken_up(name, state, start))
-            return
-        if isinstance(told, WholeRow):  # the owner knows it, and would have made it with a key
-            self.put(ReplicatedTable(name=name, checkpoint=start, is_keyless=True, state=WARNING))
-            return
-        is_cut = told is Untold.ONLY_CUT
-        known = self.get(name, ReplicatedTable(name=name, checkpoint=start))
-        if is_cut and known.state != WARNING:
-            logger.warning(
-                "no CREATE TABLE of this table was read, and its rows tell no types, or their keys "
-                "alone: they go to dead_letters until a row, or --schema-file, tells them table=%s",
-                name,
-            )
-        self.put(replace(known, state=WARNING if is_cut else known.state))
-
-    def _span(self, target: Target, state: TargetState, checkpoint: Ts) -> ReplicatedTable:
-        return ReplicatedTable(
-            name=target.name,
-            checkpoint=checkpoint,
-            target=target,
-            version=state.version if state.left_version is None else state.left_version,
-            identity=state.identity(target.app_id) if state.left_version is None else None,
-            created_ts=state.ddl.commit_ts if state.ddl else NO_DDL,
-            last_ddl_ts=state.last_ddl_ts(target.app_id),
-            shape_ts=state.shape_ts,
-            shape=state.shape_ddl,
-            shaped_at=state.shaped_at,
-            shown_ts=state.shown_ts,
-            shards=Shards.of_text(state.shards),
-        )
-
-    def _target(
-        self, name: TableName, schema: TableSchema, state: TargetState | None = None
-    ) -> Target:
-        form = self.forms.of(name)
-        if state is not None:
-            refuse_other_form(state, name, form)
-        self.forms.refuse(name, schema)
-        return Target(
-            name=name,
-            uri=self.uri(name),
-            schema=schema,
-            app_id=self._app_id(name, self._row.incarnation),
-            shaped_by=None if state is None else state.properties.get(ALTERED, ""),
-            form=form,
-        )
-
-    def _app_id(self, name: TableName, incarnation: int) -> str:
-        return app_id(self._row.changefeed_id, incarnation, name)
-
-    def idle_to(self, limit: Ts, names: Iterable[TableName]) -> None:
-        """Every span of these without an unapplied change is at ``limit`` too: no commit, only
-        progress (rule 5)."""
-        for name in names:
-            span = self[name]
-            if span.checkpoint < limit:
-                self.put(replace(span, checkpoint=limit))
+        """See `TableOpener.made_from_rows`."""
+        self.put(self.opener.made_from_rows(name, told, start, origins, self.get(name)))

@@ -24,7 +24,7 @@ from sinks.target.table_properties import REKEYED, SCHEMA, DdlIdentity, ownershi
 from sinks.target.target_table import TargetState, inspect, table_uri
 from sinks.types.mysql_type import MySQLType
 from sinks.types.table_schema import Column, TableSchema
-from streaming.changefeed import table_registry
+from streaming.changefeed import table_opener
 from streaming.changefeed.earlier_filters import filters_after, filters_of
 from streaming.changefeed.schema_file import read_definitions
 from streaming.changefeed.schema_from_rows import WholeRow
@@ -109,7 +109,7 @@ def test_a_zombies_commit_just_before_the_seal_counts(
         next(looks, lambda: None)()
         return found
 
-    monkeypatch.setattr(table_registry, "inspect", look)
+    monkeypatch.setattr(table_opener, "inspect", look)
     row = replace(ROW, state=state, checkpoint_ts=20 if state == "rewinding" else 40)  # type: ignore[arg-type]
     found = lake.resumed(row)
     assert found[NAME].checkpoint == begins_at
@@ -368,7 +368,7 @@ def test_a_table_by_all_columns_is_made_and_taken_up_as_such(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"shop\.a has no key and is upserted by all its columns"):
         TableRegistry(sink, row).resume({NAME: progress})
     other = TableName("shop", "b")
-    made.forms = WriteModes((TableRule(matcher=("*.a",), key="all-columns"),))
+    made.opener.forms = WriteModes((TableRule(matcher=("*.a",), key="all-columns"),))
     with pytest.raises(ConfigError, match=r"shop\.b has no key and is upserted by all"):
         made.target_under(NAME, other)
 
