@@ -1,45 +1,33 @@
 """Write due rows into their target tables, several tables at the same time (rule 4).
 
-    blocks ─► changes (cast, last per key) ─┬─ what cannot be applied ─► dead_letters, before any
-                                            └─ one change per key ─► engine ─► commit      target
-
-The merge-on-write engine comes first; if it refuses a table, Spark writes the same rows.
+blocks ─► changes (cast, last per key) ─┬─ what cannot be applied ─► dead_letters, before any
+                                        └─ one change per key ─► engine ─► commit      target
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from conf.settings import BatchSettings, Changefeed
-from coordination.errors import TableSealed, TidelakeError, TryAgain
+from coordination.errors import TableSealed, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
-from coordination.secrets import revealed_options
 from sinks.control.progress import BLOCKED
-from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.log.physical_schema import NotForThisEngine
-from sinks.spark.merge_engine import SparkEngine
-from sinks.storage.errors import StorageAway
-from sinks.target.engine_choice import engine_choice
 from sinks.target.engine_port import (
     Applied,
-    Engine,
     Skipped,
     TableAltered,
     TableBroughtBack,
     TableHeld,
-    TableWrite,
+    Target,
 )
 from streaming.apply.change_log import change_log_rows
 from streaming.apply.changes import TableChanges, changes
@@ -50,20 +38,18 @@ from streaming.apply.letters.open_letters import OpenLetters, Shapes
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_errors import holding, named
 from streaming.apply.table_task import Fate, Outcome, TableTask, change_rules
+from streaming.apply.table_writing import TableWriting
 from streaming.apply.values.row_errors import keyless_errors
 from streaming.changefeed.replicated_table import PAUSED, REPLICATING, WARNING, ReplicatedTable
 from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.table_registry import TableRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-MAX_TRIES = 8  # of one commit; a try fails when another writer commits to the table first
 FAILED_S, FAILED_MAX_S = 5.0, 60.0  # until one that could not be written is tried again
 HELD_S = 1.0  # the time until a table that an operator has paused is tried again
 
@@ -93,18 +79,11 @@ class Applier:
         job_tag: str,
     ) -> None:
         """``compiling``: a new session that compiles its queries, for the Spark engine."""
-        self._compiling = compiling
         self._permit = permit
         self._spans = spans
-        sink = changefeed.sink
-        self._choice = engine_choice(
-            sink.apply_engine, sink.warehouse, allow_unsafe_commits=sink.allow_unsafe_commits
+        self._writing = TableWriting(
+            changefeed.sink, batch, compiling=compiling, permit=permit, job_tag=job_tag
         )
-        options = revealed_options(sink.storage_options)
-        self._merge_on_write = MergeOnWriteEngine(
-            options, index_memory_bytes=batch.key_index_memory_mib << 20
-        )
-        self._spark_engine = SparkEngine(options)
         self._rules = change_rules(changefeed)
         self.letters = MetLetters(
             dead_letters,
@@ -113,7 +92,6 @@ class Applier:
                 changefeed_routes(changefeed),
             ),
         )
-        self._job_tag = job_tag
         self._min_commit_interval_s = batch.min_commit_interval_s
         self._not_before_s: dict[TableName, float] = {}  # monotonic: no commit before this time
         self._pool = ThreadPoolExecutor(batch.apply_threads, thread_name_prefix="apply")
@@ -122,11 +100,11 @@ class Applier:
         """Begin no more work and wait for what runs: the caller cancels it by the job tag, or it
         ends by itself."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._merge_on_write.close()
+        self._writing.close()
 
     def rows_wait(self, rows_wait: bool) -> None:
         """Whether more rows wait to be read than are applied next: upkeep makes room then."""
-        self._merge_on_write.upkeep.rows_wait(rows_wait)
+        self._writing.rows_wait(rows_wait)
 
     def apply(self, due: Sequence[DueTable], limit: Ts) -> Outcome:
         """Bring every table to ``limit``, and put each commit's checkpoint and version into
@@ -172,25 +150,25 @@ class Applier:
             # A commit checks the table's shape itself. A dead letter cannot be taken back, so the
             # shape is checked before it is written.
             if found.errors.num_rows:
-                self._check_shape(task.name)
+                self._writing.check_shape(task.name, self._target(task.name))
             return task, found
         errors = keyless_errors(task, blocks, limit)
         return task, TableChanges(rows=pa.table({}), errors=errors, dropped={}, nulled={})
 
-    def _check_shape(self, name: TableName) -> None:
-        """Raises TableAltered."""
+    def _target(self, name: TableName) -> Target:
         target = self._spans[name].target
         assert target is not None, "only a table with a target is written"
-        is_ours = self._choice.choose(str(name), None) == "merge-on-write"
-        engine: Engine = self._merge_on_write if is_ours else self._spark_engine
-        engine.check_shape(target)
+        return target
 
     def _commit(self, task: TableTask, changed: TableChanges, limit: Ts) -> Fate | TryAgain:
         """An error where the table could not be written now."""
         name, begun_s = task.name, time.monotonic()
         fate: Fate | TryAgain = "written"
         try:
-            engine, result = self._written(task, changed.rows, limit)
+            write = self._writing.write_of(
+                self._target(name), task.checkpoint, limit, changed.rows, self._spans[name].last
+            )
+            engine, result = self._writing.written(write)
             self._moved(name, changed, engine, result, limit)
         except TableHeld as held:
             logger.info("not written: %s table=%s limit=%d", held, name, limit)
@@ -233,63 +211,6 @@ class Applier:
         self._not_before_s[name] = time.monotonic() + wait_s
         self._spans.put(replace(self._spans[name], error=error))
         return "paused"
-
-    def _written(self, task: TableTask, rows: pa.Table, limit: Ts) -> tuple[str, Applied | Skipped]:
-        """Write the changes; returns the name of the engine that did, and its result."""
-        name = str(task.name)
-        write = self._write_of(task, rows, limit)
-        if self._choice.choose(name, None) == "merge-on-write":
-            try:
-                return self._merge_on_write.name, self._tried(self._merge_on_write, write)
-            except NotForThisEngine as refusal:
-                if not write.target.is_plain:
-                    raise TidelakeError(
-                        f"table {name}: {write.target.form} is written by merge-on-write alone, "
-                        f"which cannot write it: {refusal}; undo that"
-                    ) from refusal
-                self._choice.choose(name, str(refusal))  # raises if Spark may not write it
-        spark = self._compiling()
-        with tagged(spark, self._job_tag):
-            # Without the schema Spark would take a DATETIME for a TIMESTAMP in the session's zone.
-            schema = from_arrow_schema(write.changes.schema, prefer_timestamp_ntz=True)
-            frame = spark.createDataFrame(write.changes, schema)
-            return self._spark_engine.name, self._tried(
-                self._spark_engine, replace(write, changes=frame)
-            )
-
-    def _write_of(self, task: TableTask, rows: pa.Table, limit: Ts) -> TableWrite:
-        target = self._spans[task.name].target
-        assert target is not None, "only a table with a target is written"
-        signature = self._permit.signature(task.name)
-        told = {**signature, "checkpoint": task.checkpoint, "limit": limit}
-
-        def before_commit() -> None:
-            self._permit.begin(task.name, limit)
-            failpoint(Failpoint.AFTER_FENCE_CHECK)
-
-        return TableWrite(
-            target=target,
-            checkpoint=task.checkpoint,
-            limit=limit,
-            changes=rows,
-            user_metadata=json.dumps(told),  # for audits: who wrote, from which ts to which
-            before_commit=before_commit,
-            last=self._spans[task.name].last,
-        )
-
-    def _tried(self, engine: Engine, write: TableWrite) -> Applied | Skipped:
-        for attempt in range(MAX_TRIES):
-            self._permit.check()
-            try:
-                return engine.apply(write)
-            except StorageAway:
-                raise  # the stream waits for the storage, longer than here
-            except TryAgain:
-                if attempt == MAX_TRIES - 1:
-                    raise
-                logger.info("another commit came first: again table=%s", write.target.name)
-                time.sleep(0.05 * 2**attempt)
-        raise AssertionError("unreachable")
 
     def _moved(
         self,
@@ -341,16 +262,6 @@ def side_by_side(pool: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
         future.cancel()
     wait(others)
     return [failed[0].result()]  # raises
-
-
-@contextmanager
-def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Inside, Spark jobs of this thread have the tag, by which they can be cancelled."""
-    spark.sparkContext.addJobTag(tag)
-    try:
-        yield
-    finally:
-        spark.sparkContext.removeJobTag(tag)
 
 
 def with_dropped(span: ReplicatedTable, dropped: Mapping[str, int]) -> ReplicatedTable:

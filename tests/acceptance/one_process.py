@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -28,13 +27,11 @@ from conf.sources.source_uri import SourceSettings
 from coordination import failpoint
 from coordination.errors import TryAgain
 from coordination.etcd.client import EtcdClient
-from coordination.model import Ts
 from coordination.trust.clock import SystemClock
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from sinks.control.progress import Progress, ProgressRow
 from sinks.target.engine_port import TableWrite
-from streaming.apply.applier import Applier
-from streaming.apply.table_task import TableTask
+from streaming.apply.table_writing import TableWriting
 from streaming.jobs.on_spark import SparkOfProcess
 from streaming.jobs.port import EngineOfProcess
 from streaming.process.run_capture import RunCapture
@@ -359,17 +356,17 @@ class Sleep:
     def __init__(self, monkeypatch: Any, capture: str, *, above: int = 0) -> None:
         self.asleep = threading.Event()
         self.wake = threading.Event()
-        write_of = Applier._write_of
+        write_of = TableWriting.write_of
 
-        def held_write(applier: Applier, task: TableTask, rows: pa.Table, limit: Ts) -> TableWrite:
-            write = write_of(applier, task, rows, limit)
+        def held_write(writing: TableWriting, *of: Any) -> TableWrite:
+            write = write_of(writing, *of)
 
             def before_commit() -> None:
                 write.before_commit()
-                if applier._permit.capture_id == capture and limit > above:
+                if writing._permit.capture_id == capture and write.limit > above:
                     self.asleep.set()
                     assert self.wake.wait(PATIENCE_S)
 
             return replace(write, before_commit=before_commit)
 
-        monkeypatch.setattr(Applier, "_write_of", held_write)
+        monkeypatch.setattr(TableWriting, "write_of", held_write)
