@@ -135,6 +135,6 @@ def test_tables_may_be_made_and_dropped_while_a_sync_point_is_looked_at(tmp_path
             return 0, None
 
     meanwhile: Any = Meanwhile()
-    owner.spans[NAME] = owner.rows._known = meanwhile
+    owner.spans[NAME] = owner.rows.state.known = meanwhile
     owner.spans.ended |= {OTHER: Ts(60), NAME: Ts(60)}
     assert owner.rows._publish(Ts(50)), "it is passed over"

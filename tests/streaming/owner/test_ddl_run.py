@@ -88,7 +88,8 @@ class Ground:
         progress = {
             name: first_progress(of, owner.rows.row, {}) for name, of in owner.spans.items()
         }
-        owner.spans = owner.rows.spans = TableRegistry(self._changefeed.sink, row)
+        owner.spans = TableRegistry(self._changefeed.sink, row)
+        owner.rows.spans = owner.rows.state.tables = owner.spans
         owner.spans.resume(progress)
 
     def plan(self, name: TableName, ts: int, query: str) -> DdlPlan:
