@@ -162,6 +162,12 @@ class ServerChange:
         return made
 
     def _filled(self, made: pa.Array, values: pa.Array, kind: pa.DataType) -> pa.Array:
+        is_in_place = self.session.is_mariadb and arrow_type(self.old.type) == kind
+        if is_in_place and self.old.default is not None and values.null_count:
+            raise CannotConvert(
+                "NULL becomes NOT NULL: a MariaDB that alters in place takes the column's default "
+                "of before, one that copies the table takes zero"
+            )
         try:
             filling = implicit_zero(self.new)
         except ValueError as error:

@@ -125,6 +125,23 @@ def test_null_in_a_lax_session(kind: str, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("default", "is_expression"), [("5", False), ("2020-01-02", False), ("now()", True)]
+)
+def test_null_where_the_column_had_a_default(default: str, is_expression: bool) -> None:
+    """MariaDB fills with it in place, and with zero by a copy."""
+    kind = "datetime(6)" if default != "5" else "int"
+    lax = change(kind, kind, LAX, nullable=False)
+    old = replace(lax.old, default=default, default_is_expression=is_expression)
+    with pytest.raises(CannotConvert, match="default"):
+        one(replace(lax, old=old), None)
+    mysql = replace(lax, old=old, session=replace(LAX, is_mariadb=False))
+    assert one(mysql, None) == (0 if kind == "int" else None)
+    if kind == "int":
+        copied = replace(lax, old=old, new=replace(lax.new, type=MySQLType.parse("varchar(30)")))
+        assert one(copied, None) == ""
+
+
+@pytest.mark.parametrize(
     ("old", "new", "value"),
     [
         ("int", "datetime", 20200102),
