@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from tests.differential.coverage import Coverage
-from tests.differential.one_run import SERVERS, run_one
+from tests.differential.one_run import MOST_SHRUNK, SERVERS, run_one
 from tests.differential.run import TABLES
 
 
@@ -25,9 +25,11 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--tables", type=int, default=TABLES)
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side: most of one waits")
-    parser.add_argument("--replay", type=Path, help="a file of statements, one a line")
+    parser.add_argument(
+        "--replay", type=Path, nargs="+", help="a file of statements, one a line; or several"
+    )
+    parser.add_argument("--most-shrunk", type=int, default=MOST_SHRUNK, help="of the failures")
     parser.add_argument("--coverage", type=Path, help="a file to add what was covered to, as JSON")
-    parser.add_argument("--hunt", action="store_true", help="end with the round that fails")
     parser.add_argument("--holds", action="store_true", help="tell of each table that is held")
     given = parser.parse_args()
     begun = time.monotonic()

@@ -6,7 +6,7 @@ import argparse
 import logging
 
 from tests.differential.oracle import Failure, Findings, Oracle
-from tests.differential.replay import few_of, read_statements, replay
+from tests.differential.replay import few_of, read_statements, replay, replay_together
 from tests.differential.run import DifferentialRun, timed
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7
 from tests.services.database_server import DatabaseServer
@@ -25,13 +25,15 @@ def run_one(given: argparse.Namespace, seed: int) -> Findings:
 
     with DatabaseServer(SERVERS[given.server]) as server:
         oracle = Oracle(server, told=told)
-        if given.replay:
-            replay(oracle, read_statements(given.replay))
-        else:
-            found, is_late = oracle.findings.failures, timed(given.minutes)
-            random_run = DifferentialRun(oracle, seed, tables=given.tables)
-            random_run.run(lambda rounds: is_late(rounds) or (given.hunt and bool(found)))
-        for failure in oracle.findings.failures[: 0 if given.hunt else MOST_SHRUNK]:
+        match given.replay:
+            case None:
+                DifferentialRun(oracle, seed, tables=given.tables).run(timed(given.minutes))
+            case [file]:
+                replay(oracle, read_statements(file))
+            case files:
+                replay_together(oracle, {each.stem: read_statements(each) for each in files})
+                return oracle.findings
+        for failure in oracle.findings.failures[: given.most_shrunk]:
             lines = ";\n".join(few_of(oracle, failure))
             print(f"== {failure.table} fails with these alone:\n{lines};", flush=True)
         return oracle.findings

@@ -91,14 +91,15 @@ def hunt(mutation: Mutation, seeds: int) -> Outcome:
 
 
 @contextmanager
-def tree_with(mutation: Mutation) -> Iterator[Path]:
+def tree_with(*mutations: Mutation) -> Iterator[Path]:
     """A copy, with its compiled files, so that only what is changed is compiled."""
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         tree = Path(folder)
         for top in COPIED:
             shutil.copytree(ROOT / top, tree / top, ignore=shutil.ignore_patterns("data"))
-        path = tree / mutation.file
-        path.write_text(mutation.planted(path.read_text(encoding="utf-8")), encoding="utf-8")
+        for each in mutations:
+            path = tree / each.file
+            path.write_text(each.planted(path.read_text(encoding="utf-8")), encoding="utf-8")
         yield tree
 
 
