@@ -105,29 +105,34 @@ class Kept:
     concern: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOrder:
+    """One read from ``begin`` towards ``ends``, of about ``messages`` at most.
+
+    ``limits``: as they are at ``begin``, or later ones of the same stream. ``first_messages``: the
+    limit of a stream's first read if there is much to read, so that the first commit comes soon."""
+
+    begin: Positions
+    ends: Positions
+    wanted: Wanted
+    identities: Identities
+    limits: Limits
+    messages: int
+    first_messages: int = 0
+
+    @property
+    def there(self) -> dict[str, int]:
+        """Of the parts in which there is something to read, where it begins."""
+        return {part: at for part, at in self.begin.items() if at < self.ends.get(part, at)}
+
+
 class Reader(Protocol):
     """Reads a source with the executors. For one thread, except for ``cancel``."""
 
-    def read(
-        self,
-        begin: Positions,
-        ends: Positions,
-        wanted: Wanted,
-        *,
-        identities: Identities,
-        limits: Limits,
-        messages: int,
-        first_messages: int = 0,
-    ) -> list[Block]:
-        """One read from ``begin`` towards ``ends``, of about ``messages`` at most. The blocks of a
-        part come by rising position, and end with a DONE block that says how far it was read. A
-        part that is not read has none.
-
-        ``limits``: as they are at ``begin``, or later ones of the same stream.
-
-        ``first_messages``: the limit of a stream's first read if there is much to read, so that the
-        first commit comes soon. Raises SourceLost and other TidelakeErrors; or SourceAway and other
-        TryAgains, after which the read may be tried again. Blocks.
+    def read(self, order: ReadOrder) -> list[Block]:
+        """The blocks of a part come by rising position, and end with a DONE block that says how far
+        it was read. A part that is not read has none. Raises SourceLost and other TidelakeErrors;
+        or SourceAway and other TryAgains, after which the read may be tried again. Blocks.
         """
 
     def cancel(self) -> None:

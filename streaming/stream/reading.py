@@ -15,7 +15,7 @@ from streaming.changefeed.refused.foreign_messages import ForeignMessages
 from streaming.jobs.port import Jobs
 from streaming.protocols.clocks import beyond_ts
 from streaming.protocols.contract import Wanted
-from streaming.source.contract import Reader, Source, SourceMoved, SourceShape
+from streaming.source.contract import Reader, ReadOrder, Source, SourceMoved, SourceShape
 from streaming.source.positions import NO_POSITIONS, Positions
 from streaming.source.resolved.limits import Limits, Marks, Stored
 from streaming.source.resolved.pinned_limits import PinnedLimits
@@ -158,13 +158,15 @@ class Reading:
             return None
         begun_s = time.monotonic()
         found = reader.read(
-            begin,
-            ends,
-            wanted,
-            identities=place.shape.identities,
-            limits=place.limits,
-            messages=self._context.batch.max_messages,
-            first_messages=first_messages,
+            ReadOrder(
+                begin=begin,
+                ends=ends,
+                wanted=wanted,
+                identities=place.shape.identities,
+                limits=place.limits,
+                messages=self._context.batch.max_messages,
+                first_messages=first_messages,
+            )
         )
         blocks = tuple(found)
         self._foreign.refuse(blocks)

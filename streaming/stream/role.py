@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from conf.settings import BatchSettings, Changefeed
 from coordination.trust.fence import Trust
@@ -13,7 +12,7 @@ from coordination.trust.watchdog import Watch
 from streaming.changefeed.routes import RoutedWanted, Routes, changefeed_routes, routed_blocks
 from streaming.jobs.port import Engine, Jobs
 from streaming.protocols.contract import Block, Wanted
-from streaming.source.contract import Reader, Source
+from streaming.source.contract import Reader, ReadOrder, Source
 from streaming.source.positions import Positions
 from streaming.source.resolved.limits import Marks
 from streaming.stream.lasting_warnings import LastingWarnings
@@ -49,9 +48,9 @@ class RoutedReader:
         self._reader = reader
         self._routes = routes
 
-    def read(self, begin: Positions, ends: Positions, wanted: Wanted, **others: Any) -> list[Block]:
+    def read(self, order: ReadOrder) -> list[Block]:
         """As ``Reader.read``. Raises ConfigError for a table that matches two routes."""
-        found = self._reader.read(begin, ends, RoutedWanted(self._routes, wanted), **others)
+        found = self._reader.read(replace(order, wanted=RoutedWanted(self._routes, order.wanted)))
         return list(routed_blocks(found, self._routes))
 
     def cancel(self) -> None:

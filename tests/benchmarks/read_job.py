@@ -16,6 +16,7 @@ from conf.sources.source_uri import parse_source_uri
 from coordination.model import TableName, Ts
 from streaming.jobs.on_spark import SparkJobs
 from streaming.protocols.contract import Kind, WantedTable
+from streaming.source.contract import ReadOrder
 from streaming.source.sources import open_source
 from streaming.spark.jvm import DriverJvm
 from streaming.spark.session import spark_session
@@ -47,12 +48,14 @@ def main() -> None:
         first, jobs, messages = time.time(), 0, 0
         while any(at[part] < end for part, end in ends.items()):
             blocks = reader.read(
-                at,
-                ends,
-                wanted,
-                identities=shape.identities,
-                limits=source.limits(shape, {}),
-                messages=1_000_000,
+                ReadOrder(
+                    begin=at,
+                    ends=ends,
+                    wanted=wanted,
+                    identities=shape.identities,
+                    limits=source.limits(shape, {}),
+                    messages=1_000_000,
+                )
             )
             jobs += 1
             for block in blocks:

@@ -14,7 +14,7 @@ import pytest
 
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
-from streaming.source.contract import RAW, Reader, RecordedPlace, Source, SourceLost
+from streaming.source.contract import RAW, Reader, ReadOrder, RecordedPlace, Source, SourceLost
 from streaming.source.positions import Positions
 from streaming.source.resolved.limits import Stored
 
@@ -32,13 +32,15 @@ def read(
     shape = source.shape()
     ends = source.ends(begin)
     return reader.read(
-        begin,
-        ends,
-        {},
-        identities=shape.identities,
-        limits=source.limits(shape, {}).advance({}, begin),
-        messages=messages,
-        first_messages=first,
+        ReadOrder(
+            begin=begin,
+            ends=ends,
+            wanted={},
+            identities=shape.identities,
+            limits=source.limits(shape, {}).advance({}, begin),
+            messages=messages,
+            first_messages=first,
+        )
     )
 
 

@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from coordination.model import TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
-from streaming.protocols.contract import Block, Kind, Messages, Wanted
+from streaming.protocols.contract import Block, Kind, Messages
 from streaming.protocols.decoders import decoder_of
 from streaming.source.contract import (
     RAW,
     Identities,
     Kept,
     Places,
+    ReadOrder,
     RecordedPlace,
     SourceChanged,
     SourceClock,
@@ -136,26 +137,16 @@ class MemoryReader:
         self._source = source
         self._decode = decoder_of("canal-json", start_ts=start_ts)
 
-    def read(
-        self,
-        begin: Positions,
-        ends: Positions,
-        wanted: Wanted,
-        *,
-        identities: Identities,  # noqa: ARG002
-        limits: Limits,  # noqa: ARG002
-        messages: int,
-        first_messages: int = 0,
-    ) -> list[Block]:
-        left = min(messages, first_messages or messages)
+    def read(self, order: ReadOrder) -> list[Block]:
+        left = min(order.messages, order.first_messages or order.messages)
         found: list[Block] = []
-        for part, at in sorted(begin.items()):
-            count = min(left, ends[part] - at)
+        for part, at in sorted(order.begin.items()):
+            count = min(left, order.ends[part] - at)
             if count > 0:
                 some = self._source.logs[part][at : at + count]
                 positions = pa.array(range(at, at + count), pa.int64())
                 chunk = Messages(part=part, positions=positions, values=pa.array(some, pa.binary()))
-                found += self._decode(chunk, wanted)
+                found += self._decode(chunk, order.wanted)
                 found.append(
                     Block(kind=Kind.DONE, part=part, rows=count, first=at, last=at + count)
                 )

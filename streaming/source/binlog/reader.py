@@ -26,11 +26,9 @@ from streaming.source.binlog.slice_task import SliceTask
 from streaming.source.binlog.statement_effect import ddl_of
 from streaming.source.binlog.walk.log_walk import Damaged, RefusedAt, Walked
 from streaming.source.block_job import BlockJob, ReadFailed
-from streaming.source.contract import Identities
-from streaming.source.positions import Positions
+from streaming.source.contract import ReadOrder
 from streaming.source.resolved.commit_clock import Pin, pin_at, to_token
 from streaming.source.resolved.gtid_sets import Trail
-from streaming.source.resolved.limits import Limits
 from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.source.task_results import ReadFailure
 
@@ -81,25 +79,15 @@ class BinlogReader:
         if tail is not None:
             tail.cancel()
 
-    def read(
-        self,
-        begin: Positions,
-        ends: Positions,
-        wanted: Wanted,
-        *,
-        identities: Identities,  # noqa: ARG002
-        limits: Limits,
-        messages: int,
-        first_messages: int = 0,
-    ) -> list[Block]:
+    def read(self, order: ReadOrder) -> list[Block]:
         part = self._part
-        first, end = begin[part], ends[part]
+        first, end = order.begin[part], order.ends[part]
         if end <= first:
             return []
-        assert isinstance(limits, PinnedLimits)
-        pins = limits.numbering(part)
+        assert isinstance(order.limits, PinnedLimits)
+        pins, most = order.limits.numbering(part), order.first_messages or order.messages
         try:
-            return list(self._blocks(first, end, wanted, pins, first_messages or messages))
+            return list(self._blocks(first, end, order.wanted, pins, most))
         except BadEvent as error:
             self._end_tail()
             at = error.position if isinstance(error, Damaged) else first

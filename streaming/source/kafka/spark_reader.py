@@ -20,16 +20,14 @@ from streaming.jobs.port import Jobs
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.protocols.decoders import DdlMask, OwnTimes
 from streaming.source.block_job import BlockJob, ReadFailed
-from streaming.source.contract import Identities, SourceAway
+from streaming.source.contract import ReadOrder, SourceAway
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.librdkafka_settings import librdkafka_settings
 from streaming.source.kafka.offset_ranges import PIECE_MESSAGES, OffsetRange, cut, joined, pack
 from streaming.source.kafka.read_ranges import TASK_BYTES
 from streaming.source.kafka.read_task import ReadTask
 from streaming.source.kafka.topic_partition import TopicPartition
-from streaming.source.positions import Positions
 from streaming.source.resolved.commit_clock import Pin, from_token, with_pins
-from streaming.source.resolved.limits import Limits
 from streaming.source.resolved.numbering import (
     NumberedDecoder,
     alike,
@@ -94,32 +92,22 @@ class SparkReader:
         """About how many messages one read can hold before its tasks stop at their budgets."""
         return max(1, int(self.tasks * TASK_BYTES / self._message_bytes))
 
-    def read(
-        self,
-        begin: Positions,
-        ends: Positions,
-        wanted: Wanted,
-        *,
-        identities: Identities,
-        limits: Limits,
-        messages: int,
-        first_messages: int = 0,
-    ) -> list[Block]:
+    def read(self, order: ReadOrder) -> list[Block]:
         """See `contract.Reader`."""
-        if all(ends.get(part, at) <= at for part, at in begin.items()):
+        if not order.there:
             return []  # without asking the JVM how much a read can hold
         ranges = cut(
-            {TopicPartition.parse(part): at for part, at in begin.items()},
-            {TopicPartition.parse(part): at for part, at in ends.items()},
-            {TopicPartition.parse(part).topic: each for part, each in identities.items()},
-            messages=min(self.messages, messages),
-            first_messages=first_messages,
+            {TopicPartition.parse(part): at for part, at in order.begin.items()},
+            {TopicPartition.parse(part): at for part, at in order.ends.items()},
+            {TopicPartition.parse(part).topic: each for part, each in order.identities.items()},
+            messages=min(self.messages, order.messages),
+            first_messages=order.first_messages,
         )
         if self._own_ms is None:
-            return self.read_ranges(ranges, wanted)
-        assert isinstance(limits, PinnedLimits)
-        pins = {each.part: limits.numbering(each.part) for each in ranges}
-        return list(self._numbered(ranges, wanted, pins, self._own_ms))
+            return self.read_ranges(ranges, order.wanted)
+        assert isinstance(order.limits, PinnedLimits)
+        pins = {each.part: order.limits.numbering(each.part) for each in ranges}
+        return list(self._numbered(ranges, order.wanted, pins, self._own_ms))
 
     def _numbered(
         self,

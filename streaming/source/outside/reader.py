@@ -12,11 +12,10 @@ from coordination.model import TableName
 from streaming.protocols.contract import NO_TABLE, Block, ChunkState, Decoder, Kind, Wanted
 from streaming.protocols.decoders import ProtocolDecoder
 from streaming.protocols.rows.safe_names import safe_name
-from streaming.source.contract import Identities, Reader
+from streaming.source.contract import Reader, ReadOrder
 from streaming.source.outside.delete_times import PartTimes, timed
 from streaming.source.outside.registry import RegistryClient
 from streaming.source.positions import Positions
-from streaming.source.resolved.limits import Limits
 
 _MOST: Final = 1 << 40  # messages: a reader has a limit of its own
 _BACK: Final = 2_000  # messages, in which a watermark is looked for first
@@ -59,36 +58,15 @@ class AvroReader:
     def cancel(self) -> None:
         self._reader.cancel()
 
-    def read(
-        self,
-        begin: Positions,
-        ends: Positions,
-        wanted: Wanted,
-        *,
-        identities: Identities,
-        limits: Limits,
-        messages: int,
-        first_messages: int = 0,
-    ) -> list[Block]:
-        unknown = {
-            part: at
-            for part, at in begin.items()
-            if at < ends.get(part, at) and not self._is_known(part, at)
-        }
+    def read(self, order: ReadOrder) -> list[Block]:
+        there = order.there
+        unknown = {part: at for part, at in there.items() if not self._is_known(part, at)}
         if unknown and not self._is_numbered:
-            self._look_back(unknown, identities, limits)
-        blocks = self._whole(
-            begin,
-            ends,
-            wanted,
-            identities=identities,
-            limits=limits,
-            messages=messages,
-            first_messages=first_messages,
-        )
-        self._check_topics(blocks, wanted)
-        marks = {} if self._is_numbered else limits.to_record()
-        return list(timed(blocks, self._parts, wanted, marks))
+            self._look_back(unknown, order)
+        blocks = self._whole(order)
+        self._check_topics(blocks, order.wanted)
+        marks = {} if self._is_numbered else order.limits.to_record()
+        return list(timed(blocks, self._parts, order.wanted, marks))
 
     def _check_topics(self, blocks: Iterable[Block], wanted: Wanted) -> None:
         """TiCDC writes `a-b` and `a_b` as one name. Their topics are two. A DDL is in its table's
@@ -114,14 +92,14 @@ class AvroReader:
     def _is_known(self, part: str, at: int) -> bool:
         return part in self._parts and self._parts[part].position == at
 
-    def _look_back(self, unknown: Positions, identities: Identities, limits: Limits) -> None:
+    def _look_back(self, unknown: Positions, order: ReadOrder) -> None:
         first, left, size = self._reader.beginnings(unknown), dict(unknown), _BACK
         while left:
             begin = {part: max(first[part], at - size) for part, at in left.items()}
             found, at = dict[str, PartTimes](), dict(begin)
             while any(at[part] < end for part, end in left.items()):
                 blocks = self._whole(
-                    at, left, {}, identities=identities, limits=limits, messages=_MOST
+                    replace(order, begin=at, ends=left, wanted={}, messages=_MOST, first_messages=0)
                 )
                 list(timed(blocks, found, {}, {}))
                 at |= {b.part: b.last for b in blocks if b.kind is Kind.DONE}
@@ -132,28 +110,10 @@ class AvroReader:
                     del left[part]
             size *= 8
 
-    def _whole(
-        self,
-        begin: Positions,
-        ends: Positions,
-        wanted: Wanted,
-        *,
-        identities: Identities,
-        limits: Limits,
-        messages: int,
-        first_messages: int = 0,
-    ) -> list[Block]:
+    def _whole(self, order: ReadOrder) -> list[Block]:
         """The blocks of a read all of whose schemas are known."""
         while True:
-            blocks = self._reader.read(
-                begin,
-                ends,
-                wanted,
-                identities=identities,
-                limits=limits,
-                messages=messages,
-                first_messages=first_messages,
-            )
+            blocks = self._reader.read(order)
             lacks = {n for b in blocks if b.kind is Kind.STATE for n in ChunkState.of(b).lacks}
             if not lacks:
                 return blocks

@@ -11,14 +11,13 @@ import numpy as np
 
 from coordination.errors import ConfigError
 from streaming.jobs.port import Jobs
-from streaming.protocols.contract import Block, Decoder, Kind, Wanted
+from streaming.protocols.contract import Block, Decoder, Kind
 from streaming.protocols.decoders import DdlMask, OwnTimes
 from streaming.source.block_job import BlockJob, ReadFailed
-from streaming.source.contract import Identities, SourceLost
+from streaming.source.contract import ReadOrder, SourceLost
 from streaming.source.positions import Positions
 from streaming.source.recording.file import RecordingFile, recording_file
 from streaming.source.recording.lines_task import Lines, LinesTask
-from streaming.source.resolved.limits import Limits
 from streaming.source.resolved.numbering import NumberedDecoder, lead
 from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.source.task_results import ReadFailure
@@ -64,42 +63,32 @@ class RecordingReader:
     def cancel(self) -> None:
         self._job.cancel()
 
-    def read(
-        self,
-        begin: Positions,
-        ends: Positions,
-        wanted: Wanted,
-        *,
-        identities: Identities,
-        limits: Limits,
-        messages: int,
-        first_messages: int = 0,
-    ) -> list[Block]:
+    def read(self, order: ReadOrder) -> list[Block]:
         """Lines of all parts lie in one file, so all parts are read up to the same line."""
-        there = {part: at for part, at in begin.items() if at < ends.get(part, at)}
+        there, ends, messages = order.there, order.ends, order.messages
         if not there:
             return []
         file = recording_file(self._path)
-        if file.identity not in identities.values():
+        if file.identity not in order.identities.values():
             raise SourceLost(f"{self._path} has changed while it was read: start again")
         first = min(there.values())
         end = max(ends[part] for part in there)
-        if first_messages and end - first > 2 * first_messages:
-            messages = min(messages, first_messages)
+        if order.first_messages and end - first > 2 * order.first_messages:
+            messages = min(messages, order.first_messages)
         last = _reached(file, first, min(end, first + messages), self._job.tasks)
         until = {part: min(last, ends[part]) for part, at in there.items() if at < last}
         decode: Decoder | NumberedDecoder = self._decode
         positions, tasks = {p: there[p] for p in until}, self._job.tasks
         if self._own_ms is not None:  # in order, from the pins on
-            assert isinstance(limits, PinnedLimits)
-            pins = {part: limits.numbering(part) for part in positions}
+            assert isinstance(order.limits, PinnedLimits)
+            pins = {part: order.limits.numbering(part) for part in positions}
             decode = NumberedDecoder(
                 self._decode, self._own_ms, pins, positions, are_ddls=self._are_ddls
             )
             positions, tasks = lead(pins, positions), 1
             first = min(positions.values())
         lists = list(_lists(file, first, last, tasks))
-        task = LinesTask(file.plain, lists, positions, decode, wanted, self._job.folder)
+        task = LinesTask(file.plain, lists, positions, decode, order.wanted, self._job.folder)
         found = self._job.run(task, len(lists), f"lines {first + 1} to {last} of {self._path}")
         return list(_in_order(file, found, there, until))
 

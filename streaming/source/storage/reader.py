@@ -15,9 +15,8 @@ from streaming.jobs.port import Jobs
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.protocols.csv.table_head import TableHead
 from streaming.source.block_job import BlockJob, ReadFailed
-from streaming.source.contract import Identities
+from streaming.source.contract import Identities, ReadOrder
 from streaming.source.positions import Positions
-from streaming.source.resolved.limits import Limits
 from streaming.source.storage.layout import (
     OFFSET_BITS,
     SCHEMAS,
@@ -68,24 +67,14 @@ class StorageReader:
     def cancel(self) -> None:
         self._job.cancel()
 
-    def read(
-        self,
-        begin: Positions,
-        ends: Positions,
-        wanted: Wanted,
-        *,
-        identities: Identities,
-        limits: Limits,  # noqa: ARG002
-        messages: int,
-        first_messages: int = 0,
-    ) -> list[Block]:
-        there = {part: at for part, at in begin.items() if at < ends.get(part, at)}
+    def read(self, order: ReadOrder) -> list[Block]:
+        there, ends = order.there, order.ends
         if not there:
             return []
-        most_rows = min(messages, first_messages) if first_messages else messages
+        most_rows = min(order.messages, order.first_messages or order.messages)
         with self._survey.lock:
-            self._survey.refuse_gone(begin)
-            self._check(there, identities)
+            self._survey.refuse_gone(order.begin)
+            self._check(there, order.identities)
             empty = [part for part in sorted(there) if self._is_empty(part, there, ends)]
             full = {p: at for p, at in there.items() if p not in empty}
             unnoted = self._unnoted(full, ends)
@@ -96,7 +85,7 @@ class StorageReader:
         passed = [Block(kind=Kind.DONE, part=p, first=there[p], last=ends[p]) for p in empty]
         if not works:
             return passed
-        blocks = self._run(works, wanted, most_rows)
+        blocks = self._run(works, order.wanted, most_rows)
         return [*passed, *self._in_order(works, blocks, most_rows)]
 
     def _run(

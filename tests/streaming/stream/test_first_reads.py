@@ -15,8 +15,8 @@ from coordination.model import TableName, Ts
 from coordination.trust.watchdog import Watchdog
 from streaming.jobs.port import ForeachBatch
 from streaming.protocols.contract import Block, Kind, WantedTable
-from streaming.source.contract import SourceShape
-from streaming.source.positions import Positions, counted
+from streaming.source.contract import ReadOrder, SourceShape
+from streaming.source.positions import counted
 from streaming.source.resolved.watermarks import Watermarks
 from streaming.stream import idle_time, stream_run
 from streaming.stream.lasting_warnings import LastingWarnings
@@ -121,15 +121,13 @@ class Ground:
 
     def close(self) -> None: ...
 
-    def read(
-        self, begin: Positions, _ends: Positions, _wanted: object, *, messages: int, **_: object
-    ) -> list[Block]:
+    def read(self, order: ReadOrder) -> list[Block]:
         assert self.reading.acquire(blocking=False), "two read at the same time"
         self.threads.append(threading.current_thread().name)
         self.has_read.set()
         self.reading.release()
-        ((_part, at),) = begin.items()
-        return [Block(kind=Kind.DONE, part="orders/0", first=at, last=at + messages)]
+        ((_part, at),) = order.begin.items()
+        return [Block(kind=Kind.DONE, part="orders/0", first=at, last=at + order.messages)]
 
     # A role.
 

@@ -73,12 +73,10 @@ class Reader:
     def __init__(self) -> None:
         self.pins: list[tuple[Pin, ...]] = []
 
-    def read(self, begin: Any, ends: Any, _wanted: object, *, limits: Any, **_: Any) -> list[Block]:
-        self.pins.append(limits.numbering(PART))
-        end = ends[PART]
-        return [
-            Block(kind=Kind.DONE, part=PART, rows=0, first=begin[PART], last=end),
-        ]
+    def read(self, order: Any) -> list[Block]:
+        self.pins.append(order.limits.numbering(PART))
+        first, end = order.begin[PART], order.ends[PART]
+        return [Block(kind=Kind.DONE, part=PART, rows=0, first=first, last=end)]
 
 
 class Role:

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from streaming.protocols.contract import Block, Kind
-from streaming.source.contract import SourceShape
-from streaming.source.positions import Positions
+from streaming.source.contract import ReadOrder, SourceShape
 from streaming.source.resolved.watermarks import Watermarks
 from streaming.stream.reading import Place, Reading
 from streaming.stream.shared_stream import SharedStream
@@ -18,10 +17,10 @@ PARTS = ("a", "b", "c")
 class OnePartARead:
     """A reader that reads no more than two messages of the first part that has any."""
 
-    def read(self, begin: Positions, ends: Positions, _: object, **__: object) -> list[Block]:
-        part = min(part for part, at in begin.items() if at < ends[part])
-        last = min(begin[part] + 2, ends[part])
-        return [Block(kind=Kind.DONE, part=part, first=begin[part], last=last)]
+    def read(self, order: ReadOrder) -> list[Block]:
+        part, first = min(order.there.items())
+        last = min(first + 2, order.ends[part])
+        return [Block(kind=Kind.DONE, part=part, first=first, last=last)]
 
 
 def test_a_part_that_was_read_to_its_end_is_not_asked_for_again() -> None:

@@ -16,7 +16,7 @@ from coordination.model import TableName, Ts
 from sinks.control.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind, WantedTable
 from streaming.source.binlog.source import PART, BinlogSource
-from streaming.source.contract import Identities, SourceAway
+from streaming.source.contract import Identities, ReadOrder, SourceAway
 from streaming.source.resolved.limits import Marks, Stored
 from streaming.source.resolved.pinned_limits import PinnedLimits
 from streaming.stream.read import marks_of, reached
@@ -102,12 +102,14 @@ class BinlogReading:
             return False
         before_ts = self.limits.global_ts
         blocks = self.reader.read(
-            self.position,
-            ends,
-            self.wanted,
-            identities=self.shape.identities,
-            limits=self.limits,
-            messages=messages,
+            ReadOrder(
+                begin=self.position,
+                ends=ends,
+                wanted=self.wanted,
+                identities=self.shape.identities,
+                limits=self.limits,
+                messages=messages,
+            )
         )
         self.position = {**self.position, **reached(tuple(blocks))}
         limits = self.limits.advance(marks_of(tuple(blocks)), self.position)

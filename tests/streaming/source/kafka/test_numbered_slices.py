@@ -17,6 +17,7 @@ from coordination.model import TableName, Ts
 from streaming.jobs.on_spark import SparkJobs
 from streaming.protocols.contract import Block, Kind, WantedTable
 from streaming.protocols.decoders import decoder_of
+from streaming.source.contract import ReadOrder
 from streaming.source.kafka import spark_reader
 from streaming.source.kafka.broker import Broker
 from streaming.source.kafka.spark_reader import SparkReader
@@ -76,12 +77,14 @@ class Log:
         limits = PinnedLimits.of(frozenset(position), {}).advance({}, position)
         while position[self.part] < MESSAGES:
             blocks = reader.read(
-                position,
-                {self.part: MESSAGES},
-                WANTED,
-                identities=identities,
-                limits=limits,
-                messages=MESSAGES,
+                ReadOrder(
+                    begin=position,
+                    ends={self.part: MESSAGES},
+                    wanted=WANTED,
+                    identities=identities,
+                    limits=limits,
+                    messages=MESSAGES,
+                )
             )
             yield blocks
             position = reached(blocks)

@@ -22,7 +22,7 @@ from streaming.protocols.contract import (
     WantedTable,
 )
 from streaming.protocols.decoders import decoder_of
-from streaming.source.contract import SourceAway
+from streaming.source.contract import ReadOrder, SourceAway
 from streaming.source.outside.reader import AvroReader, with_schemas
 from streaming.source.outside.registry import RegistryClient
 from streaming.source.resolved.watermarks import Watermarks
@@ -54,11 +54,9 @@ class LogReader:
     def beginnings(self, parts: Iterable[str]) -> dict[str, int]:
         return dict.fromkeys(parts, 0)
 
-    def read(
-        self, begin: dict[str, int], ends: dict[str, int], wanted: Wanted, **_: Any
-    ) -> list[Block]:
+    def read(self, order: ReadOrder) -> list[Block]:
         self.reads += 1
-        return list(self._blocks(begin[PART], ends[PART], wanted))
+        return list(self._blocks(order.begin[PART], order.ends[PART], order.wanted))
 
     def _blocks(self, begin: int, end: int, wanted: Wanted) -> Iterator[Block]:
         for at in range(begin, end, self.size):
@@ -92,8 +90,15 @@ def times(
     wanted: Wanted = WANTED,
     limits: Watermarks = Watermarks(parts=frozenset([PART])),  # noqa: B008
 ) -> dict[int, int]:
-    args = {"identities": {}, "limits": limits, "messages": 100}
-    blocks = reader.read({PART: begin}, {PART: end}, wanted, **args)  # type: ignore[arg-type]
+    order = ReadOrder(
+        begin={PART: begin},
+        ends={PART: end},
+        wanted=wanted,
+        identities={},
+        limits=limits,
+        messages=100,
+    )
+    blocks = reader.read(order)
     assert {block.kind for block in blocks} <= {Kind.ROW, Kind.DDL, Kind.WATERMARK, Kind.DONE}
     found: dict[int, int] = {}
     for block in blocks:

@@ -21,7 +21,7 @@ from coordination.model import TableName, Ts
 from sinks.storage.local_storage import LocalStorage
 from sinks.storage.table_storage import Entry, Inside, ReadStorage
 from streaming.protocols.contract import DATA, Block, Kind, WantedTable
-from streaming.source.contract import RecordedPlace, SourceChanged
+from streaming.source.contract import ReadOrder, RecordedPlace, SourceChanged
 from streaming.source.positions import Positions
 from streaming.source.resolved.limits import Limits, Stored
 from streaming.source.storage import reader as reader_module
@@ -100,12 +100,14 @@ class Process:
         ends = self.source.ends(self.shape.parts)
         if any(self.position.get(part, at) < at for part, at in ends.items()):
             blocks = self.reader.read(
-                self.position,
-                ends,
-                WANTED,
-                identities=self.shape.identities,
-                limits=self.limits,
-                messages=dice.choice((2, 7, 1_000)),
+                ReadOrder(
+                    begin=self.position,
+                    ends=ends,
+                    wanted=WANTED,
+                    identities=self.shape.identities,
+                    limits=self.limits,
+                    messages=dice.choice((2, 7, 1_000)),
+                )
             )
             position = self.position | {b.part: b.last for b in blocks if b.kind is Kind.DONE}
             self.source.check_unchanged(self.shape)

@@ -14,6 +14,7 @@ from streaming.protocols.contract import Block, Kind
 from streaming.source.block_job import ReadFailed
 from streaming.source.contract import (
     Reader,
+    ReadOrder,
     RecordedPlace,
     Source,
     SourceAway,
@@ -74,12 +75,14 @@ class Folder:
         while True:
             ends = self.source.ends(self.shape.parts)
             blocks = self.reader.read(
-                self.position,
-                ends,
-                {},
-                identities=self.shape.identities,
-                limits=self.limits,
-                messages=1_000,
+                ReadOrder(
+                    begin=self.position,
+                    ends=ends,
+                    wanted={},
+                    identities=self.shape.identities,
+                    limits=self.limits,
+                    messages=1_000,
+                )
             )
             if not blocks:
                 break
@@ -303,12 +306,14 @@ def test_nothing_lies_before_a_part_s_first_file(folder: Folder) -> None:
     folder.position = dict.fromkeys(folder.position, 0)
     first = folder.source.beginnings([PART])
     (done,) = folder.reader.read(
-        {PART: 0},
-        first,
-        {},
-        identities=folder.shape.identities,
-        limits=folder.limits,
-        messages=9,
+        ReadOrder(
+            begin={PART: 0},
+            ends=first,
+            wanted={},
+            identities=folder.shape.identities,
+            limits=folder.limits,
+            messages=9,
+        )
     )
     assert (done.kind, done.last, done.rows) == (Kind.DONE, first[PART], 0)
     assert folder.read() == ["one"]

@@ -16,6 +16,7 @@ from conf.sources.storage_uri import StorageSettings
 from coordination.model import TableName, Ts
 from streaming.protocols.contract import Kind, WantedTable
 from streaming.protocols.decoders import decoder_of
+from streaming.source.contract import ReadOrder
 from streaming.source.outside.claimed_rows import with_claimed_rows
 from streaming.source.storage.source import StorageSource
 from streaming.source.storage.survey import survey_of
@@ -53,7 +54,14 @@ def read(settings: StorageSettings) -> list[tuple[Any, ...]]:
     ends = source.ends(shape.parts)
     while any(position[part] < at for part, at in ends.items()):
         blocks = reader.read(
-            position, ends, WANTED, identities=shape.identities, limits=limits, messages=50
+            ReadOrder(
+                begin=position,
+                ends=ends,
+                wanted=WANTED,
+                identities=shape.identities,
+                limits=limits,
+                messages=50,
+            )
         )
         for each in blocks:
             if each.kind is Kind.DONE:
