@@ -1,6 +1,6 @@
 """Sorts a DDL: it makes a table, has no effect on targets, or changes a target.
 
-A change of a target is `Unsupported` here, with the reason that an operator reads where the
+What changes a target is `ChangesTarget`, with the reason that an operator reads where the
 changefeed stops for it; ``streaming/owner/ddl/steps.py`` says which of these the owner can run."""
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sinks.ddl.effects import (
     AddPartitions,
     AlterSpec,
     AlterTable,
+    ChangesTarget,
     CreateTable,
     CreateTableLike,
     DropIndex,
@@ -37,15 +38,15 @@ RENAMES_UNREAD = "it renames a table that [filter] leaves out, so its rows were 
 
 
 def outcome(statement: Statement, known: TableSchema | None) -> Effect:
-    """CreateTable, CreateTableLike, NoEffect, or Unsupported for everything that changes a target.
+    """CreateTable, CreateTableLike, NoEffect, or ChangesTarget, also for what is not understood.
 
     ``known`` is the target's present schema. Indexes need it: to drop the index that is the handle
-    key is Unsupported, to drop another has no effect. Without it only PRIMARY counts.
+    key changes the target, to drop another has no effect. Without it only PRIMARY counts.
     """
     reasons = dict.fromkeys(why for effect in statement.effects for why in _why(effect, known))
     first = statement.effects[0]
     if reasons:
-        return Unsupported(reason="; ".join(reasons))
+        return ChangesTarget(reason="; ".join(reasons))
     is_told = isinstance(first, CreateTable | CreateTableLike | NoEffect)
     return first if is_told else NoEffect(reason=NOTHING)
 

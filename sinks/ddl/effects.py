@@ -253,9 +253,17 @@ class PassedOver(Effect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesTarget(Effect):
+    """What a statement does as a whole, where that is more than a new table. ``reason`` completes
+    "the changefeed stops for it, because …", if the owner cannot run it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unsupported(Effect):
-    """``reason`` completes "this DDL is not supported, because …". ``name``: the table that the
-    statement is about, where it tells one for certain."""
+    """A text that is not understood. ``reason`` completes "this DDL is not supported, because …".
+    ``name``: the table that the statement is about, where it tells one for certain."""
 
     reason: str
     name: TableName | None = None

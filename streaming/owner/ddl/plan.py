@@ -23,11 +23,11 @@ from coordination.model import TableName, Ts
 from sinks.ddl import classify as reasons
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import (
+    ChangesTarget,
     CreateTable,
     CreateTableLike,
     RecoverTable,
     Statement,
-    Unsupported,
 )
 from sinks.types.table_schema import TableSchema
 from streaming.changefeed.routes import Routes, Shards
@@ -249,7 +249,7 @@ class _Planning:
                 # The target begins with rows of older shards, and this one joins it.
                 return replace(self._wall(event), unmade=event.name)
             return self._create(event, ddl)
-        if not isinstance(ddl, Unsupported):
+        if not isinstance(ddl, ChangesTarget):
             return None
         return self._change(place, event, statement, ddl, shards)
 
@@ -323,7 +323,7 @@ class _Planning:
         place: Place,
         event: DdlEvent,
         statement: Statement,
-        ddl: Unsupported,
+        ddl: ChangesTarget,
         shards: Mapping[TableName, Shards],
     ) -> DdlPlan | None:
         about = old_names(statement) or [event.name, *exchanged_names(statement)]

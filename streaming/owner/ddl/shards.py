@@ -18,6 +18,7 @@ from coordination.model import TableName, Ts
 from sinks.ddl import classify as reasons
 from sinks.ddl.effects import (
     AlterTable,
+    ChangesTarget,
     CreateTable,
     CreateTableLike,
     DropDatabase,
@@ -289,7 +290,7 @@ def _counts(effect: AlterTable, schema: TableSchema | None, behind: Statements) 
     """Whether it changes a target, or did so when another shard had it: an index that it drops may
     be gone from the target's schema since."""
     statement = Statement(effects=(effect,), event_types=())
-    is_change = isinstance(reasons.outcome(statement, schema), Unsupported)
+    is_change = isinstance(reasons.outcome(statement, schema), ChangesTarget)
     return is_change or any(is_same(effect, query) for _, query in behind)
 
 

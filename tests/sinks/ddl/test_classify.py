@@ -14,12 +14,12 @@ import pytest
 from coordination.model import TableName
 from sinks.ddl.classify import outcome
 from sinks.ddl.effects import (
+    ChangesTarget,
     CreateTable,
     CreateTableLike,
     Effect,
     NoEffect,
     Statement,
-    Unsupported,
 )
 from sinks.ddl.statements import read_ddl
 from sinks.types.mysql_type import MySQLType
@@ -34,7 +34,7 @@ RECORDED = json.loads(
 DDLS: list[dict[str, Any]] = RECORDED["ddls"]
 
 NO_EFFECT = "NoEffect"
-UNSUPPORTED = "Unsupported"
+CHANGES = "ChangesTarget"
 
 
 def classify(
@@ -63,22 +63,22 @@ def _schema(query: str) -> TableSchema:
 OUTCOMES = {  # by TiDB's job type: the outcome, and TiCDC's event names
     "create schema": (NO_EFFECT, ("create database", "create schema")),
     "create table": ("CreateTable", ("create table",)),
-    "add column": (UNSUPPORTED, ("add column", "alter table")),
-    "drop column": (UNSUPPORTED, ("drop column", "alter table")),
-    "modify column": (UNSUPPORTED, ("modify column", "alter table")),
+    "add column": (CHANGES, ("add column", "alter table")),
+    "drop column": (CHANGES, ("drop column", "alter table")),
+    "modify column": (CHANGES, ("modify column", "alter table")),
     "add index": (NO_EFFECT, ("create index", "alter table")),
     "drop index": (NO_EFFECT, ("drop index", "alter table")),
-    "rename table": (UNSUPPORTED, ("rename table", "alter table")),
-    "truncate table": (UNSUPPORTED, ("truncate table",)),
-    "drop table": (UNSUPPORTED, ("drop table",)),
-    "alter table multi-schema change": (UNSUPPORTED, ("multi schema change", "alter table")),
+    "rename table": (CHANGES, ("rename table", "alter table")),
+    "truncate table": (CHANGES, ("truncate table",)),
+    "drop table": (CHANGES, ("drop table",)),
+    "alter table multi-schema change": (CHANGES, ("multi schema change", "alter table")),
     "set default value": (
-        UNSUPPORTED,
+        CHANGES,
         ("set default value", "modify default value", "alter table"),
     ),
     "add partition": (NO_EFFECT, ("add table partition", "alter table")),
-    "truncate partition": (UNSUPPORTED, ("truncate table partition", "alter table")),
-    "drop partition": (UNSUPPORTED, ("drop table partition", "alter table")),
+    "truncate partition": (CHANGES, ("truncate table partition", "alter table")),
+    "drop partition": (CHANGES, ("drop table partition", "alter table")),
 }
 
 
@@ -101,7 +101,7 @@ def test_every_recorded_ddl_is_classified(ddl: dict[str, Any], written: str) -> 
 @pytest.mark.parametrize("cut", range(0, 1200, 7))
 def test_no_prefix_of_a_statement_raises(cut: int) -> None:
     longest = max((ddl["query"] for ddl in DDLS), key=len)
-    assert isinstance(_classify(longest[:cut]), Unsupported | NoEffect | CreateTable)
+    assert isinstance(_classify(longest[:cut]), ChangesTarget | NoEffect | CreateTable)
 
 
 @pytest.mark.parametrize("name", list(RECORDED["columns"]))
@@ -242,7 +242,7 @@ def test_partitions_matter_where_they_are_known(query: str, event: str) -> None:
     assert statement.event_types[0] == event
     parts = Partitioning(method="range", columns=("a",), partitions=(Partition(name="a"),))
     known = TableSchema(columns=(), key=(), partitioning=parts)
-    assert isinstance(_effect(classify(query, "ALTER", "shop", "t", known)), Unsupported)
+    assert isinstance(_effect(classify(query, "ALTER", "shop", "t", known)), ChangesTarget)
 
 
 @pytest.mark.parametrize(
@@ -279,9 +279,9 @@ def test_partitions_matter_where_they_are_known(query: str, event: str) -> None:
         ("ALTER TABLE `t` COMMENT='x', DROP COLUMN `c`", "multi schema change"),
     ],
 )
-def test_what_changes_rows_columns_or_key_is_unsupported(query: str, event: str) -> None:
+def test_what_changes_rows_columns_or_key_changes_the_target(query: str, event: str) -> None:
     statement = classify(query, "ALTER", "shop", "t")
-    assert isinstance(_effect(statement), Unsupported), statement
+    assert isinstance(_effect(statement), ChangesTarget), statement
     assert statement.event_types[0] == event
     assert ("alter table" in statement.event_types) == (
         "ALTER TABLE" in query or "INDEX" in query or "RENAME" in query

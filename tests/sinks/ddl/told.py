@@ -12,6 +12,7 @@ from sinks.ddl.effects import (
     AddPartitions,
     AlterSpec,
     AlterTable,
+    ChangesTarget,
     CreateTable,
     CreateTableLike,
     DropColumn,
@@ -54,7 +55,7 @@ def _effect(effect: Effect) -> str:  # noqa: PLR0911, PLR0912, C901
             return "no effect"
         case PassedOver(name=name):
             return f"{_name(name)}: passed over"
-        case Unsupported(reason=reason):
+        case Unsupported(reason=reason) | ChangesTarget(reason=reason):
             return f"unsupported: {reason}"
         case CreateTable(name=name, schema=schema):
             return f"create {_name(name)}: {_schema(schema)}"
