@@ -122,7 +122,7 @@ class ReadOrder:
 
     @property
     def there(self) -> dict[str, int]:
-        """Of the parts in which there is something to read, where it begins."""
+        """The parts in which there is something to read, and from where on."""
         return {part: at for part, at in self.begin.items() if at < self.ends.get(part, at)}
 
 
