@@ -39,6 +39,8 @@ from sinks.types.server_rules.session import ServerSession
 from sinks.types.table_schema import Column, Index, IndexKind, TableSchema
 
 _LONG_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
+_BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
+_UTF8_OR_BYTES = ("utf8mb4", "utf8mb3", "utf8", "binary")
 _WIDE = ("ucs2", "utf16", "utf16le", "utf32")  # character sets in which ASCII has other bytes
 
 
@@ -91,11 +93,14 @@ def evolved(
 
 
 def _has_unclear_bytes(column: Column, table: TableSchema, session: ServerSession) -> bool:
-    """Whether nothing tells the bytes of a default. MariaDB keeps that of a TEXT as an expression,
-    which it reads in the set of the table: of one of bytes it is bytes in whatever set."""
+    """Whether nothing tells the bytes of a default. MariaDB keeps that of a TEXT or BLOB as an
+    expression, which it reads in the set of the table: of one of bytes it is bytes in whatever
+    set."""
+    is_ascii = (column.default or "").isascii()
     if column.type.name in BINARY_TYPES:
-        return table.charset in _WIDE
-    is_plain = (column.default or "").isascii() and column.charset not in _WIDE
+        is_read = session.is_mariadb and column.type.name in _BLOBS and not is_ascii
+        return table.charset in _WIDE or (is_read and table.charset not in _UTF8_OR_BYTES)
+    is_plain = is_ascii and column.charset not in _WIDE
     of_bytes = session.is_mariadb and table.binary_charset
     return of_bytes and column.type.name in _LONG_TEXTS and not is_plain
 

@@ -50,7 +50,9 @@ def test_the_cases_of_their_own(server: DatabaseServer) -> None:
     cases = {each.stem: read_statements(each) for each in CASES.glob("*.sql")}
     held = {"c.zero_dates", "c.copied_zero_date", "c.zeros_of_nulls", "c.w", "c.stored_column"}
     if server.edition.is_mariadb:
-        held |= {"c.null_fills", "c.null_fills_of_dates"}
+        held |= {"c.null_fills", "c.null_fills_of_dates", "c.blob_default", "c.lost_names"}
+    else:  # its own SELECT gives bytes that are no utf8mb4 then
+        del cases["lost_names"]
     if server.edition is MARIADB_11_8:  # its targets have no generated columns
         del cases["stored_column"]
         held.remove("c.stored_column")

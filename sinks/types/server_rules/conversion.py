@@ -24,6 +24,7 @@ _NAMES: Final = ("enum", "set")
 _MOMENTS: Final = ("date", "datetime", "timestamp")
 _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _UNICODE: Final = ("utf8mb4", "utf16", "utf32")
+_SAME_BYTES: Final = {"utf8mb4", "utf8mb3", "utf8"}  # of what both have
 _BYTES_OF_CHARACTER: Final = 4
 _LENGTHS: Final = {"tinytext": 255, "text": 65535, "mediumtext": 1 << 24, "longtext": 1 << 32}
 _SIGNED: Final = 1 << 63
@@ -91,7 +92,7 @@ class ServerChange:
             case "enum" | "set":
                 if not self._is_in_charset() and not "".join(old.elements).isascii():
                     return False
-                if self._widens or (now == "set" and self._renames_elements):
+                if self._widens or self._loses_elements:
                     return False
                 is_longer = new.elements[: len(old.elements)] == old.elements
                 return bool(old.elements) and is_longer
@@ -125,10 +126,16 @@ class ServerChange:
         return (self.old.charset in texts.WIDE) != (self.new.charset in texts.WIDE)
 
     @property
-    def _renames_elements(self) -> bool:
-        """Whether their bytes change: MySQL loses such an element's rows in CONVERT TO."""
-        is_other = self.old.charset != self.new.charset
-        return is_other and not "".join(self.old.type.elements).isascii()
+    def _loses_elements(self) -> bool:
+        """Whether CONVERT TO may lose an element whose bytes change: a MySQL one of a SET, a lax
+        MariaDB one of an ENUM too."""
+        old, new = self.old.charset, self.new.charset
+        if old == new:
+            return False
+        is_ascii = "".join(self.old.type.elements).isascii()
+        is_lax = self.session.is_mariadb and not self.session.is_strict
+        has_other_bytes = not {old, new} <= _SAME_BYTES and (not is_ascii or new in texts.WIDE)
+        return (is_lax and has_other_bytes) or (self.new.type.name == "set" and not is_ascii)
 
     @property
     def _is_wider(self) -> bool:
@@ -350,7 +357,8 @@ def _to_vector(change: ServerChange, value: Any) -> bytes:
 
 def _to_names(change: ServerChange, value: Any) -> str:
     new, session = change.new.type, change.session
-    if not new.elements or "" in new.elements or change._widens:
+    is_wide = change._widens or (change.new.charset in texts.WIDE and change._loses_elements)
+    if not new.elements or "" in new.elements or is_wide:
         raise ValueError("its names are not clear")
     if isinstance(value, bytes):
         value = value.decode("ascii")

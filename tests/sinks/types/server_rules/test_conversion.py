@@ -230,3 +230,33 @@ def test_ascii_is_a_character_set_and_a_short_word_for_latin1() -> None:
         (alter,) = read_ddl(f"ALTER TABLE t MODIFY c TEXT {said}", "ALTER", "s", "t").effects
         found[said] = alter.changes[0].column.charset  # type: ignore[union-attr]
     assert [*found.values()] == ["ascii", "latin1", "ucs2", "ucs2"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "session", "loses"),
+    [
+        ("latin1", "utf8mb4", LAX, True),
+        ("latin1", "utf8mb4", MARIADB, False),
+        ("latin1", "utf8mb4", replace(LAX, is_mariadb=False), False),
+        ("utf8mb3", "utf8mb4", LAX, False),
+        ("gbk", "gbk", LAX, False),
+    ],
+)
+def test_names_of_an_enum_in_another_set(
+    old: str, new: str, session: ServerSession, loses: bool
+) -> None:
+    """A lax MariaDB loses those whose bytes change in CONVERT TO."""
+    kind = "enum('b','é')"
+    found = change(f"{kind} in {old}", f"{kind} in {new}", session)
+    assert found.is_other == loses
+    if loses:
+        assert one(found, "b") == "b"
+        with pytest.raises(CannotConvert, match="names"):
+            one(found, "é")
+
+
+def test_ascii_names_of_an_enum_in_a_wider_set() -> None:
+    found = change("enum('b') in utf16", "enum('b') in utf32", LAX)
+    with pytest.raises(CannotConvert, match="names"):
+        one(found, "b")
+    assert not change("enum('b') in latin1", "enum('b') in utf8mb4", LAX).is_other
