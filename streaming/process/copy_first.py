@@ -88,7 +88,7 @@ def _load_anew(changefeed: Changefeed) -> None:
                 return
 
     with handling(asking(stop.set)), shown:
-        _tried(run_when_free, stop)
+        _tried(run_when_free, stop, shown)
     if stop.is_set():
         raise Stop("asked to stop after the reload")
 
@@ -102,14 +102,14 @@ def _copy_of_a_binlog(changefeed: Changefeed, source: BinlogSettings) -> None:
     with closing(copy), handling(asking(stop.set)):
         if is_dump(changefeed):
             with shown:
-                _tried(copy.dump, stop)
+                _tried(copy.dump, stop, shown)
         elif not copy.is_done:
             logger.info("copies the tables of %s", source.address)
-            with shown, _row_of(copy):
-                _tried(copy.load if source.dump_dir else copy.run, stop)
+            with shown, _row_of(copy, shown):
+                _tried(copy.load if source.dump_dir else copy.run, stop, shown)
         elif not source.dump_dir:
             with shown:
-                _tried(copy.join, stop)
+                _tried(copy.join, stop, shown)
     if stop.is_set():  # too late for the copy, which had nothing left to do
         raise Stop("asked to stop after the copy")
 
@@ -118,8 +118,8 @@ def _copy_of_a_tidb(changefeed: Changefeed) -> None:
     stop, shown = threading.Event(), _Shown()
     folder, look = staging_folder(changefeed), shown.look
     copy = TidbCopy(changefeed, folder, progress=look, is_stopped=stop.is_set)
-    with handling(asking(stop.set)), shown, _row_of(copy):
-        _tried(copy.run, stop)
+    with handling(asking(stop.set)), shown, _row_of(copy, shown):
+        _tried(copy.run, stop, shown)
     lake = f"delta://{changefeed.sink.warehouse}"
     if copy.has_gone_on:
         logger.info(
@@ -143,7 +143,7 @@ def _copy_of_a_tidb(changefeed: Changefeed) -> None:
     )
 
 
-def _tried(work: Callable[[], None], stop: threading.Event) -> None:
+def _tried(work: Callable[[], None], stop: threading.Event, shown: _Shown) -> None:
     """Until it is done. Raises Stop, and what does not pass."""
     backoff = RetryBackoff()
     while True:
@@ -152,6 +152,7 @@ def _tried(work: Callable[[], None], stop: threading.Event) -> None:
         except TryAgain as error:
             wait_s = backoff.next_s(error)
             logger.warning("the copy waits, and goes on where it was: %s", error)
+            shown.waits_for = str(error)
             if stop.wait(wait_s):
                 raise Stop("the copy was asked to stop: it goes on with a start") from error
         else:
@@ -176,14 +177,15 @@ def own_staging(changefeed: Changefeed) -> Path:
 
 
 @contextmanager
-def _row_of(copy: FirstCopy | TidbCopy) -> Iterator[None]:
-    """The changefeed's row says that it is loading, and is refreshed on a thread of its own."""
+def _row_of(copy: FirstCopy | TidbCopy, shown: _Shown) -> Iterator[None]:
+    """The changefeed's row says that it is loading, and for what it waits. It is refreshed on a
+    thread of its own."""
     over = threading.Event()
 
     def refresh() -> None:
         while True:
             try:
-                copy.show("loading", SHOWN_FOR_S)
+                copy.show("loading", SHOWN_FOR_S, copy.waits_for or shown.waits_for)
             except TidelakeError as error:  # the copy meets it too, and says so
                 logger.debug("the changefeed's row is not refreshed: %s", error)
             if over.wait(SHOWN_FOR_S / 3):
@@ -211,6 +213,7 @@ class _Shown:
     """A bar for each table that is being copied on a terminal, else a line now and then."""
 
     def __init__(self) -> None:
+        self.waits_for: str | None = None  # since the last try, until rows come
         self._tables: dict[TableName, TableProgress] = {}
         self._logged_at_s = time.monotonic()
         self._bars: dict[TableName, TaskID] = {}
@@ -236,6 +239,7 @@ class _Shown:
 
     def look(self, now: TableProgress) -> None:
         self._tables[now.table] = now
+        self.waits_for = None
         if self._progress is not None:
             self._draw(self._progress, now)
         elif now.is_done or time.monotonic() > self._logged_at_s + LOGGED_EVERY_S:

@@ -33,6 +33,7 @@ from coordination.metadata.records import ChangefeedInfo, FeedState
 from coordination.model import JobID, Ts
 from sinks.control.warehouse import ControlTables
 from streaming.changefeed.preflight import end_of_copy
+from streaming.source.dump.silent_reads import WATCH
 from streaming.spans.cluster_reloads import is_reloading
 from streaming.spans.copies.first_copy import FirstCopy, TableProgress
 from streaming.spans.task_checkpoints import Staging, TaskPlace
@@ -105,7 +106,9 @@ class _Copy(_Work):
     @property
     def status(self) -> dict[str, Any]:  # type: ignore[override]
         told = list(self._tables.values())
+        silent = WATCH.told(self._place.source.address)
         return {
+            **({WAITS_FOR: silent} if silent else {}),
             "tables": len(told),
             "whole_tables": sum(each.is_done for each in told),
             "rows": sum(each.rows for each in told),

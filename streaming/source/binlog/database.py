@@ -352,7 +352,7 @@ def connected(settings: DatabaseServer, *, read_timeout_s: float = ANSWER_S) -> 
         autocommit=True,
         charset="utf8mb4",
         connect_timeout=settings.connect_timeout_s,
-        read_timeout=read_timeout_s,
+        read_timeout=min(read_timeout_s, ANSWER_S),
         write_timeout=ANSWER_S,
         program_name="tidelake",
         **tls_arguments(settings),
@@ -362,6 +362,7 @@ def connected(settings: DatabaseServer, *, read_timeout_s: float = ANSWER_S) -> 
     except (pymysql.err.MySQLError, OSError):
         connection.close()
         raise
+    connection._read_timeout = read_timeout_s  # of what is asked; a login takes no hour
     return connection
 
 

@@ -87,7 +87,15 @@ def copy_tables(
         return tidb_ts is None and (not table.key or in_one_moment(table))
 
     settings = _Settings(
-        connect, folder, connections, rows_per_chunk, rows_per_s, is_at_once, tidb_ts, progress
+        connect,
+        folder,
+        connections,
+        rows_per_chunk,
+        rows_per_s,
+        is_at_once,
+        tidb_ts,
+        progress,
+        is_stopped,
     )
     copy = _Copy(settings)
     try:
@@ -123,6 +131,7 @@ class _Settings:
     is_at_once: Callable[[SourceTable], bool]  # in one transaction with a known position
     tidb_ts: int | None
     progress: Callable[[CopyProgress], None]
+    is_stopped: Callable[[], bool]
 
 
 class _Copy:
@@ -262,7 +271,8 @@ class _Copy:
         """This thread's."""
         session: Session | None = getattr(self._local, "session", None)
         if session is None or not session.is_open:
-            session = Session(self._settings.connect, self._settings.tidb_ts)
+            settings = self._settings
+            session = Session(settings.connect, settings.tidb_ts, is_stopped=settings.is_stopped)
             self._local.session = session
             self._sessions.append(session)
         return session

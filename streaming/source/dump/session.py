@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,11 +18,13 @@ import pymysql
 from pymysql.constants import COMMAND, ER
 from pymysql.protocol import FieldDescriptorPacket
 
+from conf.sources.database_server import place
 from coordination.errors import TidelakeError
 from coordination.model import TableName
 from streaming.source.binlog.connection import way_in
 from streaming.source.contract import SourceAway
 from streaming.source.dump.packets import GarbledRows, PacketBuffer
+from streaming.source.dump.silent_reads import WATCH, Awaited, SilentReads
 from streaming.source.dump.text_rows import texts_of
 
 # A PyMySQL connection, whose parts that read rows are not public: it has the version's stubs not.
@@ -72,23 +75,72 @@ class UnreadableValue(TableChanged):
 class Session:
     """Open it on the thread that uses it."""
 
-    def __init__(self, connect: Connect, tidb_ts: int | None = None) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        tidb_ts: int | None = None,
+        *,
+        is_stopped: Callable[[], bool] = lambda: False,
+        watch: SilentReads = WATCH,
+    ) -> None:
         """``connect`` gives a new PyMySQL connection, settled. ``tidb_ts``: the server is a
-        TiDB, and all that is read is as of this TSO. Raises as ``query`` does."""
-        try:
-            self._connection = connect()
-        except (pymysql.MySQLError, OSError) as error:
-            raise _sorted(error, "no connection to the source") from error
-        _keep_alive(self._connection._sock)
+        TiDB, and all that is read is as of this TSO. ``is_stopped``: the work that reads is to
+        end, so a server that sends nothing is waited for no more. Raises as ``query`` does."""
+        self._connect = connect
+        self.awaited: Awaited | None = None
+        self.is_to_stop = is_stopped
+        self._connection = self._connected()
+        self._watch = watch
+        watch.watch(self)
         told = self._connection.get_server_info()
         self.is_mariadb = "mariadb" in told.lower()
         self.version = tuple(map(int, re.findall(r"\d+", told)[:2]))
         if tidb_ts is not None:
             self.query(f"SET SESSION tidb_snapshot = '{tidb_ts}'")
 
+    def _connected(self) -> Connection:
+        try:
+            connection = self._connect()
+        except (pymysql.MySQLError, OSError) as error:
+            raise _sorted(error, "no connection to the source") from error
+        _keep_alive(connection._sock)
+        return connection
+
     def close(self) -> None:
+        self._watch.forget(self)
         with suppress(pymysql.MySQLError, OSError):
             self._connection.close()
+
+    @property
+    def address(self) -> str:
+        return place(self._connection.host, self._connection.port)
+
+    def state(self) -> str:
+        """What the server does with this session's statement, by another connection."""
+        number, connection = self._connection.thread_id(), self._connected()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SHOW PROCESSLIST")
+                rows = cursor.fetchall()
+        except (pymysql.MySQLError, OSError) as error:
+            raise _sorted(error, "the source did not answer") from error
+        finally:
+            with suppress(pymysql.MySQLError, OSError):
+                connection.close()
+        return next((str(row[6] or "") for row in rows if row[0] == number), "")
+
+    def break_off(self) -> None:
+        """A thread that waits for the server gets SourceAway."""
+        with suppress(Exception):  # not SSLSocket's own, which takes the reader its TLS away
+            socket.socket.shutdown(self._connection._sock, socket.SHUT_RDWR)
+
+    @contextmanager
+    def _awaiting(self, statement: str) -> Iterator[None]:
+        self.awaited = Awaited(statement, time.monotonic())
+        try:
+            yield
+        finally:
+            self.awaited = None
 
     @property
     def is_open(self) -> bool:
@@ -98,7 +150,7 @@ class Session:
         """The rows of a small answer. Raises SourceRefuses, TableChanged, SnapshotGone or
         SourceAway."""
         try:
-            with self._connection.cursor() as cursor:
+            with self._awaiting(statement), self._connection.cursor() as cursor:
                 cursor.execute(statement)
                 return list(cursor.fetchall())
         except (pymysql.MySQLError, OSError) as error:
@@ -111,11 +163,14 @@ class Session:
         """
         is_whole = False
         try:
-            buffer = self._ask(statement)
+            with self._awaiting(statement):
+                buffer = self._ask(statement)
             receive = self._connection._sock.recv_into
             while True:
                 while not buffer.is_full and not buffer.is_over:
-                    if not (count := receive(buffer.space())):
+                    with self._awaiting(statement):
+                        count = receive(buffer.space())
+                    if not count:
                         raise ConnectionError("the server has closed the connection")
                     buffer.received(count)
                 if (rows := buffer.take()) is None:

@@ -8,6 +8,7 @@ less ``tidb_gc_life_time``, moved every ten minutes. A read below it is refused.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -90,9 +91,9 @@ class Tidb:
         """The ID of the cluster; empty where it does not say so."""
         return self._told("cluster_id")
 
-    def session(self, ts: int) -> Session:
-        """A connection that shows everything as of this TSO. Raises as ``Session.query``."""
-        return Session(self.connect, ts)
+    def session(self, ts: int, is_stopped: Callable[[], bool] = lambda: False) -> Session:
+        """A connection that shows everything as of this TSO. See ``Session``."""
+        return Session(self.connect, ts, is_stopped=is_stopped)
 
     def connect(self) -> Connection:
         return connected(self._settings, read_timeout_s=ANSWER_S)

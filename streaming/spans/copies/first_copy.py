@@ -34,6 +34,7 @@ from streaming.owner.start_point import first_row
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.contract import SourceLost
 from streaming.source.dump.copy_tables import CopyProgress
+from streaming.source.dump.silent_reads import WATCH
 from streaming.source.dump.source_table import SourceTable
 from streaming.source.resolved.commit_clock import to_token
 from streaming.spans.copies.copied_server import is_there
@@ -104,6 +105,11 @@ class FirstCopy:
         """Delete the staged files of a copy that is done."""
         if not self._settings.dump_dir:
             end_copy(self._folder)
+
+    @property
+    def waits_for(self) -> str | None:
+        """What the server waits for that it sends nothing, in a sentence; None: it sends."""
+        return WATCH.told(self._settings.address)
 
     def show(
         self, state: ChangefeedState, fresh_for_s: float | None, error: str | None = None

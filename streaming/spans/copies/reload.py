@@ -47,6 +47,7 @@ from streaming.changefeed.routes import changefeed_routes
 from streaming.changefeed.target_forms import write_modes
 from streaming.source.binlog.source import PART, BinlogSource
 from streaming.source.dump.copy_tables import CopyProgress
+from streaming.source.dump.silent_reads import WATCH
 from streaming.source.dump.source_table import read_tables
 from streaming.spans.copies.joining import joined, refuse_beside_an_owner, standing
 from streaming.spans.copies.load_all import load_all
@@ -345,7 +346,8 @@ class _OneReload:
         def refresh() -> None:
             show("loading", why, SHOWN_FOR_S)
             while not over.wait(SHOWN_FOR_S / 3):
-                show("loading", why, SHOWN_FOR_S)
+                silent = WATCH.told(self._all.settings.address)
+                show("loading", f"{why}. {silent}" if silent else why, SHOWN_FOR_S)
 
         thread = threading.Thread(target=refresh, name="reload-row", daemon=True)
         thread.start()

@@ -321,7 +321,7 @@ class TableCopies:
 
     def _shown(self, tables: Iterable[TableName] = ()) -> int:
         """A position such that each later read of these tables shows all that lies before it."""
-        session = Session(self._connect)
+        session = Session(self._connect, is_stopped=self._is_stopped)
         try:
             return self._position(settled_position(session, tables))
         finally:

@@ -39,6 +39,7 @@ from streaming.owner.progress_rows import cut
 from streaming.owner.start_point import first_row, row_rules
 from streaming.source.dump.copy_tables import CopyProgress, copy_tables
 from streaming.source.dump.session import Session, SnapshotGone, TableChanged
+from streaming.source.dump.silent_reads import WATCH
 from streaming.source.dump.source_table import SourceTable, Vectors, read_tables
 from streaming.source.dump.tidb import KEEPS_LONGER, Tidb, nearing
 from streaming.spans.copies.found.left_out import Sorted, sorted_out
@@ -112,6 +113,11 @@ class TidbCopy:
         """Whether the changefeed has read messages: nothing but new tables is copied then."""
         row = self._tables.changefeeds.read(self._changefeed.id)
         return row is not None and bool(row.source_positions)
+
+    @property
+    def waits_for(self) -> str | None:
+        """What the server waits for that it sends nothing, in a sentence; None: it sends."""
+        return WATCH.told(self._settings.address)
 
     def show(
         self, state: ChangefeedState, fresh_for_s: float | None, error: str | None = None
@@ -245,7 +251,7 @@ class TidbCopy:
         begin, cluster = self._begin(), self._begins.server or ""
         if settled is not None and (settled.chosen, settled.begin) == (chosen, begin):
             return settled
-        with closing(self._tidb.session(begin.ts)) as session:
+        with closing(self._tidb.session(begin.ts, self._is_stopped)) as session:
             tables = self._selected(session)
             copied = self._copies(tables.copied, begin.ts)
             definitions = "".join(create_statement(session.query, each.name) for each in copied)

@@ -25,6 +25,7 @@ from coordination.metadata.lookup import find_changefeed
 from coordination.metadata.records import FeedState, dump
 from coordination.model import JobID
 from coordination.orchestrator.commit_once import commit_once
+from streaming.source.dump.silent_reads import WATCH
 from streaming.spans import task_units
 from streaming.spans.task_checkpoints import TaskCheckpoints, changefeed_id
 from streaming.spans.task_units import TaskUnits
@@ -159,6 +160,24 @@ class TestTaskUnits(UnitsContract):
         opened.close()  # amid the pause
         self._until(step, lambda: opened.is_closed)
         assert state() is FeedState.STOPPED
+
+    def test_a_copy_says_for_which_lock_it_waits(
+        self,
+        units: Any,
+        step: Any,
+        mariadb: DatabaseServer,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(WATCH, "_says_after_s", 0.3)
+        with mariadb.connect(database=NAME) as connection, connection.cursor() as cursor:
+            cursor.execute("LOCK TABLES t WRITE")
+            opened = units.open_unit(JOB, order(1, unit=Unit.DUMP, task_mode="all"), lambda: None)
+            self._until(step, lambda: "waits_for" in opened.report().status)
+            told = opened.report().status["waits_for"]
+            assert f"{NAME}.t: Waiting for table metadata lock" in told
+        self._until(step, lambda: opened.report().stage is TaskStage.FINISHED)
+        assert "waits_for" not in opened.report().status
+        self._close(opened, step)
 
     def test_a_reload_that_ends_between_two_looks_is_no_pause(
         self, units: Any, client: EtcdClient, step: Any, monkeypatch: pytest.MonkeyPatch
