@@ -46,6 +46,7 @@ def jars(
             raise SettingError("--repository goes without --ivy-settings")
         if ivy_settings is not None and not ivy_settings.is_file():
             raise SettingError(f"--ivy-settings: there is no file {ivy_settings}")
+        typer.echo("asks for some 13 MB of jars: that may take minutes")
         found = fetch_jars(folder, repository=repository, settings=ivy_settings)
         typer.echo(f"{len(found)} jars in {folder}")
         if os.environ.get(JARS_VARIABLE) != str(folder.resolve()):

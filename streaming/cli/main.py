@@ -49,6 +49,7 @@ from streaming.cli.options import (
     logged,
     read_task_file,
     reported,
+    say,
     settings_of,
 )
 from streaming.process import logs
@@ -264,7 +265,7 @@ def progress(
 
         if check or wait is not None:
             found = (
-                waited(read, duration_ms("--wait", wait) / 1e3)
+                waited(read, duration_ms("--wait", wait) / 1e3, say=say)
                 if wait is not None
                 else verdict(read(), max_lag_s, max_dead_letters)
             )

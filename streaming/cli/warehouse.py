@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -63,15 +64,27 @@ def gather(
         from sinks.merge_on_write.upkeep.gather import gather as gathered
         from sinks.merge_on_write.upkeep.outside_files import outside_files
         from sinks.storage.errors import one_sentence
+        from streaming.cli import terminal
 
         engine = MergeOnWriteEngine(options, keeps_up=False)
-        for name in dict.fromkeys(each.table for each in outside_files(warehouse, options)):
-            uri = f"{warehouse}/{name}"
-            try:
-                with one_sentence("write to", uri):
-                    gathered(engine.table(uri))
-            except TidelakeError as error:
-                typer.echo(masked(f"{name}: {error}"), err=True)
+        found = list(outside_files(warehouse, options))
+        left = {each.table: 0 for each in found}
+        for each in found:
+            left[each.table] += each.files
+        of_all = sum(left.values())
+        with terminal.bar("files") as told:
+
+            def tell(name: str, files: int) -> None:
+                left[name] = min(files, left[name])
+                told(of_all - sum(left.values()), of_all)
+
+            for name in left:
+                uri = f"{warehouse}/{name}"
+                try:
+                    with one_sentence("write to", uri):
+                        gathered(engine.table(uri), partial(tell, name))
+                except TidelakeError as error:
+                    typer.echo(masked(f"{name}: {error}"), err=True)
         engine.close()
         _show(warehouse, options, output_format)
 

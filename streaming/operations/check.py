@@ -25,8 +25,10 @@ from streaming.changefeed.freshness import why_not_running
 from streaming.changefeed.replicated_table import not_replicated
 from streaming.operations import progress_report
 from streaming.operations.progress_report import ProgressReport
+from streaming.stream.lasting_warnings import SAYS_AFTER_S
 
 LOOKS_EACH_S: Final = 0.5
+SAYS_SOON_S: Final = 2.0
 
 
 class Finding(IntEnum):
@@ -77,24 +79,34 @@ def verdict(
 
 
 def waited(
-    read: Callable[[], ProgressReport], most_s: float, clock: Clock | None = None
+    read: Callable[[], ProgressReport],
+    most_s: float,
+    clock: Clock | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Verdict:
     """Blocks until every changefeed and table has reached the moment of the call, or ``most_s`` is
     over; the last verdict. What is not there, not running or failed may still come: a `run` that
-    was started a second ago has no row yet. Raises what the last look did."""
+    was started a second ago has no row yet. Raises what the last look did. ``say`` gets a line with
+    what is waited for, soon and then every 45 s."""
     clock = clock or SystemClock()
-    asked_at, until_s = datetime.now(UTC), clock.monotonic() + most_s
+    asked_at, began_s = datetime.now(UTC), clock.monotonic()
+    until_s, says_at_s = began_s + most_s, began_s + SAYS_SOON_S
     while True:
         is_last = clock.monotonic() >= until_s
         try:
             found = read()
-        except TidelakeError:
+        except TidelakeError as error:
             if is_last:
                 raise
+            why = str(error)
         else:
             told = max(_reached(found, asked_at), key=lambda each: each.finding)
             if is_last or told.finding is Finding.FRESH:
                 return told
+            why = told.line
+        if (now_s := clock.monotonic()) >= says_at_s:
+            says_at_s = now_s + SAYS_AFTER_S
+            say(f"waits for up to {until_s - now_s:.0f} s: {why}")
         clock.wait(threading.Event(), LOOKS_EACH_S)
 
 

@@ -10,6 +10,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from py4j.protocol import Py4JError
@@ -160,15 +161,18 @@ class SparkDataPlane:
                 return stream
             name = f"tidelake-{changefeed.id}-{identity.capture_id}"
             tag = job_tag("replica", changefeed.id, identity)
+            concerns = LastingWarnings()
             context = StreamContext(
                 changefeed=changefeed,
                 batch=self._batch,
                 engine=self._engine.of_stream(),
                 trust=trust,
                 name=name,
-                concerns=LastingWarnings(),
+                concerns=concerns,
                 check_jvm=self.check_jvm,
-                watch=lambda what: self._pulse.follow(self._watch(what), tag),
+                watch=lambda what: self._pulse.follow(
+                    self._watch(what), tag, partial(concerns.say, f"slots for {what}")
+                ),
                 recorded=lambda: recorded_marks(changefeed),
             )
             stream = self._streams[key] = SharedStream(context)

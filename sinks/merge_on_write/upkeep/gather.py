@@ -6,20 +6,25 @@ The files themselves stay, since older versions name them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from coordination.errors import TidelakeError, TryAgain
+from sinks.merge_on_write.log.file_locations import is_whole_in_table
 from sinks.merge_on_write.log.pause import is_paused
 from sinks.merge_on_write.table_handle import MAX_RACES, TableHandle
 from sinks.merge_on_write.upkeep.fold import fold, paths_outside
 from sinks.target.table_properties import TableProperties
 
 
-def gather(table: TableHandle) -> None:
+def gather(table: TableHandle, left: Callable[[int], None] = lambda _: None) -> None:
     """All of them, while others may write the table. Blocks. Raises TidelakeError where this engine
-    may not write the table, TryAgain where other commits came first too often."""
+    may not write the table, TryAgain where other commits came first too often. ``left`` is told how
+    many are outside still."""
     lost = 0
     while lost < MAX_RACES:
         with table.lock:
             table.refresh()
+            left(sum(not is_whole_in_table(each.file) for each in table.files.values()))
             if not paths_outside(table):
                 return
             key = _sorted_by(table)

@@ -102,6 +102,34 @@ def test_after_its_time_it_says_what_is_so(before: ProgressReport):
     assert "shop" in found.why
 
 
+def test_it_says_for_what_it_waits_now_and_then():
+    said: list[str] = []
+    left = [NOTHING_YET, *(look(-5, 60) for _ in range(300)), look(*DONE)]
+
+    def read() -> ProgressReport:
+        found = left.pop(0)
+        if isinstance(found, TidelakeError):
+            raise found
+        return found
+
+    found = waited(read, 300, SteppedClock(), said.append)
+    assert found.finding is Finding.FRESH
+    assert [each.partition(":")[0] for each in said] == [
+        "waits for up to 298 s",
+        "waits for up to 253 s",
+        "waits for up to 208 s",
+        "waits for up to 163 s",
+    ]
+    assert all("late: shop" in each for each in said)
+
+
+def test_it_says_that_nothing_is_there_yet():
+    said: list[str] = []
+    with pytest.raises(TidelakeError):
+        waited(lambda: (_ for _ in ()).throw(NOTHING_YET), 5, SteppedClock(), said.append)
+    assert said == [f"waits for up to 3 s: {NOTHING_YET}"]
+
+
 def test_a_warehouse_that_stays_empty_is_an_error():
     with pytest.raises(TidelakeError, match="no changefeed has run"):
         wait_for(NOTHING_YET)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +17,7 @@ from coordination.errors import Stop
 from coordination.trust.clock import SystemClock
 from coordination.trust.watchdog import Watchdog
 from streaming.spark import jvm_watch
-from streaming.spark.jvm_watch import JvmWatch, tasks
+from streaming.spark.jvm_watch import JvmWatch, tasks, waits_for_slots
 from tests.fakes.fake_clock import FakeClock
 
 WHEN_S = 60.0
@@ -89,6 +91,57 @@ def test_tasks_of_a_tags_jobs_are_counted(spark: SparkSession):
     finally:
         spark.sparkContext.removeJobTag(tag)
     await_(lambda: sum(ended for _, _, ended in tasks(spark, tag)) >= 3)
+
+
+def test_a_job_that_gets_no_slot_says_so_until_it_has_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Spark says so at level WARN, which is not logged: nothing told of it for ten minutes."""
+    monkeypatch.setattr(jvm_watch, "NO_SLOT_S", 0.0)
+    context, go_on = spark.sparkContext, str(tmp_path / "go on")
+
+    def hold(_: object) -> list[int]:
+        while not os.path.exists(go_on):
+            time.sleep(0.05)
+        return [1]
+
+    def job(tag: str) -> threading.Thread:
+        def run() -> None:
+            context.addJobTag(tag)
+            context.parallelize([], context.defaultParallelism).mapPartitions(hold).collect()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    def running() -> int:
+        tracker: Any = context._jsc.sc().statusTracker()
+        return sum(each.numRunningTasks() for each in tracker.getExecutorInfos())
+
+    said: list[str | None] = []
+    clock = FakeClock()
+    watchdog = Watchdog(clock)
+    pulse = JvmWatch(lambda: spark, watchdog.watch("Spark's JVM", 60.0), lambda: None)
+    reading = watchdog.watch("reading of shop", 600.0)
+    pulse._say[reading] = said.append  # as `follow` does, without its thread
+    first = job("holds")
+    try:
+        await_(lambda: running() >= context.defaultParallelism)
+        second = job("waits")
+        await_(lambda: waits_for_slots(spark, "waits"))
+        reading.step()
+        pulse._beat([(reading, "waits")])
+        assert said == [], "it has just begun"
+        clock.advance(20.0)
+        pulse._beat([(reading, "waits")])
+        assert (said[0] or "").startswith("reading of shop waits for Spark, which has run no task")
+        assert "gives it no free slot" in (said[0] or "")
+    finally:
+        Path(go_on).touch()
+    first.join()
+    second.join()
+    pulse._beat([(reading, "waits")])
+    assert said[-1] is None
 
 
 def test_a_connection_that_breaks_within_a_look_ends_no_pulse(monkeypatch: pytest.MonkeyPatch):
