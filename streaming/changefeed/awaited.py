@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
+from typing import Final
 
 from coordination.model import tso_time
 from sinks.control.changefeeds import ChangefeedRow
+
+SILENT_S: Final = 45.0  # TiCDC tells a watermark each second
 
 
 def awaited(row: ChangefeedRow) -> str:
@@ -25,6 +29,12 @@ def awaited(row: ChangefeedRow) -> str:
             f"moments until the changes up to {floor_ts} ({at}) are applied too. State running and "
             "the first snapshot come then"
         )
+    if row.state == "running" and (silent_since := _silent_since(row)) is not None:
+        return (
+            f"nothing newer than {silent_since.isoformat(timespec='milliseconds')} has come from "
+            f"{', '.join(sorted(row.watermarks))}, and all before is in the tables: they wait for "
+            "a watermark. Does what writes there run (TiCDC's changefeed)?"
+        )
     if row.state not in ("rewinding", "warning") or not 0 < row.checkpoint_ts <= floor_ts:
         return ""
     late = sorted(name for name, mark in row.watermarks.items() if mark.ts <= floor_ts + 1)
@@ -36,6 +46,14 @@ def awaited(row: ChangefeedRow) -> str:
         f"snapshot come with a watermark{of} above {floor_ts + 1} ({at}), where the changefeed was "
         "before the rewind"
     )
+
+
+def _silent_since(row: ChangefeedRow) -> datetime | None:
+    """The time up to which the source has told all, where that is long ago, and all is applied."""
+    is_done = row.messages_behind == 0 and row.checkpoint_ts >= row.resolved_ts > 0
+    at = tso_time(row.resolved_ts)
+    is_long = row.updated_at - at > timedelta(seconds=SILENT_S)
+    return at if is_done and is_long and row.watermarks else None
 
 
 def delivery(row: ChangefeedRow) -> str | None:

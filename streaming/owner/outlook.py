@@ -3,17 +3,22 @@ fail, and which event does it await?"""
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Final
 
 from conf.sources.kafka_uri import KafkaSettings
 from conf.sources.recording_uri import RecordingSettings
+from conf.sources.source_uri import is_at_least_once
+from conf.sources.storage_uri import StorageSettings
 from coordination.model import Ts
 from sinks.spark.jvm_errors import line
 from streaming.changefeed.awaited import awaited
 from streaming.owner.control_rows import ControlRows
 from streaming.stream.lasting_warnings import OWNER, SAYS_AFTER_S
 from streaming.stream.role_context import RoleContext
+
+logger = logging.getLogger(__name__)
 
 _WATERMARK: Final = "watermark"
 
@@ -25,8 +30,13 @@ class AwaitedWatermark:
     def __init__(self, context: RoleContext) -> None:
         self._context = context
         source = context.changefeed.source
-        self._is_used = (
-            isinstance(source, KafkaSettings | RecordingSettings) and not source.is_numbered
+        is_used = isinstance(source, KafkaSettings | RecordingSettings | StorageSettings)
+        self._is_used = is_used and not is_at_least_once(source)
+        self._way_out = (
+            "does it write the file `metadata` of this folder"
+            if isinstance(source, StorageSettings)
+            else "does it send watermarks to all of these partitions (partition-num in "
+            "--source-uri, docs/protocols.md)"
         )
         self._at: tuple[Ts, tuple[str, ...]] | None = None
         self._since_s = 0.0
@@ -55,8 +65,7 @@ class AwaitedWatermark:
                 _WATERMARK,
                 f"messages of {', '.join(waiting)} were read and are not applied: every table "
                 f"waits for a watermark of {', '.join(late)} above {least}, and none has come for "
-                f"{SAYS_AFTER_S:g} s. Does TiCDC's changefeed run, and does it send watermarks to "
-                "all of these partitions (partition-num in --source-uri, docs/protocols.md)?",
+                f"{SAYS_AFTER_S:g} s. Does TiCDC's changefeed run, and {self._way_out}?",
             )
 
     def close(self) -> None:
@@ -89,6 +98,8 @@ class OwnersOutlook:
             self._failed_at_s = None
             context.concerns.say(OWNER, None)
         self.awaits = awaited(rows.row)
+        if self.awaits and self.awaits != before[1]:
+            logger.info("%s", self.awaits)
         self._awaited.look()
         self.is_caught_up = (
             concern is None

@@ -229,6 +229,10 @@ class Source(Protocol):
     def unlogged(self) -> Sequence[TableName]:
         """Upstream tables of which some changes are not in it, by a rule of theirs."""
 
+    def held_back(self, parts: Iterable[str]) -> str | None:
+        """What has lain in these parts for long and is given to nobody yet, in a sentence with the
+        way out; None: nothing."""
+
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:
         """Logs facts about the shape when a stream begins."""
 

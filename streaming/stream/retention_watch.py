@@ -1,8 +1,9 @@
-"""A thread that watches how long the source will keep the messages that are still needed, and which
-tables it does not tell all changes of.
+"""A thread that watches how long the source will keep the messages that are still needed, what it
+holds back, and which tables it does not tell all changes of.
 
 every minute: what is needed ─► `Source.kept` ─► one warning where little time is left, until
                                                  there is more again
+every ten seconds: `Source.held_back` ─► a warning
 every ten seconds: `Source.unlogged` ─► ``unlogged``, which the owner shows in these tables' rows
 """
 
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 ASK_EVERY_S: Final = 60.0
 UNLOGGED_EVERY_S: Final = 10.0
 _UNLOGGED: Final = "foreign keys"
+_HELD_BACK: Final = "what the source holds back"
 AT_MOST: Final = 0.01  # of the time, where the database has so many tables that to ask takes long
 
 
@@ -53,6 +55,7 @@ class RetentionWatch:
         self._closing.set()
         self._concerns.withdraw(RETENTION)
         self._concerns.withdraw(_UNLOGGED)
+        self._concerns.withdraw(_HELD_BACK)
 
     def _run(self) -> None:
         source, look_at_s = self._connect(), 0.0
@@ -63,6 +66,7 @@ class RetentionWatch:
                     look_at_s = began_s + ASK_EVERY_S
                     self.look(source)
                     began_s = time.monotonic()
+                self.look_behind(source)
                 self.look_at_tables(source)
             except TidelakeError as error:  # the reading thread meets it too, and reports it
                 self.left_s = None  # the last answer is out of date
@@ -76,6 +80,12 @@ class RetentionWatch:
         self.left_s = found.left_s if found is not None else None
         if not self._closing.is_set():
             self._concerns.say(RETENTION, found.concern if found is not None else None)
+
+    def look_behind(self, source: Source) -> None:
+        """Ask the source once, and report. Blocks; raises SourceAway."""
+        found = source.held_back(self._needed())
+        if not self._closing.is_set():
+            self._concerns.say(_HELD_BACK, found)
 
     def look_at_tables(self, source: Source) -> None:
         """Ask the source once. Blocks; raises SourceAway. What it refuses to tell is a concern."""

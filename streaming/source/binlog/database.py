@@ -362,7 +362,8 @@ def connected(settings: DatabaseServer, *, read_timeout_s: float = ANSWER_S) -> 
     except (pymysql.err.MySQLError, OSError):
         connection.close()
         raise
-    connection._read_timeout = read_timeout_s  # of what is asked; a login takes no hour
+    # Of what is asked from now on: a login takes no hour.
+    connection._read_timeout = read_timeout_s  # type: ignore[attr-defined]
     return connection
 
 

@@ -281,6 +281,8 @@ class BinlogSource:
     def unlogged(self) -> Sequence[TableName]:
         return cascading(self._database)
 
+    def held_back(self, parts: Iterable[str]) -> str | None: ...
+
     def end_ts(self) -> None:
         return None
 

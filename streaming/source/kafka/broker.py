@@ -125,10 +125,13 @@ class Broker:
         """The first offset that Kafka still has, by partition. Raises SourceAway."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
-    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def ends(
+        self, partitions: Iterable[TopicPartition], *, committed: bool = True
+    ) -> dict[TopicPartition, int]:
         """The offset after the last message that a reader of committed transactions gets, by
-        partition. Raises SourceAway."""
-        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        partition; not ``committed``: after the last message. Raises SourceAway."""
+        spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._offsets(partitions, spec, committed=committed)
 
     def offsets_at(
         self, partitions: Iterable[TopicPartition], at_ms: int
@@ -238,15 +241,16 @@ class Broker:
         return SourceAway(f"cannot read the first messages of {self._where()}: {why}")
 
     def _offsets(
-        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, *, committed: bool = True
     ) -> dict[TopicPartition, int]:
         wanted = {Assignment(p.topic, p.partition): spec for p in partitions}
         if not wanted:
             return {}
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         for _ in range(_TRIES):
             found = self._ask(
                 lambda admin: admin.list_offsets(
-                    wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_S
+                    wanted, isolation_level=level, request_timeout=_ANSWER_S
                 )
             )
             if all(each.offset >= 0 for each in found.values()):

@@ -33,6 +33,7 @@ from streaming.source.contract import (
 from streaming.source.kafka.broker import Broker, check_topic_ids
 from streaming.source.kafka.deleted_messages import CLOCKS_MS, refuse_a_hole
 from streaming.source.kafka.message_bytes import values_at
+from streaming.source.kafka.open_transactions import OpenTransactions
 from streaming.source.kafka.retention import kept, tell_of_compacted
 from streaming.source.kafka.strays import past_strays, tell_of_strays
 from streaming.source.kafka.topic_partition import TopicPartition
@@ -72,6 +73,7 @@ class KafkaSource:
         self._broker = Broker(settings)
         self.is_numbered = settings.is_numbered
         self._idle = IdleParts()
+        self._transactions = OpenTransactions()
 
     def close(self) -> None:
         self._broker.close()
@@ -200,6 +202,11 @@ class KafkaSource:
 
     def unlogged(self) -> Sequence[TableName]:
         return ()
+
+    def held_back(self, parts: Iterable[str]) -> str | None:
+        wanted = _parsed(parts)
+        written = self._broker.ends(wanted, committed=False)
+        return self._transactions.look(self._broker.ends(wanted), written, time.monotonic())
 
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:
         of_default = (p for p in shape.strays if TopicPartition.parse(p).topic == self._topic)

@@ -172,6 +172,8 @@ class RecordingSource:
     def unlogged(self) -> Sequence[TableName]:
         return ()
 
+    def held_back(self, parts: Iterable[str]) -> str | None: ...
+
     def tell_of(self, shape: SourceShape, begin: Positions) -> None:  # noqa: ARG002
         tell_of_cut_rows(self._settings.large)
         if not self._settings.tells_updates:

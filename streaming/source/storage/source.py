@@ -260,6 +260,8 @@ class StorageSource:
     def unlogged(self) -> Sequence[TableName]:
         return ()
 
+    def held_back(self, parts: Iterable[str]) -> str | None: ...
+
     def tell_of(self, shape: SourceShape, begin: Positions) -> None: ...
 
     def end_ts(self) -> Ts | None:

@@ -17,7 +17,7 @@ URI = "kafka://b:9092/t?protocol=canal-json&partition-num=2&"
 
 
 class Ground:
-    def __init__(self, more: str = "enable-tidb-extension=true") -> None:
+    def __init__(self, more: str = "enable-tidb-extension=true", uri: str = URI) -> None:
         self.concerns = LastingWarnings()
         self.marks = {"t/0": RecordedWatermark(ts=90, position=9)}
         self.position = {"t/0": 10, "t/1": 0}
@@ -33,7 +33,7 @@ class Ground:
         )
         self._stream: Any = stream
         context: Any = SimpleNamespace(
-            changefeed=SimpleNamespace(source=parse_source_uri(URI + more)),
+            changefeed=SimpleNamespace(source=parse_source_uri(uri + more)),
             concerns=self.concerns,
             stream=stream,
         )
@@ -80,6 +80,16 @@ def test_what_is_not_read_to_its_end_may_have_its_watermark_still() -> None:
     ground.position = {"t/0": 12, "t/1": 0}
     ground.ends = {"t/0": 12, "t/1": 5}
     assert [ground.look(), ground.look()] == ["", ""]
+
+
+def test_rows_in_files_wait_for_the_file_metadata() -> None:
+    """A folder whose TiCDC writes it no more looked as if all were well."""
+    ground = Ground(uri="file:///feed?protocol=canal-json&")
+    ground.position = {"t/0": 12}
+    ground.look()
+    said = ground.look()
+    assert "messages of t/0 were read and are not applied" in said
+    assert "does it write the file `metadata` of this folder" in said
 
 
 def test_readers_that_give_the_commit_ts_await_none() -> None:
