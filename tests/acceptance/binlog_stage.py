@@ -8,26 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from conf.sources.binlog_uri import BinlogSettings
 from sinks.control.changefeeds import ChangefeedRow, Changefeeds
 from streaming.source.binlog.database import Database, server_of
 from streaming.source.binlog.position import BinlogPosition, LogIdentity
-from tests.acceptance.processes import ON_SPARK, ON_THREADS, Life, await_, environment
+from tests.acceptance.processes import ON_THREADS, Life, await_, environment
 from tests.acceptance.progress_watch import ProgressWatch
 from tests.services.database_server import DatabaseServer
 from tests.shop import proof
 
 CHANGEFEED = "bank"
-# Where a death is the claim, and not Spark's.
-BOTH_PROGRAMS = pytest.mark.parametrize(
-    "program",
-    [
-        pytest.param(ON_THREADS, id="threads"),
-        pytest.param(ON_SPARK, id="spark", marks=pytest.mark.more),
-    ],
-)
 
 
 class BinlogStage:

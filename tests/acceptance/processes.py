@@ -19,6 +19,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.progress_watch import ProgressWatch
 from tests.looks import looks
 from tests.services.child_process import start_child
@@ -28,6 +30,14 @@ from tests.shop.history import Event
 from tests.shop.model import Model
 
 ON_SPARK, ON_THREADS = "streaming.cli.main", "tests.services.program_on_threads"
+# Where a death is the claim, and not Spark's.
+BOTH_PROGRAMS = pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(ON_THREADS, id="threads"),
+        pytest.param(ON_SPARK, id="spark", marks=pytest.mark.more),
+    ],
+)
 PATIENCE_S = 240.0  # for things that take seconds on a quiet machine
 GONE_WITHIN_S = 60.0  # a JVM whose driver was killed
 STOP_WITHIN_S = 120.0
@@ -210,15 +220,16 @@ class Stage:
         source_uri: str | None = None,
         etcd_endpoint: str | None = None,
         given: Mapping[str, str] | None = None,
+        program: str | None = None,
         **settings: object,
     ) -> Life:
         """``max_batch_messages=5`` becomes TIDELAKE_MAX_BATCH_MESSAGES; ``given``: variables as
-        they are."""
+        they are; ``program``: another one than the stage's."""
         name = f"{len(self.lives) + 1}-{name}".rstrip("-")
         folder = self._folder / name
         folder.mkdir()
         command = [
-            *(sys.executable, "-m", self._program, "run", "--changefeed-id", "shop"),
+            *(sys.executable, "-m", program or self._program, "run", "--changefeed-id", "shop"),
             *(
                 "--source-uri",
                 source_uri or self.source_uri,

@@ -21,6 +21,15 @@ NAME = "anew"
 RULES = f"[filter]\nrules = ['{NAME}.*']\n"
 HELD, OTHER = TableName(NAME, "held"), TableName(NAME, "other")
 CHUNKS = "&chunk-rows=50&connections=1"
+# At each step of a reload.
+DEATHS = (
+    "after-chunk=kill:3",
+    "before-load=kill:1",
+    "after-load-one=kill:1",
+    "before-first-rows=kill:1",
+    "after-first-progress=kill:1",
+    "after-first-rows=kill:1",
+)
 
 
 class Reloaded:

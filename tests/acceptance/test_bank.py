@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import bank
-from tests.acceptance.binlog_stage import BOTH_PROGRAMS, BinlogStage, end_of_log
-from tests.acceptance.processes import ON_SPARK, Life
+from tests.acceptance.binlog_stage import BinlogStage, end_of_log
+from tests.acceptance.processes import BOTH_PROGRAMS, ON_SPARK, Life
 from tests.seeds import hunted_seeds
 from tests.services.database_editions import MARIADB_10_11, MARIADB_11_8, MYSQL_9_7, Edition
 from tests.services.database_server import DatabaseServer

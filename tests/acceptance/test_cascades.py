@@ -29,12 +29,6 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
         yield server
 
 
-@pytest.fixture
-def server(own_server: DatabaseServer) -> Iterator[DatabaseServer]:
-    with own_server.database("c"):
-        yield own_server
-
-
 def test_tables_of_which_changes_are_missing_say_so(
     server: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@ them later is whole, or nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from streaming.changefeed.freshness import Freshness
 from streaming.operations.check import Finding, verdict
 from streaming.operations.progress_report import read_progress
 from tests.acceptance.binlog_stage import BinlogStage
-from tests.acceptance.copied_database import ACCOUNT, CopiedDatabase, make_account
+from tests.acceptance.copied_database import ACCOUNT, CopiedDatabase
 from tests.acceptance.keyless_tables import (
     BEFORE,
     DURING,
@@ -23,27 +22,10 @@ from tests.acceptance.keyless_tables import (
     assert_waiting,
     diff,
 )
-from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
-from tests.services.database_server import DatabaseServer, needs
-from tests.services.second_editions import second
+from tests.services.database_editions import MYSQL_9_7
+from tests.services.database_server import DatabaseServer
 
 pytestmark = pytest.mark.mariadb
-
-
-@pytest.fixture(
-    scope="module", params=[MARIADB_10_11, *second(MYSQL_9_7)], ids=lambda each: each.name
-)
-def own_server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
-    needs(request.param)
-    with DatabaseServer(request.param) as server:
-        make_account(server)
-        yield server
-
-
-@pytest.fixture
-def server(own_server: DatabaseServer) -> Iterator[DatabaseServer]:
-    with own_server.database("c"):
-        yield own_server
 
 
 def test_a_start_refuses_them_until_it_is_said_what_they_shall_be(

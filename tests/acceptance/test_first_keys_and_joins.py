@@ -3,14 +3,13 @@ another table's place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from conf.settings import TableRule
-from tests.acceptance.copied_database import CopiedDatabase, make_account
+from tests.acceptance.copied_database import CopiedDatabase
 from tests.acceptance.keyless_tables import (
     BEFORE,
     DURING,
@@ -19,27 +18,9 @@ from tests.acceptance.keyless_tables import (
     assert_waiting,
     diff,
 )
-from tests.services.database_editions import MARIADB_10_11, MYSQL_9_7
-from tests.services.database_server import DatabaseServer, needs
-from tests.services.second_editions import second
+from tests.services.database_server import DatabaseServer
 
 pytestmark = pytest.mark.mariadb
-
-
-@pytest.fixture(
-    scope="module", params=[MARIADB_10_11, *second(MYSQL_9_7)], ids=lambda each: each.name
-)
-def own_server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
-    needs(request.param)
-    with DatabaseServer(request.param) as server:
-        make_account(server)
-        yield server
-
-
-@pytest.fixture
-def server(own_server: DatabaseServer) -> Iterator[DatabaseServer]:
-    with own_server.database("c"):
-        yield own_server
 
 
 def test_they_wait_whatever_key_they_get_and_join_by_a_copy(

@@ -18,6 +18,7 @@ from coordination.etcd.etcd3_client import Etcd3Client, connect
 from coordination.model import ChangefeedID
 from tests.acceptance.live_feed import LiveFeed
 from tests.acceptance.processes import (
+    BOTH_PROGRAMS,
     STOP_WITHIN_S,
     Life,
     Stage,
@@ -86,12 +87,15 @@ def outages_that_kill(stage: Stage, life: Life, etcd: EmbeddedEtcd) -> None:
     assert len(epochs) == 3
 
 
-def test_etcd_and_broker_go_and_come_back_and_another_etcd_takes_their_place(tmp_path: Path):
+@BOTH_PROGRAMS
+def test_etcd_and_broker_go_and_come_back_and_another_etcd_takes_their_place(
+    tmp_path: Path, program: str
+) -> None:
     with (
         EmbeddedEtcd() as etcd,
         EmbeddedEtcd() as empty,
         KafkaBroker() as broker,
-        Stage(broker, etcd.endpoint, tmp_path, ttl_s=TTL_S) as stage,
+        Stage(broker, etcd.endpoint, tmp_path, ttl_s=TTL_S, program=program) as stage,
         LiveFeed(broker, stage.topic, seed=5) as feed,
     ):
         life = stage.start("outages")

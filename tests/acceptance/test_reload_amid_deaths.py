@@ -3,23 +3,12 @@ table is exact."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from coordination.etcd.embedded import EmbeddedEtcd
 from tests.acceptance.processes import await_
-from tests.acceptance.reloading_captures import HELD, SLOW, Captures, captures_of
-from tests.services.database_server import DatabaseServer
+from tests.acceptance.reloading_captures import HELD, SLOW, Captures
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb, pytest.mark.etcd]
-
-
-@pytest.fixture
-def captures(mariadb: DatabaseServer, etcd: EmbeddedEtcd, tmp_path: Path) -> Iterator[Captures]:
-    with captures_of(mariadb, etcd, tmp_path) as found:
-        yield found
 
 
 def test_a_held_table_goes_on_though_a_capture_dies(captures: Captures) -> None:

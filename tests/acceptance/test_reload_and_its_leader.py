@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from coordination.etcd.embedded import EmbeddedEtcd
 from tests.acceptance.processes import await_
-from tests.acceptance.reloading_captures import SLOW, Captures, captures_of
-from tests.services.database_server import DatabaseServer
+from tests.acceptance.reloaded_table import DEATHS
+from tests.acceptance.reloading_captures import SLOW, Captures
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb, pytest.mark.etcd]
-
-
-@pytest.fixture
-def captures(mariadb: DatabaseServer, etcd: EmbeddedEtcd, tmp_path: Path) -> Iterator[Captures]:
-    with captures_of(mariadb, etcd, tmp_path) as found:
-        yield found
 
 
 def test_a_held_table_goes_on_though_the_leader_dies(captures: Captures) -> None:
@@ -39,16 +29,6 @@ def test_a_held_table_goes_on_though_the_leader_dies(captures: Captures) -> None
     await_("both replicate", lambda: captures.states() == {"replicating"})
     await_("the unit follows", lambda: captures.task("query")["stage"] == "Running")
     assert captures.task("query")["error"] is None
-
-
-DEATHS = (
-    "after-chunk=kill:3",
-    "before-load=kill:1",
-    "after-load-one=kill:1",
-    "before-first-rows=kill:1",
-    "after-first-progress=kill:1",
-    "after-first-rows=kill:1",
-)
 
 
 @pytest.mark.more  # by one process, each step: test_table_reload_amid_deaths

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from coordination.etcd.embedded import EmbeddedEtcd
 from tests.acceptance.processes import await_
-from tests.acceptance.reloading_captures import SLOW, captures_of
-from tests.services.database_server import DatabaseServer
+from tests.acceptance.reloading_captures import SLOW, Captures
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb, pytest.mark.etcd]
 
 
-def test_a_task_that_is_paused_amid_a_reload_is_paused_behind_it(
-    mariadb: DatabaseServer, etcd: EmbeddedEtcd, tmp_path: Path
-) -> None:
-    with captures_of(mariadb, etcd, tmp_path) as captures:
-        captures.start()
-        captures.create(SLOW)
-        await_("the unit follows", lambda: captures.task("query")["stage"] == "Running")
-        captures.order()
-        await_("it copies", lambda: captures.ordered().rows > 0)
-        captures.task("pause")
-        await_("it is paused", lambda: captures.task("query")["stage"] == "Paused")
-        assert captures.ordered().state == "done"
-        captures.write()
-        captures.task("resume")
-        captures.await_equal()
+def test_a_task_that_is_paused_amid_a_reload_is_paused_behind_it(captures: Captures) -> None:
+    captures.start()
+    captures.create(SLOW)
+    await_("the unit follows", lambda: captures.task("query")["stage"] == "Running")
+    captures.order()
+    await_("it copies", lambda: captures.ordered().rows > 0)
+    captures.task("pause")
+    await_("it is paused", lambda: captures.task("query")["stage"] == "Paused")
+    assert captures.ordered().state == "done"
+    captures.write()
+    captures.task("resume")
+    captures.await_equal()

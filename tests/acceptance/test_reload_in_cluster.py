@@ -5,25 +5,15 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from coordination.etcd.embedded import EmbeddedEtcd
 from streaming.spans.cluster_reloads import LOOK_EVERY_S
 from tests.acceptance.copied_database import ACCOUNT
 from tests.acceptance.processes import await_
-from tests.acceptance.reloading_captures import HELD, NAME, Captures, captures_of
-from tests.services.database_server import DatabaseServer
+from tests.acceptance.reloading_captures import HELD, NAME, Captures
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb, pytest.mark.etcd]
-
-
-@pytest.fixture
-def captures(mariadb: DatabaseServer, etcd: EmbeddedEtcd, tmp_path: Path) -> Iterator[Captures]:
-    with captures_of(mariadb, etcd, tmp_path) as found:
-        yield found
 
 
 def test_a_task_that_cannot_go_on_does_and_a_paused_one_waits_for_its_operator(

@@ -15,6 +15,7 @@ import pytest
 from coordination.etcd.embedded import EmbeddedEtcd
 from tests.acceptance.live_feed import LiveFeed
 from tests.acceptance.processes import (
+    BOTH_PROGRAMS,
     STOP_WITHIN_S,
     Life,
     Stage,
@@ -65,22 +66,23 @@ def stop_and_hand_over(
     assert won_s < TTL_S / 2
 
 
+@BOTH_PROGRAMS  # of the standbys: who is asked to stop has a JVM, which is asked too
 def test_an_owner_that_stops_or_dies_is_followed_by_its_standby(
-    broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
-):
+    broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path, program: str
+) -> None:
     with (
         Stage(broker, etcd.endpoint, tmp_path, ttl_s=TTL_S) as stage,
         LiveFeed(broker, stage.topic, seed=4) as feed,
     ):
         one = stage.start("one")
         one.await_line(WON)
-        other = stage.start("other", capture_session_ttl=SHORT_TTL_S)
+        other = stage.start("other", program=program, capture_session_ttl=SHORT_TTL_S)
         other.await_line("joins")
         stage.await_checkpoint(1, one)
         assert not other.lines(WON), "two lead"
         stop_and_hand_over(stage, one, other, signal.SIGINT, wins=1)
 
-        last = stage.start("last")
+        last = stage.start("last", program=program)
         last.await_line("joins")
         kill_and_take_over(stage, other, last, wins=1)
         last_ts = feed.close()

@@ -11,7 +11,17 @@ from deltalake import DeltaTable
 
 from coordination.model import TableName
 from tests.acceptance.processes import await_
-from tests.acceptance.reloaded_table import CHUNKS, HELD, NAME, OTHER, RULES, Reloaded, hold, staged
+from tests.acceptance.reloaded_table import (
+    CHUNKS,
+    DEATHS,
+    HELD,
+    NAME,
+    OTHER,
+    RULES,
+    Reloaded,
+    hold,
+    staged,
+)
 from tests.services.database_server import DatabaseServer
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
@@ -21,16 +31,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.mariadb]
 def stage(mariadb: DatabaseServer, tmp_path: Path) -> Iterator[Reloaded]:
     with staged(mariadb, tmp_path, RULES) as found:
         yield found
-
-
-DEATHS = (
-    "after-chunk=kill:3",
-    "before-load=kill:1",
-    "after-load-one=kill:1",
-    "before-first-rows=kill:1",
-    "after-first-progress=kill:1",
-    "after-first-rows=kill:1",
-)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,14 @@ from coordination.jobmaster.records import TaskCfg
 from coordination.model import JobID, TaskID, time_tso
 from sinks.control.changefeeds import Changefeeds
 from sinks.control.progress import Progress
-from tests.acceptance.binlog_stage import BOTH_PROGRAMS
-from tests.acceptance.processes import ON_THREADS, Life, await_, environment, field
+from tests.acceptance.processes import (
+    BOTH_PROGRAMS,
+    ON_THREADS,
+    Life,
+    await_,
+    environment,
+    field,
+)
 from tests.services.commands_here import run_here
 from tests.services.database_server import DatabaseServer
 from tests.services.delta_rows import read_rows

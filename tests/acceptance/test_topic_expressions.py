@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,21 +29,9 @@ from tests.acceptance.topics_of_tables import (
 )
 from tests.own_lines import own_text
 from tests.services.delta_rows import read_rows
-from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import Message
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture
-def topics(
-    broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Topics]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    made = Topics(broker)
-    yield made
-    for each in made.made:
-        broker.delete_topic(each)
 
 
 def test_a_tables_topic_joins_while_it_runs_and_nothing_is_lost_or_doubled(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,20 +20,8 @@ from tests.acceptance.topics_of_tables import (
     create,
     ids,
 )
-from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
-
-@pytest.fixture
-def topics(
-    broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Topics]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    made = Topics(broker)
-    yield made
-    for each in made.made:
-        broker.delete_topic(each)
 
 
 FAILS_AT = ("after-decode", "after-create-table", "after-apply-one", "after-progress")
