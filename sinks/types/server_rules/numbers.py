@@ -18,6 +18,7 @@ _NUMBER: Final = re.compile(
 _YEARS: Final = range(1901, 2156)
 _WIDTHS: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 _MOST_POINTS: Final = 15  # digits before the point, or zeros behind it, without an exponent
+_LONG: Final = 1 << 63  # a MySQL takes the lowest number for some that are greater
 _FLOAT_DIGITS: Final = 6
 _FLOAT_WIDTHS: Final = {"float": 12, "double": 24}  # characters that a MySQL shows of one
 
@@ -61,6 +62,8 @@ def as_integer(number: Decimal, old: MySQLType, new: MySQLType, session: ServerS
         return whole
     if session.is_strict:
         raise ValueError("it is out of range")
+    if old.name in ("float", "double") and abs(whole) >= _LONG and not session.is_mariadb:
+        raise ValueError("what a MySQL makes of a number beyond BIGINT is not clear")
     if new.name == "bit":
         raise ValueError("it is out of the range of bits")
     return low if whole < low else high

@@ -260,3 +260,12 @@ def test_ascii_names_of_an_enum_in_a_wider_set() -> None:
     with pytest.raises(CannotConvert, match="names"):
         one(found, "b")
     assert not change("enum('b') in latin1", "enum('b') in utf8mb4", LAX).is_other
+
+
+def test_a_float_beyond_bigint() -> None:
+    """A lax MySQL made -128 of 1e30, a MariaDB makes the greatest number."""
+    mysql = change("float", "tinyint", replace(LAX, is_mariadb=False))
+    with pytest.raises(CannotConvert, match="beyond BIGINT"):
+        one(mysql, 1e30)
+    assert one(mysql, 1e15) == 127
+    assert one(change("float", "tinyint", LAX), 1e30) == 127
