@@ -124,6 +124,36 @@ def test_the_states_are_those_of_the_tables() -> None:
     assert written == f"{state_page()}\n", "python -m tests.state_tables > docs/states.md"
 
 
+def test_what_waits_says_so_in_these_words() -> None:
+    """The third column has words of the program's own lines."""
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    table = page.partition("### What waits, and where it says so")[2].partition("\n### ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 30
+    assert {len(row) for row in rows} == {4}, "what, for what, where, the way out"
+    said = {text for path in PRODUCT for text in texts_of(ROOT / path)}
+    lines = [words for row in rows for words in re.findall(r"`([^`]+)`", row[2]) if " " in words]
+    unsaid = [
+        words
+        for words in lines
+        if not words.startswith(("task query", "changefeed query"))
+        and not any(words in text for text in said)
+    ]
+    assert unsaid == []
+
+
+def texts_of(path: Path) -> set[str]:
+    """The texts of a file, with ``…`` for each value in them."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            parts = (each.value if isinstance(each, ast.Constant) else "…" for each in node.values)
+            found.add("".join(map(str, parts)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(re.sub(r"%\S*?[sdfg]", "…", node.value))
+    return found
+
+
 def test_the_settings_are_those_of_the_models() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert page == with_tables(page), "python -m tests.setting_tables"

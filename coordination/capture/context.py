@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from conf.settings import SessionSettings
@@ -97,6 +98,7 @@ class CaptureContext:
             rest_s=self.rest_s,
             due_at=due_at,
             wake=self.woken.set,
+            unanswered=partial(self.fence.unanswered, object()),
         )
 
 

@@ -51,6 +51,10 @@ TIMEOUT_S: Final = 3.0  # of one call: under a third of the default TTL, so that
 CONNECT_TIMEOUT_S: Final = 5.0
 SILENCE_S: Final = 10.0  # a watch that received nothing for so long is made again, as in TiCDC
 RECONNECT_S: Final = 0.5
+FULL: Final = (
+    "Its database is full: etcdctl compact, etcdctl defrag and then etcdctl alarm disarm, or a "
+    "larger --quota-backend-bytes"
+)
 TRY_AGAIN: Final = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -284,7 +288,8 @@ class Etcd3Client:
         if code in TRY_AGAIN:
             where = self._targets[endpoint]
             self.leave_endpoint(endpoint)
-            return TryAgain(f"etcd at {where}: {code.name.lower()} ({details})")
+            way_out = f". {FULL}" if "database space exceeded" in details else ""
+            return TryAgain(f"etcd at {where}: {code.name.lower()} ({details}){way_out}")
         return TidelakeError(f"etcd refused the request: {code.name.lower()} ({details})")
 
 

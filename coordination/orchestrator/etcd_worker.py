@@ -115,11 +115,13 @@ class EtcdWorker(Generic[S]):
         wake: Callable[[], None],
         rest_s: float = REST_S,
         due_at: Callable[[], float] = lambda: float("-inf"),
+        unanswered: Callable[[str | None], None] = lambda _: None,
     ) -> None:
         """`snapshot` is empty, and names the keys to follow. `wake` is called when there are news:
         on the watch's thread, or on the thread of the caller of `news`. `due_at` says when the
         reactor needs its next tick even without news, on the monotonic clock; by default as soon as
-        ``tick_interval_s`` allows, and at the latest `rest_s` after the last one."""
+        ``tick_interval_s`` allows, and at the latest `rest_s` after the last one. `unanswered` is
+        told why a write is not carried out, and None when it is."""
         self._client = client
         self._clock = clock
         self._reactor = reactor
@@ -127,6 +129,7 @@ class EtcdWorker(Generic[S]):
         self._wake = wake
         self._snapshot = snapshot
         self._due_at = due_at
+        self._unanswered = unanswered
         self._tick_limit = TickLimit(tick_interval_s, rest_s)
         self._pending: list[PatchGroup] = []
         self._has_news = False  # since the last tick
@@ -152,6 +155,10 @@ class EtcdWorker(Generic[S]):
 
     def close(self) -> None:
         """End the watch. Idempotent."""
+        self._unanswered(None)
+        self._end_watch()
+
+    def _end_watch(self) -> None:
         self._watch_number += 1
         if self._watch is not None:
             self._watch.cancel()
@@ -240,9 +247,11 @@ class EtcdWorker(Generic[S]):
                     error,
                 )
             self._is_answered = False
+            self._unanswered(str(error))
             self._read_at = self._clock.monotonic() + RETRY_S
             return
         self._is_answered = True
+        self._unanswered(None)
         self._must_read = False
         self._collided_at = None
         self._has_news = True
@@ -250,7 +259,7 @@ class EtcdWorker(Generic[S]):
         self._watch_anew()
 
     def _watch_anew(self) -> None:
-        self.close()
+        self._end_watch()
         number = self._watch_number
 
         def receive(batch: WatchBatch) -> None:

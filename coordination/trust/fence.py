@@ -51,6 +51,7 @@ class Fence:
         self._clock = clock
         self._lock = threading.Lock()
         self._state: _Open | str = NEVER_OPENED  # a str is the reason why it is shut
+        self._unanswered: dict[object, tuple[float, str]] = {}  # by who writes: since when, why
 
     def check(self) -> CaptureIdentity:
         """Returns the identity under which this process may write; raises ``Fenced`` with the
@@ -88,6 +89,22 @@ class Fence:
             state = self._state
         return 0.0 if isinstance(state, str) else self._clock.monotonic() - state.extended_at
 
+    def unanswered(self, who: object, why: str | None) -> None:
+        """What ``who`` writes into etcd is not carried out, though the session may be alive: its
+        keep-alives are no writes. None: it is."""
+        with self._lock:
+            if why is None:
+                self._unanswered.pop(who, None)
+            else:
+                self._unanswered.setdefault(who, (self._clock.monotonic(), why))
+
+    @property
+    def refused_write(self) -> tuple[float, str] | None:
+        """For how many seconds a write into etcd has not been carried out, and why."""
+        with self._lock:
+            since, why = min(self._unanswered.values(), default=(0.0, ""))
+        return (self._clock.monotonic() - since, why) if why else None
+
     def shut(self, reason: str) -> None:
         """Allow no writes from now on. If the fence is shut already, the first reason stays."""
         with self._lock:
@@ -107,6 +124,11 @@ class Trust:
     def silent_s(self) -> float:
         """For how many seconds etcd has not answered."""
         return self._fence.silent_s
+
+    @property
+    def refused_write(self) -> tuple[float, str] | None:
+        """See ``Fence.refused_write``."""
+        return self._fence.refused_write
 
     def check(self) -> None:
         """Raises Fenced when this session may write nothing any more."""

@@ -53,6 +53,7 @@ from sinks.target.engine_port import (
     Target,
 )
 from sinks.target.table_properties import ALTERED
+from sinks.target.way_out import paused
 from sinks.target.write_mode import COMMIT_TS
 from sinks.types.key_hash import Mask, Ordinals, keys_of
 
@@ -197,7 +198,7 @@ class _Upsert:
             return Skipped(state.version, Ts(identity.version))
         _check_shape(self._table, self._write.target)
         if is_paused(state.metadata):
-            raise TableHeld(f"table {self._write.target.name} is paused")
+            raise TableHeld(paused(self._write.target.name))
         return Applied(self._commit())
 
     def _refuse_brought_back(self) -> None:
@@ -288,7 +289,7 @@ class _Replay(_Upsert):
         self._refuse_brought_back()
         _check_shape(self._table, target)
         if is_paused(state.metadata):
-            raise TableHeld(f"table {target.name} is paused")
+            raise TableHeld(paused(target.name))
         if (changes := self._choose()) is None:
             return Skipped(state.version, self._write.limit)
         self._changes, self._written_as = changes, None

@@ -27,6 +27,7 @@ from sinks.merge_on_write.log.state import LogState
 from sinks.merge_on_write.table_handle import TableHandle
 from sinks.target.engine_port import Applied, Skipped, TableHeld, Target
 from sinks.target.target_table import ROWS_REACHED
+from sinks.target.way_out import paused
 
 WRITERS: Final = max(1, min(4, os.cpu_count() or 1))
 
@@ -103,7 +104,7 @@ class _Anew:
         if anew.is_done(state.metadata):
             return Skipped(state.version, reached)
         if is_paused(state.metadata):
-            raise TableHeld(f"table {target.name} is paused: let it go on with `table resume`")
+            raise TableHeld(paused(target.name))
         if reached > order.limit:
             raise TryAgain(f"table {target.name} has gone on to {reached} meanwhile")
         protocol, metadata = self._remade(state)

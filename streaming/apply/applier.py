@@ -171,7 +171,8 @@ class Applier:
             engine, result = self._writing.written(write)
             self._moved(name, changed, engine, result, limit)
         except TableHeld as held:
-            logger.info("not written: %s table=%s limit=%d", held, name, limit)
+            if self._spans[name].state != PAUSED:  # it is tried each second, perhaps for days
+                logger.info("not written: %s table=%s limit=%d", held, name, limit)
             self._show(name, PAUSED)
             self._not_before_s[name] = time.monotonic() + HELD_S
             fate = "paused"

@@ -30,9 +30,11 @@ def awaited(row: ChangefeedRow) -> str:
             "the first snapshot come then"
         )
     if row.state == "running" and (silent_since := _silent_since(row)) is not None:
+        least = min(mark.ts for mark in row.watermarks.values())
+        late = sorted(name for name, mark in row.watermarks.items() if mark.ts == least)
         return (
             f"nothing newer than {silent_since.isoformat(timespec='milliseconds')} has come from "
-            f"{', '.join(sorted(row.watermarks))}, and all before is in the tables: they wait for "
+            f"{', '.join(late)}, and all before is in the tables: they wait for "
             "a watermark. Does what writes there run (TiCDC's changefeed)?"
         )
     if row.state not in ("rewinding", "warning") or not 0 < row.checkpoint_ts <= floor_ts:

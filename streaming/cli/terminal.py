@@ -212,8 +212,9 @@ def _notes(found: ProgressReport, row: ChangefeedRow) -> list[Text]:
         notes.append(Text(f"{row.changefeed_id}: not running: {why}", style="red"))
     elif awaits:
         notes.append(Text(f"{row.changefeed_id}: {awaits}", style="yellow"))
-    elif (
-        (slowest := progress_report.slowest_part(row)) is not None
+    if (
+        is_running
+        and (slowest := progress_report.slowest_part(row)) is not None
         and progress_report.is_moving(row)
         and progress_report.holds_back(row)
     ):

@@ -142,6 +142,8 @@ class Operator(CaptureOperations):
         row = {**_changefeed(found, alive), **more}
         if row["state"] == NOT_RUNNING and row["error"] is None:
             row["error"] = _why_not_running(row["owner"], alive)
+        if row["owner"] is None and known_state(info).is_running:
+            row["awaits"] = _who_launches_it(alive)
         return row
 
     def _alive(self) -> Mapping[str, str]:
@@ -337,6 +339,12 @@ def _changefeed(found: ChangefeedReactorState, alive: Collection[str]) -> dict[s
         "checkpoint_time": tso_time(checkpoint) if checkpoint else None,
         "owner": owner,
     }
+
+
+def _who_launches_it(alive: Mapping[str, str]) -> str:
+    if not alive:
+        return "no capture is there that would replicate it: start a `tidelake server`"
+    return f"the owner of the cluster launches it: one of {', '.join(alive)}"
 
 
 def _why_not_running(owner: str, alive: Mapping[str, str]) -> str:

@@ -320,7 +320,8 @@ class DeltaControlWriter(RoleWorker):
 
     def _record(self, term: _ClaimedTerm) -> None:
         context, rows = self._context, term.rows
-        etcd = etcd_concern(context.trust.silent_s, context.ttl_s)
+        trust = context.trust
+        etcd = etcd_concern(trust.silent_s, context.ttl_s, trust.refused_write)
         self._concern = etcd or context.concerns.first
         with self._lock:
             is_due = rows.age_s >= RECORD_EVERY_S or (self._advance and self._advance.finished)

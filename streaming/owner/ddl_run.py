@@ -157,9 +157,8 @@ class DdlRun:
         return [done]
 
     def _waits(self, held: TableHeld | TableBroughtBack) -> None:
-        logger.info("the DDL waits: %s table=%s", held, self._name)
-        if isinstance(held, TableBroughtBack):
-            self._context.concerns.say(self._subject, str(held))
+        is_back = isinstance(held, TableBroughtBack)
+        self._context.concerns.say(self._subject, str(held) if is_back else f"a DDL waits: {held}")
         self._wait_s = HELD_S
         self._backoff.reset()  # the storage answers, and it may take days
 

@@ -22,11 +22,19 @@ SOURCE_SILENT_S: Final = 10.0
 SAYS_AFTER_S: Final = 45.0  # of waiting for something that comes without an operator's help
 
 
-def etcd_concern(silent_s: float, ttl_s: float) -> str | None:
-    """The concern about etcd after half a lease without an answer; None before that. The text stays
-    the same for as long as it lasts."""
+def etcd_concern(
+    silent_s: float, ttl_s: float, refused_write: tuple[float, str] | None = None
+) -> str | None:
+    """The concern about etcd after half a lease without an answer, or in which it carries out no
+    write (for so many seconds, and why); None before that. The text stays the same for as long as
+    it lasts."""
     if silent_s <= ttl_s / 2:
-        return None
+        if refused_write is None or refused_write[0] <= ttl_s / 2:
+            return None
+        return (
+            f"etcd carries out no write of this capture, so tables that move, DDLs and the "
+            f"checkpoint wait for it: {refused_write[1]}"
+        )
     return (
         f"etcd has not answered for {ttl_s / 2:g} s: this capture writes nothing any more when its "
         "lease ends, and begins anew when etcd answers"

@@ -62,6 +62,7 @@ from sinks.target.table_properties import (
     TRUNCATED,
     TableProperties,
 )
+from sinks.target.way_out import paused
 from sinks.types.key_hash import Ordinals
 
 
@@ -100,7 +101,7 @@ def _try(table: TableHandle, order: TableDdl) -> Applied | Skipped:
     ):
         return Skipped(state.version, reached)
     if is_paused(state.metadata):
-        raise TableHeld(f"table {order.target.name} is paused")
+        raise TableHeld(paused(order.target.name))
     _ = table.shape  # NotForThisEngine
     new = _reshaped(table, order) if isinstance(order, Reshape) and not is_in_shape else None
     properties = _noted(order, state, is_in_shape=is_in_shape)

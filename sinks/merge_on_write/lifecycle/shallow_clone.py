@@ -41,6 +41,7 @@ from sinks.target.table_properties import (
     TableProperties,
 )
 from sinks.target.target_table import refuse_unless_ours
+from sinks.target.way_out import paused
 
 # What is true of a log, whatever table is in it: it stays, and the table's own does not come along.
 _OF_THE_LOG = frozenset(
@@ -131,7 +132,7 @@ class _Arriving:
             return Skipped(state.version, reached)
         _refuse_unless_free(there, self._order)
         if is_paused(state.metadata):
-            raise TableHeld(f"table {target.name} is paused")
+            raise TableHeld(paused(target.name))
         now_ms = int(time.time() * 1000)
         coming = self._order.coming()
         protocol, metadata = self._protocol(coming, state), self._metadata(coming, state)

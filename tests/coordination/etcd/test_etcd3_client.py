@@ -359,3 +359,22 @@ def test_who_is_asked_to_stop_while_it_connects_is_not_refused(monkeypatch: pyte
     monkeypatch.setattr(Etcd3Client, "cluster_id", interrupted)
     with pytest.raises(Stop, match="asked to stop"):
         connect(EtcdSettings(endpoints=("http://127.0.0.1:1",)))
+
+
+def test_a_full_etcd_is_told_with_its_way_out():
+    class Small(EmbeddedEtcd):
+        def _arguments(self, folder: Path) -> tuple[str, ...]:
+            return (*super()._arguments(folder), "--quota-backend-bytes=2000000")
+
+    with Small() as etcd:
+        client = connect(settings(etcd.endpoint))
+        lease = client.grant(30)
+
+        def fill() -> None:
+            for number in range(100):
+                client.put(f"k{number}", os.urandom(1 << 17))
+
+        with pytest.raises(TryAgain, match=r"Its database is full: etcdctl compact.*alarm disarm"):
+            fill()
+        assert client.keep_alive(lease.id, timeout_s=10.0) > 0, "so a session would not end"
+        client.close()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from coordination.errors import CaptureSuicide, Fenced, TryAgain
-from coordination.etcd.client import Compare, Op, Put, delete
+from coordination.etcd.client import Compare, Op, Put, TxnResult, delete
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import Etcd3Client
 from coordination.etcd.watch_stream import FollowedWatch
@@ -344,3 +344,25 @@ def test_a_frozen_connection_is_no_end(own_etcd: EmbeddedEtcd, monkeypatch: pyte
     ground.drive(worker, until=lambda: reactor.seen[-1] == {"a": b"1"})
     ground.close()
     client.close()
+
+
+def test_writes_that_are_not_carried_out_are_told_until_they_are(
+    ground: Ground, faulty: FaultyClient, monkeypatch: pytest.MonkeyPatch
+):
+    """An etcd that is full answers reads and keep-alives."""
+    told: list[str | None] = []
+    txn = faulty.txn
+
+    def refused(*_: object) -> TxnResult:
+        raise TryAgain("its database is full")
+
+    reactor = Ticks(lambda state: state.set(a=b"1"))
+    worker = ground.worker(reactor, client=faulty)
+    monkeypatch.setattr(worker, "_unanswered", told.append)
+    monkeypatch.setattr(faulty, "txn", refused)
+    ground.drive(worker, until=lambda: "its database is full" in told)
+    told.clear()
+    monkeypatch.setattr(faulty, "txn", txn)
+    reactor.next(lambda state: state.set(a=b"1"))
+    ground.drive(worker, until=lambda: ground.value("a") == b"1")
+    assert None in told

@@ -68,3 +68,21 @@ def test_a_shut_fence_ignores_extensions_and_keeps_its_first_reason(fence: Fence
     fence.extend(200.0)
     with pytest.raises(Fenced, match="the lease is gone"):
         fence.check()
+
+
+def test_writes_that_etcd_does_not_carry_out_are_known_until_they_are(
+    fence: Fence, clock: FakeClock
+) -> None:
+    """The session lives on: keep-alives are no writes."""
+    one, two = object(), object()
+    assert fence.refused_write is None
+    fence.unanswered(one, "it is full")
+    clock.advance(4.0)
+    fence.unanswered(one, "it is still full")
+    fence.unanswered(two, "it is full, too")
+    assert fence.refused_write == (4.0, "it is full")
+    fence.unanswered(one, None)
+    assert fence.refused_write == (0.0, "it is full, too")
+    fence.unanswered(two, None)
+    fence.unanswered(two, None)
+    assert fence.refused_write is None

@@ -19,9 +19,12 @@ ROW = ChangefeedRow(
     checkpoint_ts=TS,
     resolved_ts=TS,
     state="running",
-    watermarks={"shop/0": RecordedWatermark(ts=TS + 1, position=9)},
-    read_positions={"shop/0": 10},
-    end_positions={"shop/0": 10},
+    watermarks={
+        "shop/0": RecordedWatermark(ts=TS + 1, position=9),
+        "shop/1": RecordedWatermark(ts=TS + 2, position=9),
+    },
+    read_positions={"shop/0": 10, "shop/1": 10},
+    end_positions={"shop/0": 10, "shop/1": 10},
     messages_behind=0,
     updated_at=AT + timedelta(minutes=1),
 )

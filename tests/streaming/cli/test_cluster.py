@@ -57,10 +57,14 @@ def test_a_changefeed_from_its_making_to_its_end(cluster: Cluster, tmp_path: Pat
         cluster, tmp_path, "shop", "--start-ts", "5", "--target-ts", "900", "--no-confirm"
     )
     assert (made["state"], made["start_ts"], made["target_ts"]) == ("normal", 5, 900)
+    assert made["awaits"] == (
+        "no capture is there that would replicate it: start a `tidelake server`"
+    )
     assert (made["source_uri"], made["sink_uri"]) == (SOURCE, f"delta://{tmp_path}/warehouse")
     assert [row["changefeed"] for row in cluster("changefeed", "list")] == ["shop"]
 
-    assert cluster("changefeed", "pause", "-c", "shop")[0]["state"] == "stopped"
+    paused = cluster("changefeed", "pause", "-c", "shop")[0]
+    assert (paused["state"], paused["awaits"]) == ("stopped", None)
     sink = f"delta://{tmp_path}/other"
     (changed,) = cluster(
         "changefeed", "update", "-c", "shop",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from sinks.control.warehouse import ControlTables
 from sinks.ddl.partition_clauses import read_partitioning
 from sinks.ddl.text.tokens import read_words
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.log.pause import set_paused
 from sinks.storage.errors import StorageAway
 from sinks.target.engine_port import TableHeld
 from streaming.changefeed.replicated_table import ReplicatedTable
@@ -36,6 +38,7 @@ from streaming.owner.ddl.steps import DdlEvent, DdlStep
 from streaming.owner.ddl_run import HELD_S, carry_out
 from streaming.owner.progress_rows import first_progress
 from streaming.stream.lasting_warnings import LastingWarnings
+from tests.own_lines import own_lines
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import orphans
 from tests.sinks.merge_on_write.orders import NAME, Changes, rows_of, write
@@ -286,3 +289,25 @@ def test_a_table_may_be_paused_for_days_while_storage_is_away_now_and_then(
     monkeypatch.setattr(MergeOnWriteEngine, "alter", alter)
     assert ground.carried_out(step, Closing()) == []
     assert waits == [0.5, 1.0, HELD_S] * 10
+
+
+def test_a_ddl_that_waits_for_a_paused_table_says_so_until_it_runs(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing but a checkpoint that stood still told of it."""
+    step = ground.plan(NAME, 100, "TRUNCATE TABLE `orders`").runs
+    assert step is not None
+    uri = f"{ground.warehouse}/{NAME.schema}/{NAME.table}"
+    set_paused(uri, {}, paused=True)
+    caplog.set_level(logging.INFO)
+
+    class Closing(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+            set_paused(uri, {}, paused=False)
+            return False
+
+    assert len(ground.carried_out(step, Closing())) == 1
+    said = f"a DDL waits: table {NAME} is paused: `tidelake table resume` lets it go on"
+    lines = own_lines(caplog)
+    assert said in lines, "it is a concern, which the changefeed's row shows"
+    assert f"it is over: {said}" in lines

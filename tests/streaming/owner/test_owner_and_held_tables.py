@@ -73,7 +73,7 @@ class Stream:
         self.context: Any = SimpleNamespace(
             changefeed=Changefeed(id="shop", source=source, sink=DeltaSink(warehouse=str(folder))),
             batch=BatchSettings(**batch),
-            trust=SimpleNamespace(check=lambda: None, silent_s=0.0),
+            trust=SimpleNamespace(check=lambda: None, silent_s=0.0, refused_write=None),
             concerns=LastingWarnings(),
             check_jvm=lambda: None,
             engine=SimpleNamespace(cancel=lambda _: None),
@@ -208,6 +208,7 @@ def owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         refuse_a_hole=lambda *_, **__: None,
         kept=lambda _: None,
         unlogged=lambda: (),
+        held_back=lambda _: None,
         distance=counted,
         place="{} position {}".format,
         close=lambda: None,

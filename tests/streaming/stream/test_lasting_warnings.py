@@ -38,3 +38,11 @@ def test_half_a_lease_without_etcd_is_a_concern_of_the_same_words() -> None:
     text = etcd_concern(5.1, ttl_s=10)
     assert text == etcd_concern(9.0, ttl_s=10)
     assert "etcd has not answered for 5 s" in str(text)
+
+
+def test_an_etcd_that_takes_no_writes_is_a_concern() -> None:
+    """Its keep-alives are answered, so the lease never ends."""
+    assert etcd_concern(1.0, ttl_s=10, refused_write=(4.0, "it is full")) is None
+    text = etcd_concern(1.0, ttl_s=10, refused_write=(6.0, "it is full"))
+    assert "etcd carries out no write of this capture" in str(text)
+    assert "it is full" in str(text)

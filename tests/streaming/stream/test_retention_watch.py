@@ -78,7 +78,9 @@ def test_what_was_left_before_the_broker_went_is_not_shown_any_more():
     def away(_topics: object) -> Any:
         raise SourceAway("no answer")
 
-    source: Any = SimpleNamespace(kept=away, unlogged=lambda: (), close=lambda: None)
+    source: Any = SimpleNamespace(
+        kept=away, unlogged=lambda: (), held_back=away, close=lambda: None
+    )
     watch = RetentionWatch(lambda: source, lambda: {"a/0": 5}, LastingWarnings())
     watch.left_s = 3600.0
     watch.begin()
@@ -121,3 +123,13 @@ def test_what_is_left_goes_on_falling_while_nobody_looks():
     assert left_s(600.0) == 3000.0
     assert left_s(7200.0) == 0.0
     assert left_s(0.0, replace(row, source_left_s=None)) is None
+
+
+def test_what_the_source_holds_back_is_a_concern_until_it_is_given() -> None:
+    concerns, said = LastingWarnings(), ["a transaction is open", None]
+    watch = RetentionWatch(lambda: source, lambda: {"a/0": 5}, concerns)
+    source: Any = SimpleNamespace(held_back=lambda at: said.pop(0) if at == {"a/0": 5} else None)
+    watch.look_behind(source)
+    assert concerns.first == "a transaction is open"
+    watch.look_behind(source)
+    assert concerns.first is None
