@@ -1,9 +1,10 @@
 """`python -m tests.differential.mutate`: does a random run find each bug of `mutations.toml`?
 
-    all bugs of a server planted ──a random run──► what fails ──each bug alone──► what it fails by
+    all bugs of a server planted ──a random run──► what fails ──halves of them──► what it fails by
 
-One run has them all: each failure is run once more with every bug by itself, and without any. A bug
-by which none of them fails was not found. A failure without a bug is none of theirs, and printed.
+One run has them all: each failure is run once more without any, and with a dozen groups of them,
+by which it tells the one bug that makes it fail. A bug that is told by none was not found. A
+failure without a bug is none of theirs, and printed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +53,7 @@ def failures_with(
 
 
 def failing(planted: Sequence[Mutation], server: str, failures: Mapping[int, str]) -> set[int]:
-    """Those that fail with these bugs alone."""
+    """Those that fail with these bugs and no others."""
     with tempfile.TemporaryDirectory() as folder:
         files = []
         for number, statements in failures.items():
@@ -78,19 +81,43 @@ def found_on(
     """The names of those that a run on this server has found."""
     failures = dict(enumerate(failures_with(bugs, server, minutes, seed, jobs)))
     print(f"{server}: {len(failures)} tables failed in {minutes:g} minutes", flush=True)
-    for number in failing((), server, failures) if failures else ():
+    if not failures:
+        return set()
+    for number in failing((), server, failures):
         print(f"without a bug too, on {server}:\n{failures.pop(number)}", flush=True)
-    found, left = set(), dict(failures)
-    for bug in bugs:
-        by = failing([bug], server, left) if left else set()
-        if not by and len(left) < len(failures):  # what others failed by too
-            by = failing([bug], server, failures)
-        if by:
-            found.add(bug.name)
-            why = failures[min(by)].splitlines()[1][3:]
-            print(f"{bug.name:30} {len(by):>4} tables  {why[:90]}", flush=True)
-        left = {number: each for number, each in left.items() if number not in by}
+    halves = halves_of(len(bugs))
+    with ThreadPoolExecutor(jobs) as pool:
+        asked = pool.map(
+            lambda half: failing([bugs[at] for at in sorted(half)], server, failures), halves
+        )
+        fails = dict(zip(halves, asked, strict=True))
+    by_bug = Counter(
+        bugs[at].name
+        for number in failures
+        if (at := the_one_bug(len(bugs), {half: number in it for half, it in fails.items()}))
+        is not None
+    )
+    for name, count in by_bug.items():
+        print(f"{name:30} {count:>4} tables", flush=True)
+    return set(by_bug)
+
+
+def halves_of(count: int) -> list[frozenset[int]]:
+    """Groups of so many bugs, by the digits of their numbers: for each digit those that have it,
+    and those that have not. So a bug is told by which groups it is in."""
+    found = []
+    for digit in range(max(1, (count - 1).bit_length())):
+        one = frozenset(at for at in range(count) if at >> digit & 1)
+        found += [one, frozenset(range(count)) - one]
     return found
+
+
+def the_one_bug(count: int, fails: Mapping[frozenset[int], bool]) -> int | None:
+    """The bug by which a table fails; None where it fails by several, or by two together."""
+    left = set(range(count))
+    for half, it_fails in fails.items():
+        left &= half if it_fails else set(range(count)) - half
+    return left.pop() if len(left) == 1 else None
 
 
 def _together(bugs: Sequence[Mutation]) -> tuple[list[Mutation], list[Mutation]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.mutate import mutations
+from tests.differential.mutate import halves_of, mutations, the_one_bug
 from tests.differential.one_run import SERVERS as NAMES
 from tests.differential.oracle import Oracle
 from tests.differential.replay import read_statements, replay_together
@@ -78,3 +78,12 @@ def test_each_bug_of_the_list_can_be_planted() -> None:
     for mutation, servers in mutations():
         assert set(servers) <= set(NAMES)
         assert mutation.planted((ROOT / mutation.file).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 48])
+def test_a_failure_tells_its_one_bug(count: int) -> None:
+    for bug in range(count):
+        fails = {half: bug in half for half in halves_of(count)}
+        assert the_one_bug(count, fails) == bug
+    by_two = {half: bool({0, 1} & half) for half in halves_of(count)}
+    assert count < 2 or the_one_bug(count, by_two) is None
