@@ -8,6 +8,7 @@ they are ignored. Some change the messages in a way that is not built: they are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -69,13 +70,19 @@ KAFKA_CONFIG_TABLES = ("codec-config", "large-message-handle")
 KAFKA_CONFIG_IGNORED = ("glue-schema-registry-config",)
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
+_HOSTS: Final = re.compile(r"\A[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]*)")
 _MOST_DIGITS = 20  # int() refuses 4,301 and more by an error of its own
 
 
 def split_uri(uri: str) -> SplitResult:
     """The parts of a URI. Raises SettingError if the text is no URI at all."""
     try:
-        return urlsplit(uri)
+        # Newer Pythons take [::1] for an address alone, and not beside other hosts.
+        hosts = _HOSTS.search(uri)
+        if hosts is None or "[" not in hosts[1] or "," not in hosts[1]:
+            return urlsplit(uri)
+        found = urlsplit(uri[: hosts.start(1)] + uri[hosts.end(1) :])
+        return found._replace(netloc=hosts[1])
     except ValueError as error:
         is_quoted = "netloc" in str(error)  # then the message repeats what may be a password
         raise SettingError("its host cannot be read" if is_quoted else str(error)) from error

@@ -112,6 +112,6 @@ def test_after_a_rewind_it_says_which_watermark_it_awaits(lives: Lives) -> None:
     life.wait_until(lambda: note in awaits(lives))
     lives.produce(mark(at(4)))
     life.wait_until(lambda: stored(lives).state == "running")
-    life.wait_until(lambda: not awaits(lives))
+    life.wait_until(lambda: "rewinding" not in awaits(lives))
     assert "rewinding" not in shown(lives)
     assert life.stop() is None

@@ -70,7 +70,7 @@ def test_a_transaction_larger_than_memory_is_one_commit(
     sent.send_second()
     lives.finish(start_ts=sent.start_ts, target_ts=sent.target_ts)
     sent.check(lives.warehouse)
-    assert all(carry._files._made for carry in carries), "nothing was in a file"
+    assert all(carry._bodies._files._made for carry in carries), "nothing was in a file"
 
 
 def test_a_wide_table(

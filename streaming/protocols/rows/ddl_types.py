@@ -17,7 +17,9 @@ _DDL_TYPES: Final[Mapping[int, str]] = {
     **dict.fromkeys((5, 6, 12, 13, 15, 17, 18, 19, 20, 22, 23, 37, 38, 41, 61), "ALTER"),
 }
 # A comment in front tells the application, say. What is in ``/*! … */`` is run.
-_BEFORE: Final = r"(?:\s|/\*(?!!)[^*]*+(?:\*(?!/)[^*]*+)*+\*/|(?:--\s|#)[^\n]*+\n)*+"
+# Each character has one way to match, so it takes no long without possessive repeats, of which
+# Python before 3.11.5 loses some.
+_BEFORE: Final = r"(?:\s|/\*(?!!)(?:[^*]|\*(?!/))*\*/|(?:--\s|#)[^\n]*\n)*"
 _STATEMENTS: Final = tuple(
     (re.compile(_BEFORE + words, re.IGNORECASE), kind)
     for words, kind in (
